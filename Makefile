@@ -1,0 +1,45 @@
+# Two commands for newcomers: `make run` and `make test`. Both set up everything they need in .venv.
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+DATA   ?= data
+
+.PHONY: run test lint types imports unit integration slow bench interop clean help
+
+help:                 ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[broker,test,lint]'
+	touch $(STAMP)
+
+run: $(STAMP)         ## set up, then start a broker on 127.0.0.1:9092 with its data in ./data
+	$(BIN)/oncelog serve --data $(DATA)
+
+test: lint unit integration slow   ## everything that must pass
+
+lint: $(STAMP)        ## ruff, mypy --strict, import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(STAMP)        ## pure logic and property tests
+	$(BIN)/pytest -q tests/unit tests/property -m 'not slow'
+
+integration: $(STAMP) ## a live broker process, foreign clients
+	$(BIN)/pytest -q tests/integration -m 'not slow'
+
+slow: $(STAMP)        ## kill -9 and fuzzing
+	$(BIN)/pytest -q tests -m slow
+
+bench: $(STAMP)       ## the benchmark table, printed and kept in bench/results
+	$(BIN)/python bench/run.py
+
+interop: $(STAMP)     ## Java's kafka-clients and kafkajs against our broker
+	$(BIN)/pytest -q tests/interop
+
+clean:                ## remove what the targets above made (not ./data)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,206 @@
+"""The 61-byte header of a v2 record batch, read and patched in place.
+
+The broker treats a batch as opaque bytes: it looks at this header, checks the CRC over the rest, and writes the two
+fields that lie outside the CRC (base offset, partition leader epoch). Nothing here touches single records.
+
+    0  base_offset            int64   assigned by the leader            ┐ outside the CRC
+    8  batch_length           int32   bytes after this field            │
+   12  partition_leader_epoch int32   assigned by the leader            │
+   16  magic                  int8    2                                 │
+   17  crc                    uint32  CRC-32C of bytes 21..end          ┘
+   21  attributes             int16   bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control,
+                                      6 delete horizon set
+   23  last_offset_delta      int32
+   27  base_timestamp         int64   ms since the epoch (the delete horizon where bit 6 is set)
+   35  max_timestamp          int64
+   43  producer_id            int64   -1: none
+   51  producer_epoch         int16   -1: none
+   53  base_sequence          int32   -1: none
+   57  records_count          int32
+   61  the records, compressed together if attributes say so
+
+Source: Kafka's DefaultRecordBatch; semantics E7, T18.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from crc32c import crc32c
+
+Buffer = bytes | bytearray | memoryview
+
+MAGIC_V2: Final = 2
+LOG_OVERHEAD: Final = 12
+"""Bytes of base_offset and batch_length: what precedes the part that batch_length counts."""
+HEADER_SIZE: Final = 61
+CRC_START: Final = 21
+"""The CRC covers the bytes from here to the end of the batch."""
+MIN_BATCH_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
+
+HEADER: Final = Struct(">qiibIhiqqqhii")
+"""All 13 fields, in the order of the drawing above."""
+BASE_OFFSET: Final = Struct(">q")
+BATCH_LENGTH: Final = Struct(">i")
+LEADER_EPOCH: Final = Struct(">i")
+
+MAGIC_AT: Final = 16
+BATCH_LENGTH_AT: Final = 8
+LEADER_EPOCH_AT: Final = 12
+CRC_AT: Final = 17
+ATTRIBUTES_AT: Final = 21
+MAX_TIMESTAMP_AT: Final = 35
+
+COMPRESSION_MASK: Final = 0x07
+TIMESTAMP_TYPE_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
+NO_PARTITION_LEADER_EPOCH: Final = -1
+
+
+class CorruptBatch(ValueError):
+    """The bytes are not a whole, valid v2 batch. The message says which check failed."""
+
+
+class RecordBatch:
+    """A view of one whole batch inside a buffer: cold-path access by name (the hot path unpacks `HEADER` itself).
+
+    Invariant: `buffer[start:start + size]` is a whole batch with magic 2; its CRC is checked only by `crc_is_valid`.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "buffer",
+        "crc",
+        "last_offset_delta",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+        "records_count",
+        "size",
+        "start",
+    )
+
+    def __init__(self, buffer: Buffer, start: int = 0) -> None:
+        """Raises CorruptBatch if no whole v2 batch lies at `start`."""
+        available = len(buffer) - start
+        if available < HEADER_SIZE:
+            raise CorruptBatch(f"a batch header has {HEADER_SIZE} bytes, only {available} are left")
+        (
+            self.base_offset,
+            batch_length,
+            self.partition_leader_epoch,
+            magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.records_count,
+        ) = HEADER.unpack_from(buffer, start)
+        if magic != MAGIC_V2:
+            raise CorruptBatch(f"magic {magic}: only message format v2 is supported")
+        if batch_length < MIN_BATCH_LENGTH:
+            raise CorruptBatch(f"batch length {batch_length} is less than a header")
+        self.size = batch_length + LOG_OVERHEAD
+        if self.size > available:
+            raise CorruptBatch(f"batch of {self.size} bytes, only {available} are left")
+        self.buffer = buffer
+        self.start = start
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        """Codec id, see `compression.Compression`."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & TIMESTAMP_TYPE_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When tombstones and markers of this batch may go (KIP-534); None where no cleaner set it yet."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def payload(self) -> memoryview:
+        """The records, still compressed."""
+        return memoryview(self.buffer)[self.start + HEADER_SIZE : self.start + self.size]
+
+    @property
+    def view(self) -> memoryview:
+        """The whole batch."""
+        return memoryview(self.buffer)[self.start : self.start + self.size]
+
+    def crc_is_valid(self) -> bool:
+        return self.crc == batch_crc(self.view)
+
+    def __repr__(self) -> str:
+        return (
+            f"RecordBatch(offsets {self.base_offset}..{self.last_offset}, {self.size} bytes, "
+            f"producer {self.producer_id}/{self.producer_epoch} seq {self.base_sequence})"
+        )
+
+
+def batch_crc(batch: Buffer) -> int:
+    """CRC-32C over attributes..end of the batch that fills `batch`."""
+    return int(crc32c(memoryview(batch)[CRC_START:]))
+
+
+def batches(buffer: Buffer) -> Iterator[RecordBatch]:
+    """The whole batches of `buffer`, in order.
+
+    Raises CorruptBatch at the first that is not whole: callers which expect a cut last batch (a Fetch answer) stop at
+    that exception by checking `whole_batches_size` first.
+    """
+    position = 0
+    while position < len(buffer):
+        batch = RecordBatch(buffer, position)
+        yield batch
+        position += batch.size
+
+
+def whole_batches_size(buffer: Buffer) -> int:
+    """Bytes of `buffer` that are whole batches, by their length fields alone."""
+    position, end = 0, len(buffer)
+    while end - position >= LOG_OVERHEAD:
+        (batch_length,) = BATCH_LENGTH.unpack_from(buffer, position + BATCH_LENGTH_AT)
+        if batch_length < MIN_BATCH_LENGTH or position + LOG_OVERHEAD + batch_length > end:
+            break
+        position += LOG_OVERHEAD + batch_length
+    return position
