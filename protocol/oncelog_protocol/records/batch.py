@@ -93,6 +93,18 @@ class RecordBatch:
         "start",
     )
 
+    base_offset: int
+    partition_leader_epoch: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
     def __init__(self, buffer: Buffer, start: int = 0) -> None:
         """Raises CorruptBatch if no whole v2 batch lies at `start`."""
         available = len(buffer) - start

@@ -1,0 +1,324 @@
+"""Declare a message once, over all its versions.
+
+    @message(api_key=0, versions="3-13", flexible="9+")
+    class ProduceRequest(Request["ProduceResponse"]):
+        transactional_id: str | None = string("3+", nullable="3+", default=None)
+        acks: int = int16()
+        topic_data: list[TopicProduceData] = array()
+
+        @struct
+        class TopicProduceData: ...
+
+The class becomes a slotted dataclass with keyword arguments: annotations speak to people and type checkers, the field
+functions to the wire. A field without `default` must be given to the constructor. What a version does not carry is left
+out when encoding and takes its default when decoding, so the code above the codec sees one shape of each message.
+
+Names are Kafka's: fields in snake_case, structs as they are. `schema_of` gives the declaration as data (tests compare
+it with Kafka's own definitions), `codec.codec` the bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar, dataclass_transform
+
+from .versions import NO_VERSIONS, VersionRange, version_range
+from .wire import Buffer
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Records = Buffer | None
+"""Record data: batches as they are. Decoded as a memoryview of the frame, encoded without a copy."""
+
+ZERO_UUID: Final = bytes(16)
+
+_MISSING: Final = dataclasses.MISSING
+
+
+class Request(Generic[R]):
+    """Base of a request; R is the type of its response, so that `await connection.send(request)` is typed."""
+
+    __slots__ = ()
+
+
+@dataclasses.dataclass(slots=True)
+class FieldSchema:
+    """One field: `type_name` is Kafka's ("int32", "string", "array", "struct", ...).
+
+    `element` is the element of an array, `struct` the class of a struct (also of an array's element).
+    `flexible` is None where the field follows its message, or the versions in which this field alone is compact.
+    """
+
+    name: str
+    type_name: str
+    versions: VersionRange
+    nullable: VersionRange
+    tag: int | None
+    tagged: VersionRange
+    flexible: VersionRange | None
+    default: Any
+    has_default: bool
+    element: FieldSchema | None = None
+    struct: type | None = None
+
+
+@dataclasses.dataclass(slots=True, frozen=True)
+class MessageSchema:
+    """One message: `flexible` are the versions with compact lengths and tagged fields (KIP-482)."""
+
+    name: str
+    api_key: int | None
+    versions: VersionRange
+    flexible: VersionRange
+    fields: tuple[FieldSchema, ...]
+
+
+# --- field functions -------------------------------------------------------------------------------------------------
+
+
+def _field(
+    type_name: str,
+    versions: str,
+    *,
+    default: Any = _MISSING,
+    default_factory: Any = _MISSING,
+    nullable: str | None = None,
+    tag: int | None = None,
+    tagged: str | None = None,
+    flexible: str | None = "message",
+    of: Any = None,
+) -> Any:
+    spec = FieldSchema(
+        name="",
+        type_name=type_name,
+        versions=version_range(versions),
+        nullable=version_range(nullable),
+        tag=tag,
+        tagged=version_range(tagged) if tagged else (version_range(versions) if tag is not None else NO_VERSIONS),
+        flexible=None if flexible == "message" else version_range(flexible),
+        default=default
+        if default is not _MISSING
+        else (default_factory() if default_factory is not _MISSING else None),
+        has_default=default is not _MISSING or default_factory is not _MISSING,
+    )
+    if isinstance(of, type):
+        spec.struct = of
+    elif of is not None:
+        spec.element = of.metadata["wire"]
+    return dataclasses.field(default=default, default_factory=default_factory, metadata={"wire": spec})
+
+
+def boolean(versions: str = "0+", *, default: Any = _MISSING, tag: int | None = None, tagged: str | None = None) -> Any:
+    return _field("boolean", versions, default=default, tag=tag, tagged=tagged)
+
+
+def int8(versions: str = "0+", *, default: Any = _MISSING, tag: int | None = None, tagged: str | None = None) -> Any:
+    return _field("int8", versions, default=default, tag=tag, tagged=tagged)
+
+
+def int16(versions: str = "0+", *, default: Any = _MISSING, tag: int | None = None, tagged: str | None = None) -> Any:
+    return _field("int16", versions, default=default, tag=tag, tagged=tagged)
+
+
+def uint16(versions: str = "0+", *, default: Any = _MISSING, tag: int | None = None, tagged: str | None = None) -> Any:
+    return _field("uint16", versions, default=default, tag=tag, tagged=tagged)
+
+
+def int32(versions: str = "0+", *, default: Any = _MISSING, tag: int | None = None, tagged: str | None = None) -> Any:
+    return _field("int32", versions, default=default, tag=tag, tagged=tagged)
+
+
+def uint32(versions: str = "0+", *, default: Any = _MISSING, tag: int | None = None, tagged: str | None = None) -> Any:
+    return _field("uint32", versions, default=default, tag=tag, tagged=tagged)
+
+
+def int64(versions: str = "0+", *, default: Any = _MISSING, tag: int | None = None, tagged: str | None = None) -> Any:
+    return _field("int64", versions, default=default, tag=tag, tagged=tagged)
+
+
+def float64(versions: str = "0+", *, default: Any = _MISSING, tag: int | None = None, tagged: str | None = None) -> Any:
+    return _field("float64", versions, default=default, tag=tag, tagged=tagged)
+
+
+def uuid(versions: str = "0+", *, default: Any = _MISSING, tag: int | None = None, tagged: str | None = None) -> Any:
+    """16 raw bytes; `oncelog_protocol.uuids` has the text form."""
+    return _field("uuid", versions, default=default, tag=tag, tagged=tagged)
+
+
+def string(
+    versions: str = "0+",
+    *,
+    default: Any = _MISSING,
+    nullable: str | None = None,
+    tag: int | None = None,
+    tagged: str | None = None,
+    flexible: str | None = "message",
+) -> Any:
+    """`flexible=None` keeps the field's length non-compact in every version (the request header's client_id)."""
+    return _field("string", versions, default=default, nullable=nullable, tag=tag, tagged=tagged, flexible=flexible)
+
+
+def bytes_(
+    versions: str = "0+",
+    *,
+    default: Any = _MISSING,
+    nullable: str | None = None,
+    tag: int | None = None,
+    tagged: str | None = None,
+) -> Any:
+    """Decoded as `bytes` of its own, which outlive the frame."""
+    return _field("bytes", versions, default=default, nullable=nullable, tag=tag, tagged=tagged)
+
+
+def records(
+    versions: str = "0+",
+    *,
+    default: Any = _MISSING,
+    nullable: str | None = None,
+    tag: int | None = None,
+    tagged: str | None = None,
+) -> Any:
+    """Record batches, annotated `Records`: decoded as a memoryview of the frame."""
+    return _field("records", versions, default=default, nullable=nullable, tag=tag, tagged=tagged)
+
+
+def array(
+    versions: str = "0+",
+    *,
+    of: Any = None,
+    default: Any = _MISSING,
+    default_factory: Any = _MISSING,
+    nullable: str | None = None,
+    tag: int | None = None,
+    tagged: str | None = None,
+) -> Any:
+    """A list. Elements: the struct that the annotation names, or `of=int32()` and the like."""
+    return _field(
+        "array",
+        versions,
+        of=of,
+        default=default,
+        default_factory=default_factory,
+        nullable=nullable,
+        tag=tag,
+        tagged=tagged,
+    )
+
+
+def nested(
+    versions: str = "0+",
+    *,
+    default: Any = _MISSING,
+    nullable: str | None = None,
+    tag: int | None = None,
+    tagged: str | None = None,
+) -> Any:
+    """One struct, named by the annotation. A tagged one has `default=None`: None is a tag that is not sent."""
+    return _field("struct", versions, default=default, nullable=nullable, tag=tag, tagged=tagged)
+
+
+# --- class decorators ------------------------------------------------------------------------------------------------
+
+
+@dataclass_transform(
+    kw_only_default=True,
+    field_specifiers=(
+        boolean,
+        int8,
+        int16,
+        uint16,
+        int32,
+        uint32,
+        int64,
+        float64,
+        uuid,
+        string,
+        bytes_,
+        records,
+        array,
+        nested,
+    ),
+)
+def struct(cls: type[T]) -> type[T]:
+    """A part of a message: a slotted dataclass whose fields were made with the functions above."""
+    return dataclasses.dataclass(slots=True, kw_only=True)(cls)
+
+
+@dataclass_transform(
+    kw_only_default=True,
+    field_specifiers=(
+        boolean,
+        int8,
+        int16,
+        uint16,
+        int32,
+        uint32,
+        int64,
+        float64,
+        uuid,
+        string,
+        bytes_,
+        records,
+        array,
+        nested,
+    ),
+)
+def message(*, versions: str, flexible: str | None, api_key: int | None = None) -> Callable[[type[T]], type[T]]:
+    """A request, a response, a header, or a record of an internal topic.
+
+    `versions` are those that the declaration covers, `flexible` those with compact lengths and tagged fields.
+    """
+
+    def declare(cls: type[T]) -> type[T]:
+        declared = struct(cls)
+        declared.__message__ = (api_key, version_range(versions), version_range(flexible))  # type: ignore[attr-defined]
+        return declared
+
+    return declare
+
+
+# --- declarations as data --------------------------------------------------------------------------------------------
+
+
+def schema_of(cls: type) -> MessageSchema:
+    """The declaration of a message class. Raises TypeError for any other class."""
+    try:
+        api_key, versions, flexible = cls.__message__  # type: ignore[attr-defined]
+    except AttributeError:
+        raise TypeError(f"{cls.__name__} is not declared with @message") from None
+    return MessageSchema(cls.__name__, api_key, versions, flexible, fields_of(cls))
+
+
+def fields_of(cls: type) -> tuple[FieldSchema, ...]:
+    """The declared fields of a message or struct class, in the order of the wire."""
+    cached: tuple[FieldSchema, ...] | None = cls.__dict__.get("__wire_fields__")
+    if cached is None:
+        cached = tuple(_named(cls, field) for field in dataclasses.fields(cls))
+        cls.__wire_fields__ = cached  # type: ignore[attr-defined]
+    return cached
+
+
+def _named(cls: type, field: dataclasses.Field[Any]) -> FieldSchema:
+    spec: FieldSchema | None = field.metadata.get("wire")
+    if spec is None:
+        raise TypeError(f"{cls.__qualname__}.{field.name} has no wire type: declare it with int32(), string(), ...")
+    spec.name = field.name
+    if spec.struct is None and (spec.type_name == "struct" or (spec.type_name == "array" and spec.element is None)):
+        spec.struct = _struct_in_annotation(cls, field)
+    if spec.type_name == "array" and spec.struct is not None:
+        element = dataclasses.replace(spec, type_name="struct", nullable=NO_VERSIONS, tag=None, tagged=NO_VERSIONS)
+        spec.element = element
+    return spec
+
+
+def _struct_in_annotation(cls: type, field: dataclasses.Field[Any]) -> type:
+    """The class that an annotation such as "list[Topic] | None" names: nested in `cls`, or of its module."""
+    for name in re.findall(r"\w+", str(field.type)):
+        found = cls.__dict__.get(name) or getattr(sys.modules[cls.__module__], name, None)
+        if isinstance(found, type) and dataclasses.is_dataclass(found):
+            return found
+    raise TypeError(f"{cls.__qualname__}.{field.name}: no struct named in its annotation {field.type!r}")
