@@ -1,0 +1,66 @@
+"""Accepts connections on the configured listeners and sweeps the idle ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from ..config.listeners import Endpoint
+from ..runtime.network import Listening, Network
+from .connection import BrokerConnection
+from .dispatch import Dispatcher
+from .limits import Limits
+
+logger = logging.getLogger(__name__)
+
+BACKLOG: Final = 1024
+SWEEP_SECONDS: Final = 2.0
+DRAIN_SECONDS: Final = 2.0
+"""How long a stopping broker waits for written responses to leave."""
+
+
+class Listeners:
+    """All listening sockets of a broker and the connections they accepted."""
+
+    def __init__(self, network: Network, dispatcher: Dispatcher, limits: Limits) -> None:
+        self._network = network
+        self._dispatcher = dispatcher
+        self._limits = limits
+        self._listening: list[Listening] = []
+        self.connections: set[BrokerConnection] = set()
+
+    async def listen(self, endpoint: Endpoint) -> int:
+        """Bind `endpoint`; the real port. Raises OSError with a message that says what to do."""
+
+        def factory() -> BrokerConnection:
+            return BrokerConnection(self._dispatcher, self._limits, endpoint.name, self.connections)
+
+        try:
+            listening = await self._network.listen(endpoint.host, endpoint.port, factory, backlog=BACKLOG)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cannot listen on {endpoint.host}:{endpoint.port}: {error.strerror or error}. "
+                "Is another broker running there? Set `listeners` to another port (0 takes any free one).",
+            ) from error
+        self._listening.append(listening)
+        return listening.port
+
+    async def sweep(self) -> None:
+        """Close idle and stalled connections; see BrokerConnection.sweep."""
+        now = asyncio.get_running_loop().time()
+        for connection in list(self.connections):
+            connection.sweep(now)
+
+    async def close(self) -> None:
+        """Stop accepting, let written responses leave, then cut what is left."""
+        for listening in self._listening:
+            await listening.close()
+        for connection in list(self.connections):
+            connection.shut()
+        deadline = asyncio.get_running_loop().time() + DRAIN_SECONDS
+        while self.connections and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.005)
+        for connection in list(self.connections):
+            connection.close("the broker stops")
