@@ -16,13 +16,12 @@ import logging
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
+from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, WRITE_HIGH_WATER_BYTES, Limits
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.wire import Buffer
 
-from .limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, WRITE_HIGH_WATER_BYTES, Limits
-
 if TYPE_CHECKING:
-    from .dispatch import Dispatcher
+    from oncelog_broker.server.dispatch import Dispatcher
 
 logger = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ import asyncio
 import logging
 from typing import Final
 
-from ..config.listeners import Endpoint
-from ..runtime.network import Listening, Network
-from .connection import BrokerConnection
-from .dispatch import Dispatcher
-from .limits import Limits
+from oncelog_broker.config.listeners import Endpoint
+from oncelog_broker.runtime.network import Listening, Network
+from oncelog_broker.server.connection import BrokerConnection
+from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.server.limits import Limits
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +46,11 @@ class Listeners:
             ) from error
         self._listening.append(listening)
         return listening.port
+
+    async def start(self) -> None:
+        """Begin to serve on everything that was bound."""
+        for listening in self._listening:
+            await listening.start()
 
     async def sweep(self) -> None:
         """Close idle and stalled connections; see BrokerConnection.sweep."""
