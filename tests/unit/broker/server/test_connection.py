@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog_broker.server.connection import INITIAL_BUFFER_BYTES, BrokerConnection, coalesce
+from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, Limits
 
 
@@ -69,11 +70,11 @@ class Wire:
     def __init__(self, **changes: Any) -> None:
         self.limits = limits(**changes)
         self.dispatcher = RecordingDispatcher()
-        self.open: set[BrokerConnection] = set()
+        self.connections = Connections(self.limits)
         self.connection, self.transport = self.connect()
 
     def connect(self) -> tuple[BrokerConnection, RecordingTransport]:
-        connection = BrokerConnection(self.dispatcher, self.limits, "PLAINTEXT", self.open)  # type: ignore[arg-type]
+        connection = BrokerConnection(self.dispatcher, self.connections, "PLAINTEXT")  # type: ignore[arg-type]
         transport = RecordingTransport()
         connection.connection_made(transport)
         return connection, transport
