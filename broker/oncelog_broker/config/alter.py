@@ -6,9 +6,8 @@ Overrides are kept as text, in the form that `ConfigKey.format` gives, as Kafka 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncelog_broker.config.broker_keys import BROKER_KEYS
 from oncelog_broker.config.declared import ConfigKey, ConfigType, InvalidConfig, UpdateMode, unknown_key
@@ -25,8 +24,7 @@ class AlterOperation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(slots=True, frozen=True)
-class ConfigChange:
+class ConfigChange(NamedTuple):
     """One change of IncrementalAlterConfigs; `value` is None for DELETE."""
 
     name: str

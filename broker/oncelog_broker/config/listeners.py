@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import ADVERTISED_LISTENERS, LISTENER_SECURITY_PROTOCOL_MAP, LISTENERS
@@ -28,8 +27,7 @@ class SecurityProtocol(StrEnum):
     PLAINTEXT = "PLAINTEXT"
 
 
-@dataclass(slots=True, frozen=True)
-class Listener:
+class Listener(NamedTuple):
     """One address. In `listeners`, an empty host is every interface and port 0 any free port."""
 
     name: str
@@ -60,7 +58,7 @@ def advertised_listeners(config: BrokerConfig, local_hostname: str) -> tuple[Lis
     texts = config[ADVERTISED_LISTENERS]
     if texts is None:
         return tuple(
-            replace(listener, host=local_hostname) if listener.host in EVERY_INTERFACE else listener
+            listener._replace(host=local_hostname) if listener.host in EVERY_INTERFACE else listener
             for listener in listening
         )
     advertised = _parse_all(ADVERTISED_LISTENERS.name, texts, _protocols(config))
@@ -77,7 +75,7 @@ def advertised_listeners(config: BrokerConfig, local_hostname: str) -> tuple[Lis
 
 def with_bound_ports(advertised: Iterable[Listener], bound: Mapping[str, int]) -> tuple[Listener, ...]:
     """`advertised` with port 0 replaced by the port that was bound for that listener name (`bound`)."""
-    return tuple(listener if listener.port else replace(listener, port=bound[listener.name]) for listener in advertised)
+    return tuple(listener if listener.port else listener._replace(port=bound[listener.name]) for listener in advertised)
 
 
 def _protocols(config: BrokerConfig) -> dict[str, SecurityProtocol]:

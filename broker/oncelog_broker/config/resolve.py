@@ -7,8 +7,7 @@ of: this broker's dynamic settings, the cluster's dynamic settings, the start-up
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS, BROKER_SYNONYMS
@@ -16,8 +15,7 @@ from oncelog_broker.config.declared import ConfigKey, ConfigSource, UpdateMode
 from oncelog_broker.config.topic_keys import TOPIC_KEYS, TopicKey
 
 
-@dataclass(slots=True, frozen=True)
-class ConfigSynonym:
+class ConfigSynonym(NamedTuple):
     """One value given for a key, under the name by which it was given. Value None: hidden."""
 
     name: str
@@ -25,8 +23,7 @@ class ConfigSynonym:
     source: ConfigSource
 
 
-@dataclass(slots=True, frozen=True)
-class DescribedConfig:
+class DescribedConfig(NamedTuple):
     """A line of DescribeConfigs: the value that holds, and all that were given (the first of them holds)."""
 
     key: ConfigKey[Any]

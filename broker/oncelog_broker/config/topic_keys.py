@@ -8,8 +8,7 @@ Source: Kafka's TopicConfig and its table of broker synonyms.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog_broker.config import topic_defaults as defaults
 from oncelog_broker.config.declared import ConfigKey
@@ -18,8 +17,7 @@ MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 
 
-@dataclass(slots=True, frozen=True)
-class BrokerSynonym:
+class BrokerSynonym(NamedTuple):
     """A broker key that gives a topic key its value: as it is, or in minutes or hours (`unit_ms`)."""
 
     key: ConfigKey[Any]
@@ -32,8 +30,7 @@ class BrokerSynonym:
         return value * self.unit_ms if value >= 0 else -1
 
 
-@dataclass(slots=True, frozen=True)
-class TopicKey:
+class TopicKey(NamedTuple):
     """A topic's key, and the broker keys that hold where the topic does not set it."""
 
     key: ConfigKey[Any]
