@@ -17,7 +17,7 @@ from typing import Final
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import Listener, advertised_listeners, listeners, with_bound_ports
-from oncelog_broker.config.resolve import topic_values
+from oncelog_broker.config.resolve import resolve_topic
 from oncelog_broker.controller.leadership import claim_controllership
 from oncelog_broker.controller.partition_states import bring_partitions_online
 from oncelog_broker.controller.topics import TopicController
@@ -122,9 +122,10 @@ class Broker:
         self.advertised = with_bound_ports(advertised, bound)
         await self._join(self._store)
         self.producer_ids = ProducerIdManager(self._store, self.node_id)
+        self._follow_broker_configs(self.image)
         self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""))
         self.replicas.on_image(ClusterImage(""), self.image)
-        self.metadata.subscribe(self.replicas.on_image)
+        self.metadata.subscribe(self._on_image)
         LogMaintenance(self).start()
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
         await self._listeners.start()
@@ -156,9 +157,27 @@ class Broker:
         topics = tuple(FoundTopic(name, epochs, topic_ids[name]) for name, epochs in found.items())
         return FoundLogs(self.logs.cluster_id, topics)
 
+    def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        """Follow the cluster: first its settings, then its topics."""
+        if new.broker_configs is not old.broker_configs:
+            self._follow_broker_configs(new)
+        self.replicas.on_image(old, new)
+
+    def _follow_broker_configs(self, image: ClusterImage) -> None:
+        """Dynamic settings: those of this broker before those of all brokers."""
+
+        def typed(overrides: Mapping[str, str]) -> dict[str, object]:
+            return {name: keys.BROKER_KEYS[name].parse(text) for name, text in overrides.items()}
+
+        self.config = self.config.with_dynamic(
+            typed(image.broker_configs.get(self.node_id, {})), typed(image.broker_configs.get(None, {}))
+        )
+        if hasattr(self, "replicas"):
+            self.replicas.reconfigure_all()
+
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """All settings of a topic with these overrides."""
-        return LogConfig.from_values(topic_values(overrides, self.config))
+        return LogConfig.from_values(resolve_topic(overrides, self.config))
 
     async def create_topic(self, name: str) -> None:
         """Create a topic with the broker's defaults (auto-creation), and wait until it can be used.
@@ -189,5 +208,3 @@ class Broker:
                 await asyncio.to_thread(logs.close)
             except (OSError, KafkaError) as error:
                 logger.error("not a clean shutdown", extra={"reason": error})
-
-

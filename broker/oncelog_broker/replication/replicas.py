@@ -136,6 +136,11 @@ class Replicas:
                 if partition is not None:
                     partition.log.update_config(config)
 
+    def reconfigure_all(self) -> None:
+        """The broker's own settings have changed, which topics inherit."""
+        for (name, _), partition in self._leaders.items():
+            partition.log.update_config(self._log_config(self._image.config_of_topic(name)))
+
     def close(self) -> None:
         """Answer whoever waits; the logs are closed by their manager."""
         for partition in self._leaders.values():
