@@ -1,7 +1,7 @@
 """`make bench`: what the broker costs and how fast it starts, printed as a table and kept in bench/RESULTS.md.
 
-Seconds depend on the machine; read the CPU figures and the ratios. The library clients run one after another against the
-same broker, A B A B, and the better of two rounds counts.
+Seconds depend on the machine; read the CPU figures and the ratios. The library clients run one after another against
+the same broker, A B A B, and the better of two rounds counts.
 """
 
 from __future__ import annotations

@@ -18,11 +18,21 @@ from oncelog_broker.observability.logs import FORMATS, LEVELS, set_up_logging
 
 
 @click.command()
-@click.option("--config", "config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-              help="Kafka's server.properties, or a .toml file.")  # fmt: skip
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Kafka's server.properties, or a .toml file.",
+)
 @click.option("--data", metavar="DIRECTORY", help="Where the data is kept; short for --set log.dirs=DIRECTORY.")
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
-              help="A setting; goes before environment (ONCELOG_NUM_PARTITIONS=3) and file. May be repeated.")  # fmt: skip
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting; goes before environment (ONCELOG_NUM_PARTITIONS=3) and file. May be repeated.",
+)
 @click.option("--log-level", type=click.Choice(LEVELS), default="warning", show_default=True)
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
 def serve(
