@@ -1,6 +1,6 @@
 """The composition root: one broker, all its parts put together, started in order and stopped in reverse.
 
-Start: lock and open the logs -> open the metadata store -> bind the listeners (port 0 becomes a real port) -> register,
+Start: open the metadata store -> lock and open the logs -> bind the listeners (port 0 becomes a real port) -> register,
 claim the controller's part, elect leaders -> read the cluster image, open what it gives us -> serve. Nothing is served
 before the image is complete.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,12 +25,14 @@ from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.maintenance import LogMaintenance
+from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.embedded import EmbeddedStore
 from oncelog_broker.metadata.image import ClusterImage
-from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
+from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse_cluster_id
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, register_broker
+from oncelog_broker.metadata.store import MetadataStore
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock, SystemClock
 from oncelog_broker.runtime.disk import Disk, RealDisk
@@ -107,15 +110,17 @@ class Broker:
 
     async def _start(self) -> None:
         advertised = advertised_listeners(self.config, socket.gethostname())
-        data = [Path(directory) for directory in self.config.log_dirs]
+        home = os.path.abspath(self.config.log_dirs[0])
+        self._disk.make_directories(home)
+        self._store = EmbeddedStore.open(Path(home) / METADATA_FILE)
         self.logs = self._opened_logs = LogManager.open(
-            [str(directory) for directory in data],
+            self.config.log_dirs,
             node_id=self.node_id,
+            cluster_id=await _cluster_id(self._store),
             config_of=lambda topic: self.log_config({}),
             disk=self._disk,
             clock=self.clock,
         )
-        self._store = EmbeddedStore.open(data[0] / METADATA_FILE)
         bound = {}
         for listener in listeners(self.config):
             bound[listener.name] = await self._listeners.listen(listener)
@@ -139,7 +144,7 @@ class Broker:
         )
         registration = BrokerRegistration(endpoints, timestamp_ms=now_ms)
         membership = await register_broker(store, self.node_id, registration, self._found_logs)
-        self.logs.set_cluster_id(membership.cluster_id)
+        self.logs.adopt_cluster_id(membership.cluster_id)
         controllership = await claim_controllership(store, self.node_id, now_ms)
         if controllership is None:
             raise BrokerStartError("another broker is the controller of this embedded metadata store")
@@ -208,3 +213,9 @@ class Broker:
                 await asyncio.to_thread(logs.close)
             except (OSError, KafkaError) as error:
                 logger.error("not a clean shutdown", extra={"reason": error})
+
+
+async def _cluster_id(store: MetadataStore) -> str | None:
+    """The id of the cluster that the store belongs to; None where it is new."""
+    found = (await store.get_many([paths.CLUSTER_ID]))[0]
+    return None if found is None else parse_cluster_id(found[0], paths.CLUSTER_ID)
