@@ -24,6 +24,7 @@ from oncelog_broker.controller.partition_states import bring_partitions_online
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.log_manager import LogManager
+from oncelog_broker.log.meta_properties import read_meta_properties
 from oncelog_broker.maintenance import LogMaintenance
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.cache import MetadataCache
@@ -36,6 +37,7 @@ from oncelog_broker.metadata.store import MetadataStore
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock, SystemClock
 from oncelog_broker.runtime.disk import Disk, RealDisk
+from oncelog_broker.runtime.entropy import random_uuid, system_entropy
 from oncelog_broker.runtime.network import Network, RealNetwork
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.server.connections import Connections
@@ -44,6 +46,7 @@ from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
 from oncelog_broker.server.shown import shows_topic, wait_until_shown
 from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.uuids import uuid_to_string
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +119,7 @@ class Broker:
         self.logs = self._opened_logs = LogManager.open(
             self.config.log_dirs,
             node_id=self.node_id,
-            cluster_id=await _cluster_id(self._store),
+            cluster_id=await self._cluster_id(self._store, home),
             config_of=lambda topic: self.log_config({}),
             disk=self._disk,
             clock=self.clock,
@@ -135,6 +138,16 @@ class Broker:
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
         await self._listeners.start()
 
+    async def _cluster_id(self, store: MetadataStore, directory: str) -> str:
+        """The id that the store has, or the data directory (of another origin, or of a start that was cut short), or
+        a new one. It is in the data directories before it is in the store, so a start can be cut short anywhere."""
+        found = (await store.get_many([paths.CLUSTER_ID]))[0]
+        if found is not None:
+            return parse_cluster_id(found[0], paths.CLUSTER_ID)
+        properties = read_meta_properties(self._disk, directory)
+        known = None if properties is None else properties.cluster_id
+        return known or uuid_to_string(random_uuid(system_entropy))
+
     async def _join(self, store: EmbeddedStore) -> None:
         """Register in the cluster, become its controller, elect leaders, read the image."""
         now_ms = self.clock.now_ms()
@@ -143,8 +156,7 @@ class Broker:
             for listener in self.advertised
         )
         registration = BrokerRegistration(endpoints, timestamp_ms=now_ms)
-        membership = await register_broker(store, self.node_id, registration, self._found_logs)
-        self.logs.adopt_cluster_id(membership.cluster_id)
+        await register_broker(store, self.node_id, registration, self._found_logs)
         controllership = await claim_controllership(store, self.node_id, now_ms)
         if controllership is None:
             raise BrokerStartError("another broker is the controller of this embedded metadata store")
@@ -214,8 +226,3 @@ class Broker:
             except (OSError, KafkaError) as error:
                 logger.error("not a clean shutdown", extra={"reason": error})
 
-
-async def _cluster_id(store: MetadataStore) -> str | None:
-    """The id of the cluster that the store belongs to; None where it is new."""
-    found = (await store.get_many([paths.CLUSTER_ID]))[0]
-    return None if found is None else parse_cluster_id(found[0], paths.CLUSTER_ID)
