@@ -28,7 +28,7 @@ class Replicas:
         log_config: Callable[[Mapping[str, str]], LogConfig],
         image: ClusterImage,
     ) -> None:
-        """`log_config` resolves a topic's overrides to all its settings. `image`: what to compare the first one with."""
+        """`log_config` resolves the overrides of a topic to all its settings; `image` is the empty one to start from."""
         self._broker_id = broker_id
         self._logs = logs
         self._log_config = log_config
