@@ -53,7 +53,7 @@ def read_records(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMP
     Raises CorruptBatch, and nothing else, whatever the bytes: before the first record if they do not decompress, else
     at the first bad record, after the good ones before it.
     """
-    data = _records_data(batch, max_decompressed_bytes)
+    data = records_data(batch, max_decompressed_bytes)
     try:
         yield from _decode(batch, data)
     except IndexError:
@@ -65,11 +65,11 @@ def has_keyless_record(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_
 
     Reads the front of each record only and builds nothing. Raises CorruptBatch.
     """
-    data = _records_data(batch, max_decompressed_bytes)
+    data = records_data(batch, max_decompressed_bytes)
     position = 0
     try:
         for _ in range(batch.records_count):
-            length, position = _read_length(data, position)
+            length, position = read_length(data, position)
             record_end = position + length
             position += 1  # the attributes
             for _ in TIMESTAMP_AND_OFFSET:
@@ -86,8 +86,8 @@ def has_keyless_record(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_
     return False
 
 
-def _records_data(batch: RecordBatch, max_bytes: int) -> bytes:
-    """The records decompressed, after the checks that need the header only."""
+def records_data(batch: RecordBatch, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+    """The records decompressed, after the checks that need the header only. Raises CorruptBatch."""
     count, last_offset_delta = batch.records_count, batch.last_offset_delta
     if not 0 <= count <= last_offset_delta + 1:
         raise CorruptBatch(f"{count} records, but the last offset delta is {last_offset_delta}")
@@ -111,7 +111,7 @@ def _decode(batch: RecordBatch, data: bytes) -> Iterator[Record]:
             record_end = position + 1 + (byte >> 1)
             position += 2  # the length and the attributes
         else:
-            length, position = _read_length(data, position)
+            length, position = read_length(data, position)
             record_end = position + length
             position += 1
 
@@ -144,7 +144,7 @@ def _decode(batch: RecordBatch, data: bytes) -> Iterator[Record]:
             position = start + (byte >> 1)
             key = data[start:position]
         else:
-            key, position = _read_bytes(data, position)
+            key, position = read_bytes(data, position)
 
         byte = data[position]
         if byte == NULL_BYTE:
@@ -155,7 +155,7 @@ def _decode(batch: RecordBatch, data: bytes) -> Iterator[Record]:
             position = start + (byte >> 1)
             value = data[start:position]
         else:
-            value, position = _read_bytes(data, position)
+            value, position = read_bytes(data, position)
 
         if not data[position]:
             headers: Headers = []
@@ -170,7 +170,7 @@ def _decode(batch: RecordBatch, data: bytes) -> Iterator[Record]:
         raise CorruptBatch(f"{len(data) - position} bytes after the last of {batch.records_count} records")
 
 
-def _read_length(data: bytes, position: int) -> tuple[int, int]:
+def read_length(data: bytes, position: int) -> tuple[int, int]:
     """A length >= 0 and the position after it. Raises CorruptBatch, and IndexError at the end of `data`."""
     byte = data[position]
     if not byte & 0x81:
@@ -183,9 +183,9 @@ def _read_length(data: bytes, position: int) -> tuple[int, int]:
     return length, end
 
 
-def _read_bytes(data: bytes, position: int) -> tuple[bytes, int]:
+def read_bytes(data: bytes, position: int) -> tuple[bytes, int]:
     """Bytes with their length >= 0 in front, cut short at the end of `data`, and the position where they should end."""
-    length, start = _read_length(data, position)
+    length, start = read_length(data, position)
     end = start + length
     return data[start:end], end
 
@@ -195,10 +195,10 @@ def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:
 
     A false count or length ends at the end of the data: nothing is allocated for it.
     """
-    count, position = _read_length(data, position)
+    count, position = read_length(data, position)
     headers: Headers = []
     for _ in range(count):
-        length, start = _read_length(data, position)
+        length, start = read_length(data, position)
         position = start + length
         try:
             key = data[start:position].decode()
@@ -208,7 +208,7 @@ def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:
             headers.append((key, None))
             position += 1
         else:
-            value, position = _read_bytes(data, position)
+            value, position = read_bytes(data, position)
             headers.append((key, value))
     if position > len(data):
         raise CorruptBatch("the headers run over the end of the batch")
