@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
@@ -100,6 +101,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        for option, size in (
+            (socket.SO_SNDBUF, self._limits.send_buffer_bytes),
+            (socket.SO_RCVBUF, self._limits.receive_buffer_bytes),
+        ):
+            if size >= 0:
+                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, size)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.release(self, self.client_host)
