@@ -1,0 +1,1 @@
+"""What the broker tells of itself: `logs` (structured, quiet by default)."""

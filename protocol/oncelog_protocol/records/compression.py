@@ -40,8 +40,10 @@ SNAPPY_MAX_RATIO: Final = 22
 """Snappy's densest element copies 64 bytes with 3, so a block that claims more than 22 times its size lies."""
 
 FIRST_CAPACITY: Final = 16 * 1024
-CAPACITY_FACTOR: Final = 8
-"""First guess: eight times the input. Each wrong guess grows eightfold, so retries cost at most 1/7 of the work."""
+CAPACITY_FACTOR: Final = 4
+"""First guess: four times the input; each wrong guess grows fourfold, so all retries cost 1/3 of the work at most."""
+OUTPUT_FULL: Final = "failed to write whole buffer"
+"""How cramjam (Rust's standard library) says that the output buffer is too small, rather than the input bad."""
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
@@ -58,11 +60,11 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
     if codec is Compression.SNAPPY:
         return _compress_xerial(data)
     if codec is Compression.LZ4:
-        # Java: the frame must have independent blocks, and then needs no content checksum, since the batch has a CRC.
+        # Java reads independent blocks only. A content checksum would say what the CRC of the batch says already.
         compressor = cramjam.lz4.Compressor(
             level=LZ4_FAST_LEVEL if level is None else level, content_checksum=False, block_linked=False
         )
-        compressor.compress(data)
+        compressor.compress(bytes(data))
         return bytes(compressor.finish())
     return bytes(cramjam.zstd.compress(data, level))
 
@@ -91,10 +93,7 @@ def decompress(codec: int, data: Buffer, *, max_bytes: int) -> bytes:
 
 
 def _decompress_growing(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, max_bytes: int) -> bytes:
-    """Decompress into ever larger buffers up to `max_bytes`.
-
-    A buffer too small and garbage look alike to the caller of the library, so garbage is tried at each size too.
-    """
+    """Decompress into ever larger buffers, up to `max_bytes`."""
     import cramjam
 
     capacity = min(max_bytes, max(len(data) * CAPACITY_FACTOR, FIRST_CAPACITY))
@@ -103,8 +102,10 @@ def _decompress_growing(decompress_into: Callable[[Buffer, bytearray], int], dat
         try:
             size = decompress_into(data, output)
         except cramjam.DecompressionError as error:
-            if capacity >= max_bytes:
-                raise CorruptBatch(f"cannot be decompressed to at most {max_bytes} bytes: {error}") from None
+            if OUTPUT_FULL not in str(error):
+                raise CorruptBatch(f"cannot be decompressed: {error}") from None
+            if capacity == max_bytes:
+                raise CorruptBatch(f"more than {max_bytes} bytes after decompression") from None
             capacity = min(max_bytes, capacity * CAPACITY_FACTOR)
         else:
             return bytes(memoryview(output)[:size])

@@ -1,0 +1,105 @@
+"""One partition as its leader sees it: the log, the leader epoch, the high watermark, the in-sync replicas.
+
+Even alone, a partition has a leader epoch, an ISR of one and a high watermark: with one replica it follows the log end
+at once. Between the check of the leader epoch and the append there is no `await` (E30).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.replication.delayed import DelayedFetch
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+
+class Partition:
+    """A partition that this broker leads.
+
+    Invariants: log_start_offset <= high_watermark <= log_end_offset; the high watermark never goes back while this
+    broker leads; consumers read below it only.
+    """
+
+    __slots__ = (
+        "high_watermark",
+        "index",
+        "isr",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "topic",
+        "topic_id",
+        "waiting_fetches",
+    )
+
+    def __init__(self, topic: str, topic_id: bytes, index: int, log: PartitionLog, *, leader_id: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.leader_id = leader_id
+        self.leader_epoch = -1
+        self.isr: tuple[int, ...] = (leader_id,)
+        self.high_watermark = log.log_end_offset
+        self.waiting_fetches: set[DelayedFetch] = set()
+
+    def lead(self, leader_epoch: int, isr: tuple[int, ...]) -> None:
+        """Lead from now on with this epoch: it begins at the end of the log (KIP-101)."""
+        if leader_epoch > self.leader_epoch:
+            self.log.assign_leader_epoch(leader_epoch)
+        self.leader_epoch = leader_epoch
+        self.isr = isr
+
+    def append(self, records: memoryview, *, required_acks: int) -> tuple[int, int]:
+        """Append one client batch as leader: (base offset, log append time in ms or -1).
+
+        `records` is writable memory, patched in place. Raises KafkaError: NOT_ENOUGH_REPLICAS before anything is
+        written, or what PartitionLog.append_as_leader raises.
+        """
+        if required_acks == -1 and len(self.isr) < self.log.config.min_insync_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.isr)} replicas in sync, min.insync.replicas={self.log.config.min_insync_replicas}",
+            )
+        result = self.log.append_as_leader(records, leader_epoch=self.leader_epoch)
+        self._advance_high_watermark(len(records))
+        return result
+
+    def _advance_high_watermark(self, new_bytes: int) -> None:
+        """With one replica in sync, what is appended is replicated."""
+        self.high_watermark = self.log.log_end_offset
+        if self.waiting_fetches:
+            for fetch in list(self.waiting_fetches):
+                fetch.on_readable(new_bytes)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where a read_committed reader may read: the high watermark, as long as no transaction is open (S50)."""
+        return self.high_watermark
+
+    def upper_bound(self, isolation_level: int) -> int:
+        """The offset below which a consumer may read (S50, S54)."""
+        return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        """Compare the leader epoch that a client knows with ours; -1: it knows none (KIP-320).
+
+        Raises KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+        """
+        if epoch < 0 or epoch == self.leader_epoch:
+            return
+        if epoch < self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch <= `epoch` and where it ends; (-1, -1) where it is unknown (KIP-101, KIP-279)."""
+        return self.log.leader_epochs.end_offset_for_epoch(epoch, self.log.log_end_offset)
+
+    def resign(self) -> None:
+        """This broker leads the partition no more: whoever waits is answered now and will find out."""
+        for fetch in list(self.waiting_fetches):
+            fetch.finish()

@@ -1,0 +1,81 @@
+"""Background tasks and deadlines: nothing runs unowned, nothing fails unseen.
+
+`Tasks` owns every task of one broker. `Deadlines` serves very many short timers (waiting fetches) with one loop timer
+per tick, since a `call_later` each would cost more than the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS: Final = 0.005
+"""Deadlines fire up to this much late."""
+
+
+class Tasks:
+    """The background tasks of one broker."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run `coroutine` as a task that `close` will cancel; what it raises is logged."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def every(self, name: str, interval_seconds: float, action: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Run `action` again and again, `interval_seconds` after it last ended; a failure does not end the series."""
+
+        async def repeat() -> None:
+            while True:
+                await asyncio.sleep(interval_seconds)
+                try:
+                    await action()
+                except Exception:
+                    logger.exception("background task failed", extra={"task": name})
+
+        self.spawn(name, repeat())
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("background task failed", exc_info=task.exception(), extra={"task": task.get_name()})
+
+    async def close(self) -> None:
+        """Cancel all tasks and wait for them."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Deadlines:
+    """Calls back at a deadline, for timers by the thousand.
+
+    A timer that is no longer wanted is not removed: its callback must be harmless when late (a fetch that is answered).
+    """
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, list[Callable[[], None]]] = {}
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Call `callback` once, `seconds` from now or up to TICK_SECONDS later."""
+        loop = asyncio.get_running_loop()
+        tick = int((loop.time() + seconds) / TICK_SECONDS) + 1
+        bucket = self._buckets.get(tick)
+        if bucket is not None:
+            bucket.append(callback)
+            return
+        self._buckets[tick] = [callback]
+        loop.call_at(tick * TICK_SECONDS, self._fire, tick)
+
+    def _fire(self, tick: int) -> None:
+        for callback in self._buckets.pop(tick, ()):
+            callback()

@@ -1,0 +1,290 @@
+"""One client connection: bytes in, frames cut, responses out in the order of the requests.
+
+Requests are handled one at a time, in place: a request that must wait (a long poll, a topic to be created) mutes the
+connection until its response is written, as Kafka does; what the client pipelines meanwhile stays in the buffer and,
+when that is full, in the client's socket. Idempotent producing relies on this order (T17).
+
+Memory: the receive buffer grows with the bytes received, never with a claimed length, and is given up when the
+connection rests. A frame is a slice of it, valid until the request is handled; nothing may keep it longer. Responses
+that the client does not read pile up to WRITE_HIGH_WATER_BYTES, then we stop reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from struct import Struct
+from typing import TYPE_CHECKING, Final, cast
+
+from oncelog_broker.server.connections import Connections
+from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, WRITE_HIGH_WATER_BYTES
+from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.wire import Buffer
+
+if TYPE_CHECKING:
+    from oncelog_broker.server.dispatch import Dispatcher
+
+logger = logging.getLogger(__name__)
+
+SIZE: Final = Struct(">i")
+MIN_FRAME_BYTES: Final = 8
+"""Api key, version and correlation id: less is no request."""
+INITIAL_BUFFER_BYTES: Final = 16 * 1024
+READ_AHEAD_BYTES: Final = 128 * 1024
+"""Room beyond a large frame, so that one read may bring the next ones as well."""
+SCATTER_BYTES: Final = 16 * 1024
+"""Parts of a response from this size on go to the socket as they are; smaller ones are joined first."""
+
+
+class BrokerConnection(asyncio.BufferedProtocol):
+    """A connection as the event loop sees it. `dispatcher.handle` gets each frame; `respond` takes each response."""
+
+    __slots__ = (
+        "_begin",
+        "_buffer",
+        "_connections",
+        "_dispatcher",
+        "_end",
+        "_frame_since",
+        "_limits",
+        "_loop",
+        "_reading_paused",
+        "_reserved",
+        "_stalled_since",
+        "_transport",
+        "_view",
+        "_waiting",
+        "client_host",
+        "client_port",
+        "last_active",
+        "listener",
+        "state",
+    )
+
+    def __init__(self, dispatcher: Dispatcher, connections: Connections, listener: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._dispatcher = dispatcher
+        self._connections = connections
+        self._limits = connections.limits
+        self.listener = listener
+        self._transport: asyncio.Transport | None = None
+        self._buffer: bytearray | None = None
+        self._view = memoryview(b"")
+        self._begin = 0
+        self._end = 0
+        self._reserved = 0
+        self._waiting = False
+        self._reading_paused = False
+        self._frame_since = 0.0
+        self._stalled_since = 0.0
+        self.last_active = self._loop.time()
+        self.client_host = ""
+        self.client_port = 0
+        self.state: dict[str, object] = {}
+
+    # --- the transport's callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        host, port = (peer[0], peer[1]) if isinstance(peer, tuple) and len(peer) >= 2 else ("local", 0)
+        self.client_host, self.client_port = host, port
+        refused = self._connections.admit(self, host)
+        if refused:
+            logger.warning("connection refused", extra={"client": host, "reason": refused})
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.release(self, self.client_host)
+        self._give_up_buffer()
+        self._transport = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._buffer is None:
+            self._replace_buffer(INITIAL_BUFFER_BYTES)
+        return self._view[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._end += nbytes
+        self.last_active = self._loop.time()
+        if not self.is_muted:
+            self._handle_frames()
+        elif self._end == len(self._view):
+            self._pause_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._stalled_since = self._loop.time()
+
+    def resume_writing(self) -> None:
+        self._stalled_since = 0.0
+        self._go_on()
+
+    # --- frames in
+
+    def _handle_frames(self) -> None:
+        """Handle every whole frame in the buffer, until one mutes the connection."""
+        while not self.is_muted and self._transport is not None:
+            available = self._end - self._begin
+            if available < 4:
+                break
+            (size,) = SIZE.unpack_from(self._view, self._begin)
+            if size < MIN_FRAME_BYTES or size > self._limits.request_max_bytes:
+                self.close(f"frame of {size} bytes: socket.request.max.bytes={self._limits.request_max_bytes}")
+                return
+            if available - 4 < size:
+                self._frame_since = self._frame_since or self.last_active
+                self._make_room(size + 4)
+                return
+            start = self._begin + 4
+            self._begin = start + size
+            self._frame_since = 0.0
+            try:
+                self._dispatcher.handle(self, self._view[start : self._begin])
+            except MalformedMessage as error:
+                self.close(f"malformed request: {error}")
+                return
+            except Exception:
+                logger.exception("request failed", extra={"client": self.client_host})
+                self.close("internal error")
+                return
+        if self._begin == self._end:
+            self._begin = self._end = 0
+        elif self._end == len(self._view):
+            self._make_room(0)
+
+    def _make_room(self, frame_size: int) -> None:
+        """Let the next read find room: move what is left to the front, grow when even that leaves none.
+
+        The buffer at most doubles at a time, so it follows the bytes received, not the size that a client claims.
+        """
+        pending = self._end - self._begin
+        capacity = len(self._view)
+        if frame_size > capacity and frame_size > self._reserved and not self._reserve(frame_size):
+            self._pause_reading()
+            self._loop.call_later(0.05, self._retry_room, frame_size)
+            return
+        if pending == capacity:
+            self._replace_buffer(min(2 * capacity, max(frame_size, capacity) + READ_AHEAD_BYTES))
+        elif self._begin and self._begin + max(frame_size, pending + 1) > capacity:
+            self._view[:pending] = self._view[self._begin : self._end]
+            self._begin, self._end = 0, pending
+        if self._end == len(self._view):
+            self._pause_reading()
+
+    def _reserve(self, frame_size: int) -> bool:
+        if not self._limits.reserve(frame_size - self._reserved):
+            return False
+        self._reserved = frame_size
+        return True
+
+    def _retry_room(self, frame_size: int) -> None:
+        if self._transport is not None and not self.is_muted:
+            self._make_room(frame_size)
+            if self._end < len(self._view):
+                self._resume_reading()
+
+    def _replace_buffer(self, capacity: int) -> None:
+        pending = self._end - self._begin
+        buffer = bytearray(capacity)
+        view = memoryview(buffer)
+        view[:pending] = self._view[self._begin : self._end]
+        self._buffer, self._view, self._begin, self._end = buffer, view, 0, pending
+
+    def _give_up_buffer(self) -> None:
+        """Drop the buffer (slices of it that are still in use keep it alive) and what it had reserved."""
+        self._buffer = None
+        self._view = memoryview(b"")
+        self._begin = self._end = 0
+        if self._reserved:
+            self._limits.give_back(self._reserved)
+            self._reserved = 0
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and self._transport is not None:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._reading_paused and self._transport is not None:
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    # --- responses out
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether a request waits for its response, or the client does not read its responses."""
+        return self._waiting or self._stalled_since > 0.0
+
+    def mute(self) -> None:
+        """Handle no further request until `unmute`: the present one waits for its response."""
+        self._waiting = True
+
+    def unmute(self) -> None:
+        """The waiting request is answered: go on with what was pipelined."""
+        self._waiting = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self.is_muted or self._transport is None:
+            return
+        self._handle_frames()
+        if not self.is_muted and self._end < max(1, len(self._view)):
+            self._resume_reading()
+
+    def respond(self, parts: list[Buffer]) -> None:
+        """Write one response; `parts` begin with its size and header."""
+        transport = self._transport
+        if transport is None:
+            return
+        if len(parts) == 1:
+            transport.write(parts[0])
+        else:
+            transport.writelines(coalesce(parts))
+
+    def close(self, reason: str) -> None:
+        """Cut the connection and say why in the log."""
+        if self._transport is not None:
+            logger.info(
+                "connection closed", extra={"client": f"{self.client_host}:{self.client_port}", "reason": reason}
+            )
+            self._transport.abort()
+
+    def shut(self) -> None:
+        """Close after what is written has gone out: the broker stops."""
+        self._waiting = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def sweep(self, now: float) -> None:
+        """Called now and then: close what is idle or stalled, give memory back. `now` is the loop's time."""
+        if self._stalled_since and now - self._stalled_since > RESPONSE_STALL_SECONDS:
+            self.close(f"responses not read for {RESPONSE_STALL_SECONDS:.0f} s")
+        elif self._frame_since and now - self._frame_since > FRAME_PROGRESS_SECONDS:
+            self.close(f"request not complete after {FRAME_PROGRESS_SECONDS:.0f} s")
+        elif not self._waiting and now - self.last_active > self._limits.idle_seconds:
+            self.close("idle for connections.max.idle.ms")
+        elif not self._waiting and self._begin == self._end and now - self.last_active > 1.0:
+            self._give_up_buffer()
+
+
+def coalesce(parts: list[Buffer]) -> list[Buffer]:
+    """The same bytes in few pieces: runs of small parts joined, large ones (record data) as they are."""
+    result: list[Buffer] = []
+    small: list[Buffer] = []
+    for part in parts:
+        if len(part) < SCATTER_BYTES:
+            small.append(part)
+            continue
+        if small:
+            result.append(b"".join(small))
+            small = []
+        result.append(part)
+    if small:
+        result.append(b"".join(small))
+    return result

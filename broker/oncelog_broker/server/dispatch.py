@@ -1,0 +1,143 @@
+"""From a frame to its handler, from the handler's answer to the bytes of the response.
+
+Handlers see one message shape whatever the version (architecture, law 6). A handler returns its response, or None where
+there is none (acks=0), or something to await: a coroutine, which becomes a task, or a future. Then the connection is
+muted until the answer is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog_broker.server.limits import MAX_REQUEST_ELEMENTS
+from oncelog_broker.server.served import SERVED
+from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
+from oncelog_protocol.codec import MessageCodec, codec
+from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.messages.headers import RequestHeader
+from oncelog_protocol.wire import Buffer
+
+if TYPE_CHECKING:
+    from oncelog_broker.broker import Broker
+    from oncelog_broker.server.connection import BrokerConnection
+
+logger = logging.getLogger(__name__)
+
+PREFIX: Final = Struct(">hhi")
+"""API key, version, correlation id: how every request header begins."""
+RESPONSE_PREFIX: Final = Struct(">ii")
+"""Size of what follows, correlation id."""
+HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
+
+
+class RequestContext:
+    """What a handler may know beside its request. Valid while the request is handled."""
+
+    __slots__ = ("api_key", "broker", "client_id", "connection", "correlation_id", "version")
+
+    def __init__(
+        self,
+        broker: Broker,
+        connection: BrokerConnection,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+    ) -> None:
+        self.broker = broker
+        self.connection = connection
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+
+
+class Route:
+    """One API at one version, ready to serve."""
+
+    __slots__ = ("decode", "encode", "flexible_response", "handler", "header")
+
+    def __init__(self, api_key: int, version: int) -> None:
+        served = SERVED.get(api_key)
+        if served is None or version not in served.versions:
+            raise MalformedMessage(f"api key {api_key} version {version} is not served")
+        self.handler: Callable[..., Any] = served.load()
+        self.header: MessageCodec[RequestHeader] = codec(RequestHeader, request_header_version(served.key, version))
+        self.decode = codec(request_type(served.key), version).decode
+        self.encode = codec(response_type(served.key), version).encode_parts
+        self.flexible_response = response_header_version(served.key, version) == 1
+
+
+class Dispatcher:
+    """Serves the requests of all connections of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._routes: dict[int, Route] = {}
+
+    def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
+        """Serve one request. Raises MalformedMessage for a frame that cannot be answered: the connection is closed."""
+        api_key, version, correlation_id = PREFIX.unpack_from(frame)
+        route = self._routes.get(api_key << 16 | version) or self._route(api_key, version)
+        if route is None:
+            self._refuse_api_versions(connection, correlation_id)
+            return
+        header, position = route.header.decode_from(frame)
+        request = route.decode(frame, position, max_elements=MAX_REQUEST_ELEMENTS)
+        context = RequestContext(self._broker, connection, api_key, version, correlation_id, header.client_id)
+        answer = route.handler(request, context)
+        if answer is None:
+            return
+        if asyncio.isfuture(answer):
+            self._wait(answer, route, context)
+        elif asyncio.iscoroutine(answer):
+            name = f"{ApiKey(api_key).name} of {header.client_id}"
+            self._wait(self._broker.tasks.spawn(name, answer), route, context)
+        else:
+            self._respond(answer, route, context)
+
+    def _route(self, api_key: int, version: int) -> Route | None:
+        """The route of a key and version met for the first time; None for an ApiVersions from the future (T2)."""
+        if api_key == ApiKey.API_VERSIONS and not 0 <= version <= HIGHEST_API_VERSIONS:
+            return None
+        route = Route(api_key, version)
+        self._routes[api_key << 16 | version] = route
+        return route
+
+    def _refuse_api_versions(self, connection: BrokerConnection, correlation_id: int) -> None:
+        from oncelog_broker.server.handlers.api_versions import unsupported_version
+
+        route = self._routes.get(ApiKey.API_VERSIONS << 16) or self._route(ApiKey.API_VERSIONS, 0)
+        assert route is not None
+        context = RequestContext(self._broker, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
+        self._respond(unsupported_version(), route, context)
+
+    def _wait(self, future: asyncio.Future[Any], route: Route, context: RequestContext) -> None:
+        connection = context.connection
+        connection.mute()
+
+        def answered(done: asyncio.Future[Any]) -> None:
+            if done.cancelled():
+                connection.close("the broker stops")
+                return
+            error = done.exception()
+            if error is not None:
+                logger.error("request failed", exc_info=error, extra={"api": ApiKey(context.api_key).name})
+                connection.close("internal error")
+                return
+            if done.result() is not None:
+                self._respond(done.result(), route, context)
+            connection.unmute()
+
+        future.add_done_callback(answered)
+
+    def _respond(self, response: Any, route: Route, context: RequestContext) -> None:
+        parts: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
+        route.encode(response, parts)
+        size = 4 + sum(map(len, parts))
+        parts[0] = RESPONSE_PREFIX.pack(size, context.correlation_id)
+        context.connection.respond(parts)

@@ -1,0 +1,47 @@
+"""ApiVersions (18), v0-4: what this broker serves, and its features.
+
+Versions: v3 flexible and with features, in tagged fields. The response header is v0 always (T1).
+An unknown version is answered in the v0 body with UNSUPPORTED_VERSION and the range that we do serve (T2).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.served import SERVED
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+
+@cache
+def served_versions() -> ApiVersionsResponse:
+    """The answer to every well-formed request."""
+    return ApiVersionsResponse(
+        error_code=ErrorCode.NONE,
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=served.key, min_version=served.advertised_low, max_version=served.versions.high
+            )
+            for served in SERVED.values()
+        ],
+    )
+
+
+@cache
+def unsupported_version() -> ApiVersionsResponse:
+    """The v0 answer to a version from the future: the error, and the range of ApiVersions itself."""
+    versions = SERVED[ApiKey.API_VERSIONS].versions
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=ApiKey.API_VERSIONS, min_version=versions.low, max_version=versions.high
+            )
+        ],
+    )
+
+
+def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    return served_versions()

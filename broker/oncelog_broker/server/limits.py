@@ -1,0 +1,64 @@
+"""What clients together, and one address alone, may take of the broker: connections and request memory.
+
+Kafka's keys: `max.connections`, `max.connections.per.ip`, `socket.request.max.bytes`, `queued.max.request.bytes`,
+`connections.max.idle.ms`. The constants below have no key in Kafka (reliability.md section 6).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+FRAME_PROGRESS_SECONDS: Final = 30.0
+"""A frame that has begun must be whole within this time, or the connection is closed (slow-loris)."""
+RESPONSE_STALL_SECONDS: Final = 60.0
+"""A client that reads none of its responses for this long is cut off."""
+WRITE_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
+"""Unsent response bytes per connection above which we stop reading its requests."""
+MAX_REQUEST_ELEMENTS: Final = 1_000_000
+"""Array elements in one request."""
+
+
+@dataclass(slots=True)
+class Limits:
+    """The limits of one broker and what is in use of them."""
+
+    max_connections: int
+    max_connections_per_ip: int
+    request_max_bytes: int
+    queued_max_request_bytes: int
+    idle_seconds: float
+    connections: int = 0
+    per_ip: Counter[str] = field(default_factory=Counter)
+    request_bytes: int = 0
+
+    def admit(self, ip: str) -> str | None:
+        """Count a new connection in; or say why not."""
+        if self.connections >= self.max_connections:
+            return f"max.connections={self.max_connections} reached"
+        if self.per_ip[ip] >= self.max_connections_per_ip:
+            return f"max.connections.per.ip={self.max_connections_per_ip} reached for {ip}"
+        self.connections += 1
+        self.per_ip[ip] += 1
+        return None
+
+    def release(self, ip: str) -> None:
+        """Count a connection that was admitted out."""
+        self.connections -= 1
+        self.per_ip[ip] -= 1
+        if not self.per_ip[ip]:
+            del self.per_ip[ip]
+
+    def reserve(self, size: int) -> bool:
+        """Set aside memory for a large frame; False while others hold too much.
+
+        The whole frame is set aside before its bytes come, so that a frame which was let in can always be finished.
+        """
+        if self.queued_max_request_bytes >= 0 and self.request_bytes + size > self.queued_max_request_bytes:
+            return False
+        self.request_bytes += size
+        return True
+
+    def give_back(self, size: int) -> None:
+        self.request_bytes -= size

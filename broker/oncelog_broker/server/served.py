@@ -1,0 +1,61 @@
+"""The APIs that this broker serves, and in which versions: the one list, from which ApiVersions is answered.
+
+The ranges are those of a Kafka 4.3 broker (semantics section 3): what is not served is not advertised (T3). Handlers
+are imported when the first request for them arrives, so that starting stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.versions import VersionRange
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One API: `module` in `handlers/` with its `handle`, the versions we decode, and the lowest one we advertise."""
+
+    key: ApiKey
+    module: str
+    versions: VersionRange
+    advertised_low: int
+
+    def load(self) -> Callable[..., Any]:
+        """The handler: `handle(request, context)`."""
+        module = importlib.import_module(f"{__package__}.handlers.{self.module}")
+        handler: Callable[..., Any] = module.handle
+        return handler
+
+
+def _served(key: ApiKey, low: int, high: int, *, advertised_low: int | None = None) -> Served:
+    return Served(key, key.name.lower(), VersionRange(low, high), low if advertised_low is None else advertised_low)
+
+
+SERVED: Final[dict[int, Served]] = {
+    int(served.key): served
+    for served in (
+        # Produce 0-2 are advertised and refused: librdkafka before 2.11 turns compression off otherwise (T4).
+        _served(ApiKey.PRODUCE, 3, 13, advertised_low=0),
+        _served(ApiKey.FETCH, 4, 18),
+        _served(ApiKey.LIST_OFFSETS, 1, 11),
+        _served(ApiKey.METADATA, 0, 13),
+        _served(ApiKey.FIND_COORDINATOR, 0, 6),
+        _served(ApiKey.API_VERSIONS, 0, 4),
+        _served(ApiKey.CREATE_TOPICS, 2, 7),
+        _served(ApiKey.DELETE_TOPICS, 1, 6),
+        _served(ApiKey.DELETE_RECORDS, 0, 2),
+        _served(ApiKey.INIT_PRODUCER_ID, 0, 5),
+        _served(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4),
+        _served(ApiKey.DESCRIBE_CONFIGS, 1, 4),
+        _served(ApiKey.ALTER_CONFIGS, 0, 2),
+        _served(ApiKey.CREATE_PARTITIONS, 0, 3),
+        _served(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
+        _served(ApiKey.DESCRIBE_CLUSTER, 0, 2),
+        _served(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
+    )
+}
+"""By API key."""

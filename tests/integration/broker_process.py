@@ -1,0 +1,103 @@
+"""A live broker process for tests: started through the installed command, stopped by its own pid, killed at will."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+START_TIMEOUT_SECONDS = 30.0
+STOP_TIMEOUT_SECONDS = 20.0
+
+
+class BrokerProcess:
+    """`oncelog serve` on a free port. `start` returns when the broker says where to connect."""
+
+    def __init__(self, data: Path, settings: dict[str, str] | None = None) -> None:
+        self.data = data
+        self.settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
+        self.process: subprocess.Popen[str] | None = None
+        self.port = 0
+        self.start_line = ""
+        self.log = data.parent / f"{data.name}.log"
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def start(self) -> BrokerProcess:
+        command = [str(Path(sys.executable).parent / "oncelog"), "serve", "--data", str(self.data)]
+        for key, value in self.settings.items():
+            command += ["--set", f"{key}={value}"]
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "PYTHONWARNINGS": "error"}
+            )
+        self.start_line = self._start_line()
+        match = re.search(r"127\.0\.0\.1:(\d+)", self.start_line)
+        assert match, f"no address in {self.start_line!r}; log: {self.log.read_text()}"
+        self.port = int(match[1])
+        # The next start, after a kill, must come back where clients look for it.
+        self.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
+        return self
+
+    def _start_line(self) -> str:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            deadline = time.monotonic() + START_TIMEOUT_SECONDS
+            while selector.select(max(0.0, deadline - time.monotonic())):
+                line = self.process.stdout.readline()
+                if not line:
+                    raise AssertionError(f"the broker ended: {self.log.read_text()}")
+                if "127.0.0.1:" in line:
+                    return line
+        self.kill()
+        raise AssertionError(f"the broker did not start in time: {self.log.read_text()}")
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self._reap()
+
+    def stop(self) -> int:
+        """Stop in an orderly way; the exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self._reap()
+
+    def _reap(self) -> int:
+        assert self.process is not None
+        try:
+            code = self.process.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"the broker did not stop: {self.log.read_text()}") from None
+        finally:
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+        return code
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def __enter__(self) -> BrokerProcess:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self.is_running:
+            self.stop()
