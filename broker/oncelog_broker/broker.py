@@ -33,7 +33,7 @@ from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse_cluster_id
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, register_broker
-from oncelog_broker.metadata.store import MetadataStore
+from oncelog_broker.metadata.store import MetadataStore, SessionState
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock, SystemClock
 from oncelog_broker.runtime.disk import Disk, RealDisk
@@ -52,6 +52,9 @@ logger = logging.getLogger(__name__)
 
 METADATA_FILE: Final = "metadata.db"
 """The embedded store, in the first log directory. The name is no topic-partition, so Kafka's tools pass it over."""
+ADOPTED_PRODUCER_IDS: Final = 2**40
+"""Producer ids up to here may be in use in logs that another cluster wrote: ours begin above, since an id that is given
+out twice makes two producers one. Nobody has initialised that many producers."""
 AUTO_CREATE_TIMEOUT_MS: Final = 30_000
 
 
@@ -91,6 +94,8 @@ class Broker:
         self.replicas: Replicas
         self.topics: TopicController
         self.producer_ids: ProducerIdManager
+        self.failed = asyncio.Event()
+        """Set when the broker can go on no more and must be stopped; the log says why."""
         self._store: EmbeddedStore | None = None
         self._opened_logs: LogManager | None = None
 
@@ -116,6 +121,7 @@ class Broker:
         home = os.path.abspath(self.config.log_dirs[0])
         self._disk.make_directories(home)
         self._store = EmbeddedStore.open(Path(home) / METADATA_FILE)
+        self._store.watch_session(self._on_session)
         self.logs = self._opened_logs = LogManager.open(
             self.config.log_dirs,
             node_id=self.node_id,
@@ -172,7 +178,13 @@ class Broker:
             found.setdefault(log.topic, {})[log.partition] = log.latest_epoch
             topic_ids[log.topic] = self.logs.topic_id(log.topic, log.partition)
         topics = tuple(FoundTopic(name, epochs, topic_ids[name]) for name, epochs in found.items())
-        return FoundLogs(self.logs.cluster_id, topics)
+        return FoundLogs(self.logs.cluster_id, topics, ADOPTED_PRODUCER_IDS if topics else -1)
+
+    def _on_session(self, state: SessionState) -> None:
+        """The store is lost (a failed fsync, say): who leads what can no longer be known, so serving ends."""
+        if state is SessionState.LOST and self._store is not None:
+            logger.error("the metadata store is lost: the broker stops")
+            self.failed.set()
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         """Follow the cluster: first its settings, then its topics."""
@@ -184,7 +196,11 @@ class Broker:
         """Dynamic settings: those of this broker before those of all brokers."""
 
         def typed(overrides: Mapping[str, str]) -> dict[str, object]:
-            return {name: keys.BROKER_KEYS[name].parse(text) for name, text in overrides.items()}
+            return {
+                name: keys.BROKER_KEYS[name].parse(text)
+                for name, text in overrides.items()
+                if name in keys.BROKER_KEYS  # a broker of another version may know more
+            }
 
         self.config = self.config.with_dynamic(
             typed(image.broker_configs.get(self.node_id, {})), typed(image.broker_configs.get(None, {}))
@@ -215,8 +231,8 @@ class Broker:
         if hasattr(self, "metadata"):
             await self.metadata.close()
         if self._store is not None:
-            await self._store.close()
-            self._store = None
+            store, self._store = self._store, None
+            await store.close()
         if self._opened_logs is not None:
             logs, self._opened_logs = self._opened_logs, None
             try:
@@ -225,4 +241,3 @@ class Broker:
                 await asyncio.to_thread(logs.close)
             except (OSError, KafkaError) as error:
                 logger.error("not a clean shutdown", extra={"reason": error})
-

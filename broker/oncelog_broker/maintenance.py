@@ -75,7 +75,7 @@ class LogMaintenance:
 
     async def flush_due(self) -> None:
         """fsync the logs that flush.messages or flush.ms ask for, and of the others the segments that are full."""
-        for log in self._logs.flush_due():
+        for log in self._logs.logs_due_for_flush():
             await self._flush(log, log.log_end_offset)
         for log in self._logs.logs():
             full_up_to = log.segment_base_offsets[-1]
