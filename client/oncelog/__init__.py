@@ -1,8 +1,9 @@
 """oncelog: an asyncio client for Kafka-protocol clusters.
 
-    connection/  one broker connection, version negotiation, the pool     cluster.py, metadata.py  who leads what
+    connection/  one broker connection, version negotiation, the pool     cluster.py               who leads what
     producer/    batches, partitioning, sending                           consumer/                fetching, positions
-    admin.py     topics, configuration, offsets                           errors.py, config.py     what may go wrong, be set
+    admin.py     topics, configuration, offsets                           errors.py                what may go wrong
+    config.py    Kafka's keys, defaults and bounds                        metadata.py, backoff.py, clock.py
 
 The names below load at first use, so that `import oncelog` alone costs nothing.
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Final
 
-FACTOR: Final = 2
 JITTER: Final = 0.2
 MAX_DOUBLINGS: Final = 30
 """2^30 ms are twelve days: beyond that only the number would grow."""
@@ -15,5 +14,5 @@ def backoff_s(failures: int, first_ms: int, max_ms: int, rng: random.Random) -> 
     """Seconds to wait after `failures` failures in a row: 0 after none, then doubling up to the maximum, +-20 %."""
     if failures <= 0:
         return 0.0
-    delay_ms = min(max_ms, first_ms * FACTOR ** min(failures - 1, MAX_DOUBLINGS))
-    return delay_ms / 1000 * rng.uniform(1 - JITTER, 1 + JITTER)
+    delay_ms = min(max_ms, first_ms * (1 << min(failures - 1, MAX_DOUBLINGS)))
+    return float(delay_ms) / 1000 * rng.uniform(1 - JITTER, 1 + JITTER)

@@ -2,7 +2,7 @@
 
     KafkaError                    carries `code` (an ErrorCode) and `message`
     ├── RetriableError            the same call may succeed later; the client itself retries until its timeout
-    │   ├── StaleMetadata         ... after the metadata was refreshed: the leader has moved, the topic is not there (yet)
+    │   ├── StaleMetadata         ... after the metadata was refreshed: the leader has moved, the topic is not there yet
     │   ├── ConnectionFailed      ... on a new connection: none could be made, or it broke before the answer
     │   └── RequestTimedOut       no answer in time; whether it took effect is not known
     │       └── DeliveryTimeout   a record was not acknowledged within delivery.timeout.ms

@@ -8,13 +8,12 @@ import random
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from oncelog_protocol.schema import Request
-
 from oncelog.backoff import backoff_s
 from oncelog.cluster import Cluster
 from oncelog.config import Address, ClientConfig
 from oncelog.connection.transport import BrokerConnection, connect
 from oncelog.errors import ClientClosed, ConnectionFailed, KafkaError
+from oncelog_protocol.schema import Request
 
 R = TypeVar("R")
 
@@ -26,7 +25,7 @@ CLOSE_TIMEOUT_S: Final = 1.0
 class _Link:
     """What is known of one address: the connection or the attempt at one, and how often it failed in a row."""
 
-    __slots__ = ("connection", "connecting", "failures", "not_before")
+    __slots__ = ("connecting", "connection", "failures", "not_before")
 
     def __init__(self) -> None:
         self.connection: BrokerConnection | None = None
@@ -57,7 +56,7 @@ class ConnectionPool:
         return link.connection
 
     async def connection(self, node_id: int) -> BrokerConnection:
-        """An open connection to a node, after the backoff. Raises ConnectionFailed, UnsupportedVersion, ClientClosed."""
+        """An open connection to a node, after the backoff. Raises KafkaError."""
         broker = self.cluster.brokers.get(node_id)
         if broker is None:
             raise ConnectionFailed(f"node {node_id} is not among the brokers of the cluster")

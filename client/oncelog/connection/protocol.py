@@ -12,6 +12,8 @@ from functools import cache
 from struct import Struct
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from oncelog.connection.framing import SIZE, FrameReader, FrameTooLarge
+from oncelog.errors import ConnectionFailed
 from oncelog_protocol.api import ApiKey, request_header_version, response_header_version, response_type
 from oncelog_protocol.codec import MessageCodec, codec
 from oncelog_protocol.errors import ErrorCode, MalformedMessage
@@ -19,9 +21,6 @@ from oncelog_protocol.messages.api_versions import ApiVersionsResponse
 from oncelog_protocol.messages.headers import RequestHeader, ResponseHeader
 from oncelog_protocol.schema import Request, schema_of
 from oncelog_protocol.wire import Buffer
-
-from oncelog.connection.framing import SIZE, FrameReader, FrameTooLarge
-from oncelog.errors import ConnectionFailed
 
 T = TypeVar("T")
 
@@ -42,17 +41,18 @@ class Exchange(NamedTuple):
 
 
 @cache
-def exchange(cls: type[Request[Any]], version: int) -> Exchange:
-    """Raises ValueError for a version that the request does not have."""
+def exchange(cls: Any, version: int) -> Exchange:
+    """For the request class `cls`. Raises ValueError for a version that it does not have."""
     number = schema_of(cls).api_key
     assert number is not None, f"{cls.__name__} is not a request"
-    api_key = ApiKey(number)  # type: ignore[call-arg]
+    api_key = ApiKey(number)
+    response: Any = response_type(api_key)
     return Exchange(
         api_key,
         codec(RequestHeader, request_header_version(api_key, version)),
         codec(cls, version),
         codec(ResponseHeader, response_header_version(api_key, version)),
-        codec(response_type(api_key), version),
+        codec(response, version),
     )
 
 
@@ -82,7 +82,8 @@ class ConnectionProtocol(Generic[T]):
 
         Raises UnencodableMessage, and then nothing has changed.
         """
-        codecs = exchange(type(request), version)
+        cls: Any = type(request)
+        codecs = exchange(cls, version)
         correlation_id = self._correlation_id
         header = RequestHeader(
             request_api_key=codecs.api_key,
@@ -135,4 +136,3 @@ class ConnectionProtocol(Generic[T]):
 def _is_unsupported_version(frame: memoryview, position: int) -> bool:
     size = ERROR_CODE.size
     return frame[position : position + size] == ERROR_CODE.pack(ErrorCode.UNSUPPORTED_VERSION)
-

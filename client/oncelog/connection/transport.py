@@ -12,12 +12,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from oncelog_protocol.schema import Request
-
 from oncelog.config import Address
 from oncelog.connection.protocol import ConnectionProtocol
 from oncelog.connection.versions import FIRST_TRY, VersionTable, api_versions_request, next_try
 from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut
+from oncelog_protocol.schema import Request
 
 R = TypeVar("R")
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from oncelog.errors import KafkaError, UnsupportedVersion, error_for
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog_protocol.schema import Request, schema_of
 from oncelog_protocol.versions import VersionRange
-
-from oncelog.errors import KafkaError, UnsupportedVersion, error_for
 
 PRODUCE: Final = 0
 FETCH: Final = 1
