@@ -17,6 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
 from oncelog_broker.server.connections import Connections
+from oncelog_broker.server.known_header import NO_HEADER, KnownHeader
 from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, WRITE_HIGH_WATER_BYTES
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.wire import Buffer
@@ -57,6 +58,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_waiting",
         "client_host",
         "client_port",
+        "known_header",
         "last_active",
         "listener",
         "state",
@@ -80,6 +82,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._frame_since = 0.0
         self._stalled_since = 0.0
         self.last_active = self._loop.time()
+        self.known_header: KnownHeader = NO_HEADER
         self.client_host = ""
         self.client_port = 0
         self.state: dict[str, object] = {}

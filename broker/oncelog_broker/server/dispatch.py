@@ -13,6 +13,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
+from oncelog_broker.server.known_header import PREFIX, KnownHeader
 from oncelog_broker.server.limits import MAX_REQUEST_ELEMENTS
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PREFIX: Final = Struct(">hhi")
-"""API key, version, correlation id: how every request header begins."""
 RESPONSE_PREFIX: Final = Struct(">ii")
 """Size of what follows, correlation id."""
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
@@ -89,16 +88,20 @@ class Dispatcher:
         if route is None:
             self._refuse_api_versions(connection, correlation_id)
             return
-        header, position = route.header.decode_from(frame)
+        known = connection.known_header
+        position = PREFIX.size + len(known.tail)
+        if known.route_header is not route.header or frame[PREFIX.size : position] != known.tail:
+            known = connection.known_header = KnownHeader.read(route.header, frame)
+            position = PREFIX.size + len(known.tail)
         request = route.decode(frame, position, max_elements=MAX_REQUEST_ELEMENTS)
-        context = RequestContext(self._broker, connection, api_key, version, correlation_id, header.client_id)
+        context = RequestContext(self._broker, connection, api_key, version, correlation_id, known.client_id)
         answer = route.handler(request, context)
         if answer is None:
             return
         if asyncio.isfuture(answer):
             self._wait(answer, route, context)
         elif asyncio.iscoroutine(answer):
-            name = f"{ApiKey(api_key).name} of {header.client_id}"
+            name = f"{ApiKey(api_key).name} of {known.client_id}"
             self._wait(self._broker.tasks.spawn(name, answer), route, context)
         else:
             self._respond(answer, route, context)
