@@ -11,10 +11,10 @@ import struct as struct_module
 from functools import cache
 from typing import Any, Final, Generic, TypeVar
 
-from .errors import MalformedMessage, UnencodableMessage
-from .schema import FieldSchema, fields_of, schema_of
-from .versions import VersionRange
-from .wire import (
+from oncelog_protocol.errors import MalformedMessage, UnencodableMessage
+from oncelog_protocol.schema import FieldSchema, fields_of, schema_of
+from oncelog_protocol.versions import VersionRange
+from oncelog_protocol.wire import (
     MAX_ELEMENTS,
     PRIMITIVES,
     SIZED,

@@ -25,8 +25,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar, dataclass_transform
 
-from .versions import NO_VERSIONS, VersionRange, version_range
-from .wire import Buffer
+from oncelog_protocol.versions import NO_VERSIONS, VersionRange, version_range
+from oncelog_protocol.wire import Buffer
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -19,7 +19,7 @@ from typing import Any, Final
 from construct import Construct
 from construct.core import CodeGen
 
-from .errors import MalformedMessage, UnencodableMessage
+from oncelog_protocol.errors import MalformedMessage, UnencodableMessage
 
 Buffer = bytes | bytearray | memoryview
 

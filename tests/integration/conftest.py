@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("client_contract")
 
-from broker_process import BrokerProcess  # noqa: E402
+from broker_process import BrokerProcess
 
 FOREIGN_ADDRESS = os.environ.get("ONCELOG_TEST_ADDRESS")
 

@@ -16,13 +16,13 @@ import logging
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
+from oncelog_broker.server.connections import Connections
+from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, WRITE_HIGH_WATER_BYTES
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.wire import Buffer
 
-from .limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, WRITE_HIGH_WATER_BYTES, Limits
-
 if TYPE_CHECKING:
-    from .dispatch import Dispatcher
+    from oncelog_broker.server.dispatch import Dispatcher
 
 logger = logging.getLogger(__name__)
 
@@ -42,12 +42,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
     __slots__ = (
         "_begin",
         "_buffer",
+        "_connections",
         "_dispatcher",
         "_end",
         "_frame_since",
         "_limits",
         "_loop",
-        "_open_connections",
         "_reading_paused",
         "_reserved",
         "_stalled_since",
@@ -61,14 +61,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "state",
     )
 
-    def __init__(
-        self, dispatcher: Dispatcher, limits: Limits, listener: str, open_connections: set[BrokerConnection]
-    ) -> None:
+    def __init__(self, dispatcher: Dispatcher, connections: Connections, listener: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._dispatcher = dispatcher
-        self._limits = limits
+        self._connections = connections
+        self._limits = connections.limits
         self.listener = listener
-        self._open_connections = open_connections
         self._transport: asyncio.Transport | None = None
         self._buffer: bytearray | None = None
         self._view = memoryview(b"")
@@ -90,19 +88,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         host, port = (peer[0], peer[1]) if isinstance(peer, tuple) and len(peer) >= 2 else ("local", 0)
-        refused = self._limits.admit(host)
+        self.client_host, self.client_port = host, port
+        refused = self._connections.admit(self, host)
         if refused:
             logger.warning("connection refused", extra={"client": host, "reason": refused})
             self._transport.abort()
             return
-        self.client_host, self.client_port = host, port
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
-        self._open_connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self in self._open_connections:
-            self._open_connections.discard(self)
-            self._limits.release(self.client_host)
+        self._connections.release(self, self.client_host)
         self._give_up_buffer()
         self._transport = None
 

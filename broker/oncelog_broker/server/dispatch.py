@@ -14,17 +14,17 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
+from oncelog_protocol.messages.headers import RequestHeader
+
+from oncelog_broker.server.limits import MAX_REQUEST_ELEMENTS
+from oncelog_broker.server.served import SERVED
 from oncelog_protocol.codec import MessageCodec, codec
 from oncelog_protocol.errors import MalformedMessage
-from oncelog_protocol.messages.headers import RequestHeader
 from oncelog_protocol.wire import Buffer
 
-from .limits import MAX_REQUEST_ELEMENTS
-from .served import SERVED
-
 if TYPE_CHECKING:
-    from ..broker import Broker
-    from .connection import BrokerConnection
+    from oncelog_broker.broker import Broker
+    from oncelog_broker.server.connection import BrokerConnection
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Dispatcher:
         return route
 
     def _refuse_api_versions(self, connection: BrokerConnection, correlation_id: int) -> None:
-        from .handlers.api_versions import unsupported_version
+        from oncelog_broker.server.handlers.api_versions import unsupported_version
 
         route = self._routes.get(ApiKey.API_VERSIONS << 16) or self._route(ApiKey.API_VERSIONS, 0)
         assert route is not None

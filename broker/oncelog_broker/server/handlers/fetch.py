@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
-from oncelog_protocol.records.batch import batches
 
-from ...replication.delayed import DelayedFetch
-from ...replication.partition import READ_COMMITTED, Partition
-from ..dispatch import RequestContext
+from oncelog_broker.replication.delayed import DelayedFetch
+from oncelog_broker.replication.partition import READ_COMMITTED, Partition
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.batch import batches
 
 TopicRequest = FetchRequest.FetchTopic
 PartitionRequest = TopicRequest.FetchPartition
