@@ -20,6 +20,7 @@ from foreign_clients import (
     content_of,
     eventually,
 )
+
 from oncelog_protocol.errors import ErrorCode
 
 MINUTE_MS = 60_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("client_contract")
 
-from broker_process import BrokerProcess
+from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
 
 FOREIGN_ADDRESS = os.environ.get("ONCELOG_TEST_ADDRESS")
-
-BrokerFactory = Callable[..., BrokerProcess]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What the tests ask of a Kafka client that nobody here wrote: one interface over librdkafka, aiokafka and kafka-python.
+"""What the tests ask of a Kafka client that nobody here wrote: one interface over librdkafka, aiokafka, kafka-python.
 
 The contract in `client_contract.py` and the cross-client matrix speak to this interface only, so that each of them is
 written once. Adapters hold no logic of their own: they translate arguments, results and errors.

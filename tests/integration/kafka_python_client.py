@@ -90,18 +90,8 @@ class KafkaPython(ForeignClient):
             consumer.seek(source, offset)
             deadline = time.monotonic() + TIMEOUT_SECONDS
             while len(received) < count and time.monotonic() < deadline:
-                for record in consumer.poll(1000, max_records=count - len(received)).get(source, ()):
-                    received.append(
-                        Received(
-                            record.partition,
-                            record.offset,
-                            record.timestamp,
-                            record.timestamp_type,
-                            record.key,
-                            record.value,
-                            tuple((name, value) for name, value in record.headers),
-                        )
-                    )
+                polled = consumer.poll(1000, max_records=count - len(received))
+                received += [_received(record) for record in polled.get(source, ())]
         assert len(received) == count, f"{len(received)} of {count} records came"
         return received
 
@@ -180,6 +170,18 @@ class KafkaPython(ForeignClient):
         if self._admin_client is not None:
             self._admin_client.close()
             self._admin_client = None
+
+
+def _received(record: Any) -> Received:
+    return Received(
+        record.partition,
+        record.offset,
+        record.timestamp,
+        record.timestamp_type,
+        record.key,
+        record.value,
+        tuple((name, value) for name, value in record.headers),
+    )
 
 
 def _raise_for(code: int) -> None:

@@ -104,27 +104,11 @@ class Librdkafka(ForeignClient):
             received: list[Received] = []
             deadline = time.monotonic() + TIMEOUT_SECONDS
             while len(received) < count and time.monotonic() < deadline:
-                for message in consumer.consume(count - len(received), 1.0):
-                    received.append(self._received(message))
+                received += [_received(message) for message in consumer.consume(count - len(received), 1.0)]
         finally:
             consumer.close()
         assert len(received) == count, f"{len(received)} of {count} records came"
         return received
-
-    def _received(self, message: Any) -> Received:
-        error = message.error()
-        if error is not None:
-            raise Refused(_wire_code(error), error.str())
-        timestamp_type, timestamp = message.timestamp()
-        return Received(
-            message.partition(),
-            message.offset(),
-            timestamp,
-            timestamp_type - 1,  # librdkafka: 0 none, 1 create time, 2 log append time
-            message.key(),
-            message.value(),
-            tuple(message.headers() or ()),
-        )
 
     def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
         return self._offset(topic, partition, OffsetSpec.earliest()), self._offset(
@@ -204,6 +188,22 @@ class Librdkafka(ForeignClient):
 
     def close(self) -> None:
         self._admin_client = None
+
+
+def _received(message: Any) -> Received:
+    error = message.error()
+    if error is not None:
+        raise Refused(_wire_code(error), error.str())
+    timestamp_type, timestamp = message.timestamp()
+    return Received(
+        message.partition(),
+        message.offset(),
+        timestamp,
+        timestamp_type - 1,  # librdkafka: 0 none, 1 create time, 2 log append time
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+    )
 
 
 def _result(future: Future[Any]) -> Any:

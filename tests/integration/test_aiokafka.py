@@ -10,6 +10,7 @@ from aiokafka import TopicPartition
 from aiokafka_client import Aiokafka
 from client_contract import ClientContract
 from foreign_clients import Refused
+
 from oncelog_protocol.errors import ErrorCode
 
 
@@ -41,7 +42,7 @@ def test_a_waiting_consumer_gets_what_comes_later(client: Aiokafka, topic: str) 
             consumer.seek(source, 0)
             waiting = asyncio.ensure_future(consumer.getone())
             # The consumer knows the high watermark once its first fetch, which found nothing, was answered.
-            while consumer.highwater(source) is None:
+            while consumer.highwater(source) is None:  # noqa: ASYNC110 - the consumer has no event for it
                 await asyncio.sleep(0.01)
             assert not waiting.done()
             async with client.producer() as producer:

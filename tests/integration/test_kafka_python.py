@@ -8,6 +8,7 @@ import pytest
 from client_contract import ClientContract, now_ms, timed_records
 from foreign_clients import Refused, content_of, eventually
 from kafka_python_client import KafkaPython
+
 from oncelog_protocol.errors import ErrorCode
 
 

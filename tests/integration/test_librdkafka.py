@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType
 from foreign_clients import TIMEOUT_SECONDS, Record, Refused, eventually
 from librdkafka_client import Librdkafka
+
 from oncelog_protocol.errors import ErrorCode
 
 
