@@ -105,4 +105,4 @@ class BrokerProcess:
 
 
 BrokerFactory = Callable[..., BrokerProcess]
-"""The fixture `broker_factory`: settings, and a data directory where it matters, to a broker that is not started yet."""
+"""The fixture `broker_factory`: from settings, and a data directory where it matters, to a broker not started yet."""
