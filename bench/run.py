@@ -1,7 +1,7 @@
 """`make bench`: what the broker costs and how fast it starts, printed as a table and kept in bench/RESULTS.md.
 
-Seconds depend on the machine; read the CPU figures and the ratios. The library clients run one after another against the
-same broker, A B A B, and the better of two rounds counts.
+Seconds depend on the machine; read the CPU figures and the ratios. The library clients run one after another against
+the same broker, A B A B, and the better of two rounds counts.
 """
 
 from __future__ import annotations
@@ -199,7 +199,9 @@ def main() -> None:
 def keep(table: Table) -> None:
     """Write the table where it is kept."""
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    text = f"# Benchmark\n\n`make bench` on {machine}, {time.strftime('%Y-%m-%d')}. What the columns mean: README.md here."
+    text = (
+        f"# Benchmark\n\n`make bench` on {machine}, {time.strftime('%Y-%m-%d')}. What the columns mean: README.md here."
+    )
     (ROOT / "bench" / "RESULTS.md").write_text(f"{text}\n\n{table.markdown()}\n")
     rows = [vars(row) for row in table.rows]
     (ROOT / "bench" / "results.json").write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")

@@ -49,7 +49,7 @@ class Partition:
     def lead(self, leader_epoch: int, isr: tuple[int, ...]) -> None:
         """Lead from now on with this epoch: it begins at the end of the log (KIP-101)."""
         if leader_epoch > self.leader_epoch:
-            self.log.leader_epochs.assign(leader_epoch, self.log.log_end_offset)
+            self.log.assign_leader_epoch(leader_epoch)
         self.leader_epoch = leader_epoch
         self.isr = isr
 
@@ -97,7 +97,7 @@ class Partition:
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch <= `epoch` and where it ends; (-1, -1) where it is unknown (KIP-101, KIP-279)."""
-        return self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
+        return self.log.leader_epochs.end_offset_for_epoch(epoch, self.log.log_end_offset)
 
     def resign(self) -> None:
         """This broker leads the partition no more: whoever waits is answered now and will find out."""

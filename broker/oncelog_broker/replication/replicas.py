@@ -28,7 +28,7 @@ class Replicas:
         log_config: Callable[[Mapping[str, str]], LogConfig],
         image: ClusterImage,
     ) -> None:
-        """`log_config` resolves the overrides of a topic to all its settings; `image` is the empty one to start from."""
+        """`log_config` resolves a topic's overrides to all its settings; `image` is the empty one to start from."""
         self._broker_id = broker_id
         self._logs = logs
         self._log_config = log_config
@@ -135,6 +135,11 @@ class Replicas:
                 partition = self._leaders.get((name, index))
                 if partition is not None:
                     partition.log.update_config(config)
+
+    def reconfigure_all(self) -> None:
+        """The broker's own settings have changed, which topics inherit."""
+        for (name, _), partition in self._leaders.items():
+            partition.log.update_config(self._log_config(self._image.config_of_topic(name)))
 
     def close(self) -> None:
         """Answer whoever waits; the logs are closed by their manager."""

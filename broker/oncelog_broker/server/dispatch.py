@@ -13,13 +13,12 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
-from oncelog_protocol.messages.headers import RequestHeader
-
 from oncelog_broker.server.limits import MAX_REQUEST_ELEMENTS
 from oncelog_broker.server.served import SERVED
+from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
 from oncelog_protocol.codec import MessageCodec, codec
 from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.messages.headers import RequestHeader
 from oncelog_protocol.wire import Buffer
 
 if TYPE_CHECKING:

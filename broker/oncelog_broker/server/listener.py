@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Final
 
-from oncelog_broker.config.listeners import Endpoint
+from oncelog_broker.config.listeners import Listener
 from oncelog_broker.runtime.network import Listening, Network
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.connections import Connections
@@ -29,18 +29,18 @@ class Listeners:
         self.connections = connections
         self._listening: list[Listening] = []
 
-    async def listen(self, endpoint: Endpoint) -> int:
-        """Bind `endpoint`; the real port. Raises OSError with a message that says what to do."""
+    async def listen(self, listener: Listener) -> int:
+        """Bind `listener`; the real port. Raises OSError with a message that says what to do."""
 
         def factory() -> BrokerConnection:
-            return BrokerConnection(self._dispatcher, self.connections, endpoint.name)
+            return BrokerConnection(self._dispatcher, self.connections, listener.name)
 
         try:
-            listening = await self._network.listen(endpoint.host, endpoint.port, factory, backlog=BACKLOG)
+            listening = await self._network.listen(listener.host, listener.port, factory, backlog=BACKLOG)
         except OSError as error:
             raise OSError(
                 error.errno,
-                f"cannot listen on {endpoint.host}:{endpoint.port}: {error.strerror or error}. "
+                f"cannot listen on {listener.host}:{listener.port}: {error.strerror or error}. "
                 "Is another broker running there? Set `listeners` to another port (0 takes any free one).",
             ) from error
         self._listening.append(listening)

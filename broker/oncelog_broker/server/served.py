@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog_protocol.api import ApiKey
-
 from oncelog_protocol.versions import VersionRange
 
 

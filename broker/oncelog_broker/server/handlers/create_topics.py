@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+from oncelog_broker.config.alter import check_topic_overrides
+from oncelog_broker.config.broker_keys import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
+from oncelog_broker.config.resolve import describe_topic
 from oncelog_broker.server.dispatch import RequestContext
-from oncelog_broker.server.handlers.describe_configs import topic_config_entries
 from oncelog_broker.server.shown import shows_topic, wait_until_shown
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -38,9 +40,9 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
 async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: RequestContext) -> TopicResult:
     broker = context.broker
     assignment = _assignment(topic)
-    partitions = broker.settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions
-    replicas = broker.settings.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
-    overrides = broker.topic_configs.checked_overrides({config.name: config.value for config in topic.configs})
+    partitions = broker.config[NUM_PARTITIONS] if topic.num_partitions == -1 else topic.num_partitions
+    replicas = broker.config[DEFAULT_REPLICATION_FACTOR] if topic.replication_factor == -1 else topic.replication_factor
+    overrides = check_topic_overrides({config.name: config.value for config in topic.configs})
     created = await broker.topics.create_topic(
         topic.name, partitions, replicas, overrides, assignment, validate_only=request.validate_only
     )
@@ -54,13 +56,13 @@ async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: Re
         replication_factor=len(next(iter(created.partitions.values())).replicas),
         configs=[
             TopicResult.CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.config_source,
-                is_sensitive=entry.is_sensitive,
+                name=line.name,
+                value=line.value,
+                read_only=line.is_read_only,
+                config_source=line.source,
+                is_sensitive=line.key.is_sensitive,
             )
-            for entry in topic_config_entries(overrides, context, include_synonyms=False)
+            for line in describe_topic(overrides, broker.config)
         ],
     )
 

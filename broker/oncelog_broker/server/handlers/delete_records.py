@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog_protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 
 TopicResult = DeleteRecordsResponse.DeleteRecordsTopicResult
 PartitionResult = TopicResult.DeleteRecordsPartitionResult

@@ -6,6 +6,7 @@ Behaviour: each topic succeeds or fails by itself; answered when this broker ser
 
 from __future__ import annotations
 
+from oncelog_broker.config.broker_keys import DELETE_TOPIC_ENABLE
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_broker.server.shown import lacks_topic, wait_until_shown
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -28,15 +29,13 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
             await _delete(topic, request.timeout_ms, context)
         except KafkaError as error:
             code, message = error.code, error.message
-        responses.append(
-            TopicResult(name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=message)
-        )
+        responses.append(TopicResult(name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=message))
     return DeleteTopicsResponse(responses=responses)
 
 
 def _resolved(wanted: TopicState, context: RequestContext) -> TopicState:
     """The topic with name and id. Raises KafkaError."""
-    if not context.broker.settings.delete_topic_enable:
+    if not context.broker.config[DELETE_TOPIC_ENABLE]:
         known = context.version >= FIRST_DISABLED_ERROR_VERSION
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)
     if (wanted.name is None) == (wanted.topic_id == ZERO_UUID):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2

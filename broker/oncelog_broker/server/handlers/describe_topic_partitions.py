@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from oncelog_broker.controller.topic_names import INTERNAL_TOPICS
+from oncelog_broker.metadata.image import ClusterImage, Topic
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-
-from oncelog_broker.metadata.image import ClusterImage, Topic
-from oncelog_broker.server.dispatch import RequestContext
-from oncelog_broker.server.handlers.metadata import INTERNAL_TOPICS
-from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.schema import ZERO_UUID
 
 TopicResponse = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic

@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
-
+from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
 from oncelog_broker.replication.delayed import DelayedFetch
 from oncelog_broker.replication.partition import READ_COMMITTED, Partition
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.records.batch import batches
 
 TopicRequest = FetchRequest.FetchTopic
@@ -68,7 +68,7 @@ class _Read:
         self.partitions: list[Partition] = []
         self.failed = False
         self.total_bytes = 0
-        self.remaining = min(request.max_bytes, context.broker.settings.fetch_max_bytes)
+        self.remaining = min(request.max_bytes, context.broker.config[FETCH_MAX_BYTES])
         for topic in request.topics:
             answers = [self._read(topic, wanted) for wanted in topic.partitions]
             self.response.responses.append(

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 FIRST_BATCHED_VERSION: Final = 4
 KEY_TYPES: Final = {0: 0, 1: 0, 2: 6}

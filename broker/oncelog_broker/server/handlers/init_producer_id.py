@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
 from oncelog_broker.metadata.producer_ids import ProducerIdsExhausted
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
 def handle(

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from oncelog_protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
 TopicResponse = ListOffsetsResponse.ListOffsetsTopicResponse
 PartitionResponse = TopicResponse.ListOffsetsPartitionResponse
@@ -87,4 +86,6 @@ def find(partition: Partition, timestamp: int, isolation_level: int, version: in
         found = log.max_timestamp_offset(upper_bound=upper_bound)
     else:
         found = log.offset_for_timestamp(timestamp, upper_bound=upper_bound)
-    return NOTHING_FOUND if found is None else FoundOffset(*found)
+    if found is None:
+        return NOTHING_FOUND
+    return FoundOffset(found.offset, found.timestamp, -1 if found.leader_epoch is None else found.leader_epoch)

@@ -11,19 +11,18 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
-
-from oncelog_broker.controller.topic_names import check_topic_name
+from oncelog_broker.config.broker_keys import AUTO_CREATE_TOPICS_ENABLE
+from oncelog_broker.controller.topic_names import INTERNAL_TOPICS, check_topic_name
 from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.schema import ZERO_UUID
 
 TopicResponse = MetadataResponse.MetadataResponseTopic
 PartitionResponse = TopicResponse.MetadataResponsePartition
 BrokerResponse = MetadataResponse.MetadataResponseBroker
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 FIRST_AUTO_CREATION_FLAG_VERSION: Final = 4
 FIRST_NULL_NAME_VERSION: Final = 12
 
@@ -44,7 +43,7 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
 
 def _may_create(request: MetadataRequest, context: RequestContext) -> bool:
     allowed = request.allow_auto_topic_creation or context.version < FIRST_AUTO_CREATION_FLAG_VERSION
-    return allowed and context.broker.settings.auto_create_topics_enable
+    return allowed and context.broker.config[AUTO_CREATE_TOPICS_ENABLE]
 
 
 async def _create_then_answer(

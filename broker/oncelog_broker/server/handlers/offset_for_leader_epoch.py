@@ -5,10 +5,9 @@ Consumers ask it after a leader change, to find out whether what they read was c
 
 from __future__ import annotations
 
-from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
-
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 EndOffset = TopicResult.EpochEndOffset

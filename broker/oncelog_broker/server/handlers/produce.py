@@ -12,10 +12,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
-
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 from oncelog_protocol.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, HEADER_SIZE
 
 logger = logging.getLogger(__name__)
