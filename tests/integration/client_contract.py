@@ -1,7 +1,7 @@
 """What every Kafka client must be able to do with the broker, whichever client it is.
 
-`ClientContract` is inherited by the test class of each client, which supplies the `client` fixture. Kafka error numbers
-are in the tests as numbers' names; the clients themselves translate them.
+`ClientContract` is inherited by the test class of each client, which supplies the `client` fixture. Refusals
+are compared by Kafka's error number.
 """
 
 from __future__ import annotations
@@ -57,6 +57,11 @@ def varied_records(client: ForeignClient, count: int = 40) -> list[Record]:
     ]
 
 
+def need(client: ForeignClient, compression: str | None) -> None:
+    if compression not in client.compressions:
+        pytest.skip(f"{client.name} has no {compression}")
+
+
 def timed_records(base_ms: int, count: int = 20, step_ms: int = 10) -> list[Record]:
     return [Record(b"v%d" % index, timestamp_ms=base_ms + step_ms * index) for index in range(count)]
 
@@ -66,6 +71,7 @@ class ClientContract:
 
     @pytest.mark.parametrize("compression", COMPRESSIONS)
     def test_what_was_produced_is_consumed(self, client: ForeignClient, topic: str, compression: str | None) -> None:
+        need(client, compression)
         client.create_topic(topic)
         records = varied_records(client)
         placed = client.produce(topic, records, compression=compression)
@@ -99,7 +105,7 @@ class ClientContract:
     def test_idempotent_producing(self, client: ForeignClient, topic: str) -> None:
         client.create_topic(topic)
         for _ in range(2):  # two producers, two producer ids
-            client.produce(topic, timed_records(now_ms()), idempotent=True, compression="lz4")
+            client.produce(topic, timed_records(now_ms()), idempotent=True, compression="gzip")
         assert client.offsets(topic) == (0, 40)
         assert [record.offset for record in client.consume(topic, 40)] == list(range(40))
 
@@ -139,6 +145,7 @@ class ClientContract:
 
     @pytest.mark.parametrize("compression", COMPRESSIONS)
     def test_seek_by_time(self, client: ForeignClient, topic: str, compression: str | None) -> None:
+        need(client, compression)
         client.create_topic(topic)
         base = now_ms() - 10 * MINUTE_MS
         for batch in range(3):
@@ -163,6 +170,7 @@ class ClientContract:
 
     @pytest.mark.parametrize("compression", [None, "gzip", "lz4"])
     def test_seek_into_a_batch(self, client: ForeignClient, topic: str, compression: str | None) -> None:
+        need(client, compression)
         client.create_topic(topic)
         for _ in range(2):
             client.produce(topic, timed_records(now_ms()), compression=compression)

@@ -73,6 +73,7 @@ class ForeignClient(ABC):
     """One client library, with connections as short-lived as the calls. `close` ends what is kept (admin clients)."""
 
     name: str
+    compressions: Sequence[str | None] = COMPRESSIONS
     sends_null_headers = True
     refuses_empty_record = False
     """Whether the client itself rejects a record that has neither key nor value."""
