@@ -1,6 +1,6 @@
 """The composition root: one broker, all its parts put together, started in order and stopped in reverse.
 
-Start: lock and open the logs -> open the metadata store -> bind the listeners (port 0 becomes a real port) -> register,
+Start: open the metadata store -> lock and open the logs -> bind the listeners (port 0 becomes a real port) -> register,
 claim the controller's part, elect leaders -> read the cluster image, open what it gives us -> serve. Nothing is served
 before the image is complete.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,16 +24,20 @@ from oncelog_broker.controller.partition_states import bring_partitions_online
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.log_manager import LogManager
+from oncelog_broker.log.meta_properties import read_meta_properties
 from oncelog_broker.maintenance import LogMaintenance
+from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.embedded import EmbeddedStore
 from oncelog_broker.metadata.image import ClusterImage
-from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
+from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse_cluster_id
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, register_broker
+from oncelog_broker.metadata.store import MetadataStore, SessionState
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock, SystemClock
 from oncelog_broker.runtime.disk import Disk, RealDisk
+from oncelog_broker.runtime.entropy import random_uuid, system_entropy
 from oncelog_broker.runtime.network import Network, RealNetwork
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.server.connections import Connections
@@ -41,11 +46,15 @@ from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
 from oncelog_broker.server.shown import shows_topic, wait_until_shown
 from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.uuids import uuid_to_string
 
 logger = logging.getLogger(__name__)
 
 METADATA_FILE: Final = "metadata.db"
 """The embedded store, in the first log directory. The name is no topic-partition, so Kafka's tools pass it over."""
+ADOPTED_PRODUCER_IDS: Final = 2**40
+"""Producer ids up to here may be in use in logs that another cluster wrote: ours begin above, since an id that is given
+out twice makes two producers one. Nobody has initialised that many producers."""
 AUTO_CREATE_TIMEOUT_MS: Final = 30_000
 
 
@@ -85,6 +94,8 @@ class Broker:
         self.replicas: Replicas
         self.topics: TopicController
         self.producer_ids: ProducerIdManager
+        self.failed = asyncio.Event()
+        """Set when the broker can go on no more and must be stopped; the log says why."""
         self._store: EmbeddedStore | None = None
         self._opened_logs: LogManager | None = None
 
@@ -107,15 +118,18 @@ class Broker:
 
     async def _start(self) -> None:
         advertised = advertised_listeners(self.config, socket.gethostname())
-        data = [Path(directory) for directory in self.config.log_dirs]
+        home = os.path.abspath(self.config.log_dirs[0])
+        self._disk.make_directories(home)
+        self._store = EmbeddedStore.open(Path(home) / METADATA_FILE)
+        self._store.watch_session(self._on_session)
         self.logs = self._opened_logs = LogManager.open(
-            [str(directory) for directory in data],
+            self.config.log_dirs,
             node_id=self.node_id,
+            cluster_id=await self._cluster_id(self._store, home),
             config_of=lambda topic: self.log_config({}),
             disk=self._disk,
             clock=self.clock,
         )
-        self._store = EmbeddedStore.open(data[0] / METADATA_FILE)
         bound = {}
         for listener in listeners(self.config):
             bound[listener.name] = await self._listeners.listen(listener)
@@ -130,6 +144,16 @@ class Broker:
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
         await self._listeners.start()
 
+    async def _cluster_id(self, store: MetadataStore, directory: str) -> str:
+        """The id that the store has, or the data directory (of another origin, or of a start that was cut short), or
+        a new one. It is in the data directories before it is in the store, so a start can be cut short anywhere."""
+        found = (await store.get_many([paths.CLUSTER_ID]))[0]
+        if found is not None:
+            return parse_cluster_id(found[0], paths.CLUSTER_ID)
+        properties = read_meta_properties(self._disk, directory)
+        known = None if properties is None else properties.cluster_id
+        return known or uuid_to_string(random_uuid(system_entropy))
+
     async def _join(self, store: EmbeddedStore) -> None:
         """Register in the cluster, become its controller, elect leaders, read the image."""
         now_ms = self.clock.now_ms()
@@ -138,8 +162,7 @@ class Broker:
             for listener in self.advertised
         )
         registration = BrokerRegistration(endpoints, timestamp_ms=now_ms)
-        membership = await register_broker(store, self.node_id, registration, self._found_logs)
-        self.logs.set_cluster_id(membership.cluster_id)
+        await register_broker(store, self.node_id, registration, self._found_logs)
         controllership = await claim_controllership(store, self.node_id, now_ms)
         if controllership is None:
             raise BrokerStartError("another broker is the controller of this embedded metadata store")
@@ -155,7 +178,13 @@ class Broker:
             found.setdefault(log.topic, {})[log.partition] = log.latest_epoch
             topic_ids[log.topic] = self.logs.topic_id(log.topic, log.partition)
         topics = tuple(FoundTopic(name, epochs, topic_ids[name]) for name, epochs in found.items())
-        return FoundLogs(self.logs.cluster_id, topics)
+        return FoundLogs(self.logs.cluster_id, topics, ADOPTED_PRODUCER_IDS if topics else -1)
+
+    def _on_session(self, state: SessionState) -> None:
+        """The store is lost (a failed fsync, say): who leads what can no longer be known, so serving ends."""
+        if state is SessionState.LOST and self._store is not None:
+            logger.error("the metadata store is lost: the broker stops")
+            self.failed.set()
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         """Follow the cluster: first its settings, then its topics."""
@@ -167,7 +196,11 @@ class Broker:
         """Dynamic settings: those of this broker before those of all brokers."""
 
         def typed(overrides: Mapping[str, str]) -> dict[str, object]:
-            return {name: keys.BROKER_KEYS[name].parse(text) for name, text in overrides.items()}
+            return {
+                name: keys.BROKER_KEYS[name].parse(text)
+                for name, text in overrides.items()
+                if name in keys.BROKER_KEYS  # a broker of another version may know more
+            }
 
         self.config = self.config.with_dynamic(
             typed(image.broker_configs.get(self.node_id, {})), typed(image.broker_configs.get(None, {}))
@@ -198,8 +231,8 @@ class Broker:
         if hasattr(self, "metadata"):
             await self.metadata.close()
         if self._store is not None:
-            await self._store.close()
-            self._store = None
+            store, self._store = self._store, None
+            await store.close()
         if self._opened_logs is not None:
             logs, self._opened_logs = self._opened_logs, None
             try:

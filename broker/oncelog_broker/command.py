@@ -82,6 +82,10 @@ async def _run(broker: object) -> int:
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)
     click.echo(f"oncelog broker {broker.node_id} ready on {addresses} (embedded metadata, data in {directories})")
     sys.stdout.flush()
-    await stop.wait()
+    signalled, failed = loop.create_task(stop.wait()), loop.create_task(broker.failed.wait())
+    await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
+    code = 1 if failed.done() else 0
+    signalled.cancel()
+    failed.cancel()
     await broker.stop()
-    return 0
+    return code

@@ -21,8 +21,7 @@ logger = logging.getLogger(__name__)
 
 LOGS_PER_SLICE: Final = 50
 """Logs looked at before other work gets its turn."""
-MIN_FLUSH_CHECK_SECONDS: Final = 0.05
-MAX_FLUSH_CHECK_SECONDS: Final = 3.0
+FLUSH_CHECK_SECONDS: Final = 3.0
 PURGE_SECONDS: Final = 1.0
 
 
@@ -40,7 +39,7 @@ class LogMaintenance:
         retention_seconds = config[keys.LOG_RETENTION_CHECK_INTERVAL_MS] / 1000
         every("log retention", retention_seconds, self.apply_retention)
         every("free deleted files", min(PURGE_SECONDS, retention_seconds), self.purge)
-        every("log flush", MAX_FLUSH_CHECK_SECONDS, self.flush_due)
+        every("log flush", FLUSH_CHECK_SECONDS, self.flush_due)
         every(
             "recovery point checkpoint",
             config[keys.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS] / 1000,
@@ -75,13 +74,17 @@ class LogMaintenance:
         self._logs.purge_deleted(self._clock.now_ms())
 
     async def flush_due(self) -> None:
-        """fsync the logs that flush.messages or flush.ms ask for, and those that rolled."""
-        for log in self._logs.due_for_flush(self._clock.now_ms()):
-            await self._flush(log)
+        """fsync the logs that flush.messages or flush.ms ask for, and of the others the segments that are full."""
+        for log in self._logs.logs_due_for_flush():
+            await self._flush(log, log.log_end_offset)
+        for log in self._logs.logs():
+            full_up_to = log.segment_base_offsets[-1]
+            if not log.is_offline and full_up_to > log.recovery_point:
+                await self._flush(log, full_up_to)
 
-    async def _flush(self, log: PartitionLog) -> None:
+    async def _flush(self, log: PartitionLog, up_to: int) -> None:
         try:
-            pending = log.prepare_flush()
+            pending = log.prepare_flush(up_to)
             if pending is None:
                 return
             try:

@@ -75,6 +75,7 @@ class EmbeddedStore:
         self._tree = tree
         self._zxid = zxid
         self._session = SessionState.CONNECTED
+        self._closed = False
         self._queue: list[tuple[tuple[Operation, ...], asyncio.Future[_Outcome]]] = []
         self._writer: asyncio.Task[None] | None = None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")  # starts at its first job
@@ -157,13 +158,15 @@ class EmbeddedStore:
 
     async def close(self) -> None:
         """Finish the writes under way, fold the write-ahead log into the file, and let go of the lock."""
+        if self._closed:
+            return
+        self._closed = True
         if self._session is not SessionState.LOST:
             self._lose_session()
         if self._writer is not None:
             await self._writer
         await asyncio.get_running_loop().run_in_executor(self._executor, self._connection.close)
         self._executor.shutdown(wait=False)
-        self._executor = ThreadPoolExecutor(max_workers=1)  # closing once more finds a fresh, threadless one
 
     def _node(self, path: str) -> TreeNode | None:
         check_path(path)
@@ -246,7 +249,7 @@ class EmbeddedStore:
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._executor, _commit_rows, self._connection, rows, zxid)
-        except sqlite3.Error as error:
+        except Exception as error:  # whatever it is, nobody may wait for ever for an outcome
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 _log.error("metadata store: the disk is full, nothing was written")
                 return ConnectionLost("", "the disk of the metadata store is full")
@@ -260,12 +263,20 @@ class EmbeddedStore:
             beneath = root.rstrip("/") + "/"
             for path in paths:
                 if path == root or path.startswith(beneath):
-                    callback(path)
+                    _call(callback, path)
 
     def _lose_session(self) -> None:
         self._session = SessionState.LOST
         for callback in tuple(self._session_watches):
-            callback(SessionState.LOST)
+            _call(callback, SessionState.LOST)
+
+
+def _call(callback: Callable[[_T], None], told: _T) -> None:
+    """Callbacks must not raise; one that does is logged, for the writes and the other callbacks must go on."""
+    try:
+        callback(told)
+    except Exception:
+        _log.exception("metadata store: a callback failed on %s", told)
 
 
 def _stat(outcome: _Outcome) -> Stat:

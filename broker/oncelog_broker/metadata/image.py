@@ -29,7 +29,7 @@ class Broker:
     epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
-    features: Mapping[str, tuple[int, int]] = _NOTHING
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Where this broker is reached through the listener of that name."""
@@ -75,13 +75,13 @@ class ClusterImage:
     """What a broker knows of its cluster. Treat every mapping in it as read-only."""
 
     cluster_id: str
-    brokers: Mapping[int, Broker] = _NOTHING
-    topics: Mapping[str, Topic] = _NOTHING
-    names_by_id: Mapping[bytes, str] = field(default_factory=lambda: _NOTHING)
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    names_by_id: Mapping[bytes, str] = field(default_factory=dict)
     controller_id: int = NO_CONTROLLER
-    topic_configs: Mapping[str, Mapping[str, str]] = _NOTHING
+    topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Overrides by topic; a topic without any is not in it."""
-    broker_configs: Mapping[int | None, Mapping[str, str]] = _NOTHING
+    broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
     """Overrides by broker id; under None those for every broker."""
 
     def topic(self, name: str) -> Topic | None:

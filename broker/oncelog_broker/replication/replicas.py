@@ -98,10 +98,10 @@ class Replicas:
         if partition is not None:
             partition.lead(leader_epoch, isr)
             return
+        config = self._log_config(self._image.config_of_topic(topic.name))
         try:
-            log = self._logs.get_or_create(
-                topic.name, index, topic.topic_id, self._log_config(self._image.config_of_topic(topic.name))
-            )
+            log = self._logs.get_or_create(topic.name, index, topic.topic_id, config)
+            log.update_config(config)  # one that was there is opened with the defaults
         except (OSError, KafkaError) as error:
             logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": error})
             self._offline[key] = str(error)

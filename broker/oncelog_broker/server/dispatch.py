@@ -67,8 +67,10 @@ class Route:
             raise MalformedMessage(f"api key {api_key} version {version} is not served")
         self.handler: Callable[..., Any] = served.load()
         self.header: MessageCodec[RequestHeader] = codec(RequestHeader, request_header_version(served.key, version))
-        self.decode = codec(request_type(served.key), version).decode
-        self.encode = codec(response_type(served.key), version).encode_parts
+        request_codec: MessageCodec[Any] = codec(request_type(served.key), version)
+        response_codec: MessageCodec[Any] = codec(response_type(served.key), version)
+        self.decode = request_codec.decode
+        self.encode = response_codec.encode_parts
         self.flexible_response = response_header_version(served.key, version) == 1
 
 

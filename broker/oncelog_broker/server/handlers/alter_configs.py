@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 from oncelog_broker.config.alter import AlterOperation, ConfigChange, alter_broker_overrides, check_topic_overrides
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_broker.server.handlers.config_resources import change_configs
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
+Resource = AlterConfigsRequest.AlterConfigsResource
 Response = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
@@ -15,14 +19,12 @@ async def handle(request: AlterConfigsRequest, context: RequestContext) -> Alter
     responses = []
     for resource in request.resources:
         code, message = ErrorCode.NONE, None
-        values = {config.name: config.value for config in resource.configs}
-        changes = [ConfigChange(name, AlterOperation.SET, value) for name, value in values.items()]
         try:
             await change_configs(
                 resource.resource_type,
                 resource.resource_name,
-                lambda _, values=values: check_topic_overrides(values),
-                lambda _, changes=changes: alter_broker_overrides({}, changes),
+                partial(_replace_topic, resource),
+                partial(_replace_broker, resource),
                 request.validate_only,
                 context,
             )
@@ -37,3 +39,12 @@ async def handle(request: AlterConfigsRequest, context: RequestContext) -> Alter
             )
         )
     return AlterConfigsResponse(responses=responses)
+
+
+def _replace_topic(resource: Resource, _: dict[str, str]) -> Mapping[str, str]:
+    return check_topic_overrides({config.name: config.value for config in resource.configs})
+
+
+def _replace_broker(resource: Resource, _: dict[str, str]) -> Mapping[str, str]:
+    changes = [ConfigChange(config.name, AlterOperation.SET, config.value) for config in resource.configs]
+    return alter_broker_overrides({}, changes)

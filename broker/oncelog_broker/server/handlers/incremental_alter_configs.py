@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from oncelog_broker.config.alter import ConfigChange, alter_broker_overrides, alter_topic_overrides
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_broker.server.handlers.config_resources import change_configs
@@ -23,8 +25,8 @@ async def handle(request: IncrementalAlterConfigsRequest, context: RequestContex
             await change_configs(
                 resource.resource_type,
                 resource.resource_name,
-                lambda current, changes=changes: alter_topic_overrides(current, changes),
-                lambda current, changes=changes: alter_broker_overrides(current, changes),
+                partial(alter_topic_overrides, changes=changes),
+                partial(alter_broker_overrides, changes=changes),
                 request.validate_only,
                 context,
             )
