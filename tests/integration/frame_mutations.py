@@ -113,7 +113,7 @@ def _resized(frame: bytearray) -> Mutant:
 Mutation = Callable[[Mutator, bytearray], Mutant]
 
 WEIGHTED: tuple[tuple[Mutation, int], ...] = (
-    (Mutator.untouched, 5),
+    (Mutator.untouched, 15),
     (Mutator.flipped_bits, 25),
     (Mutator.flipped_in_body, 25),
     (Mutator.bad_length, 15),

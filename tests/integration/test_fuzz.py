@@ -222,7 +222,7 @@ def prepare(broker: BrokerProcess) -> list[bytes]:
     served = {api.api_key: VersionRange(api.min_version, api.max_version) for api in advertised}
     served[ApiKey.PRODUCE] = VersionRange(3, served[ApiKey.PRODUCE].high)  # 0-2 are advertised and refused (T4)
     world = World(TOPICS, ("fuzz-missing", "", "bad name", "x" * 300), ids)
-    return corpus(served, world, random.Random(SEED), per_version=20, admin_per_version=2)
+    return corpus(served, world, random.Random(SEED), per_version=60, admin_per_version=5)
 
 
 def answer_seconds(broker: BrokerProcess) -> float:
