@@ -48,6 +48,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_frame_since",
         "_limits",
         "_loop",
+        "_outgoing",
         "_reading_paused",
         "_reserved",
         "_stalled_since",
@@ -73,6 +74,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._begin = 0
         self._end = 0
         self._reserved = 0
+        self._outgoing: list[Buffer] | None = None
         self._waiting = False
         self._reading_paused = False
         self._frame_since = 0.0
@@ -127,12 +129,26 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- frames in
 
     def _handle_frames(self) -> None:
-        """Handle every whole frame in the buffer, until one mutes the connection."""
+        """Handle every whole frame in the buffer, until one mutes the connection; their responses leave together."""
+        self._outgoing = []
+        try:
+            self._handle_each()
+        except MalformedMessage as error:
+            self.close(f"malformed request: {error}")
+        except Exception:
+            logger.exception("request failed", extra={"client": self.client_host})
+            self.close("internal error")
+        finally:
+            outgoing, self._outgoing = self._outgoing, None
+            self._write(outgoing)
+
+    def _handle_each(self) -> None:
+        view, end, handle = self._view, self._end, self._dispatcher.handle
         while not self.is_muted and self._transport is not None:
-            available = self._end - self._begin
+            available = end - self._begin
             if available < 4:
                 break
-            (size,) = SIZE.unpack_from(self._view, self._begin)
+            (size,) = SIZE.unpack_from(view, self._begin)
             if size < MIN_FRAME_BYTES or size > self._limits.request_max_bytes:
                 self.close(f"frame of {size} bytes: socket.request.max.bytes={self._limits.request_max_bytes}")
                 return
@@ -143,15 +159,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             start = self._begin + 4
             self._begin = start + size
             self._frame_since = 0.0
-            try:
-                self._dispatcher.handle(self, self._view[start : self._begin])
-            except MalformedMessage as error:
-                self.close(f"malformed request: {error}")
-                return
-            except Exception:
-                logger.exception("request failed", extra={"client": self.client_host})
-                self.close("internal error")
-                return
+            handle(self, view[start : self._begin])
         if self._begin == self._end:
             self._begin = self._end = 0
         elif self._end == len(self._view):
@@ -238,14 +246,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._resume_reading()
 
     def respond(self, parts: list[Buffer]) -> None:
-        """Write one response; `parts` begin with its size and header."""
-        transport = self._transport
-        if transport is None:
+        """Send one response, which begins with its size and header; those of requests handled together go together."""
+        if self._outgoing is not None:
+            self._outgoing += parts
+        else:
+            self._write(parts)
+
+    def _write(self, parts: list[Buffer]) -> None:
+        if not parts or self._transport is None:
             return
         if len(parts) == 1:
-            transport.write(parts[0])
+            self._transport.write(parts[0])
         else:
-            transport.writelines(coalesce(parts))
+            pieces = coalesce(parts)
+            if len(pieces) == 1:
+                self._transport.write(pieces[0])
+            else:
+                self._transport.writelines(pieces)
 
     def close(self, reason: str) -> None:
         """Cut the connection and say why in the log."""
@@ -275,6 +292,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
 def coalesce(parts: list[Buffer]) -> list[Buffer]:
     """The same bytes in few pieces: runs of small parts joined, large ones (record data) as they are."""
+    if max(map(len, parts)) < SCATTER_BYTES:
+        return [b"".join(parts)]
     result: list[Buffer] = []
     small: list[Buffer] = []
     for part in parts:

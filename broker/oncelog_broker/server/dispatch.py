@@ -59,7 +59,7 @@ class RequestContext:
 class Route:
     """One API at one version, ready to serve."""
 
-    __slots__ = ("decode", "encode", "flexible_response", "handler", "header")
+    __slots__ = ("decode", "encode", "flexible_response", "handler", "has_records", "header")
 
     def __init__(self, api_key: int, version: int) -> None:
         served = SERVED.get(api_key)
@@ -71,6 +71,7 @@ class Route:
         response_codec: MessageCodec[Any] = codec(response_type(served.key), version)
         self.decode = request_codec.decode
         self.encode = response_codec.encode_parts
+        self.has_records = api_key == ApiKey.FETCH
         self.flexible_response = response_header_version(served.key, version) == 1
 
 
@@ -138,8 +139,11 @@ class Dispatcher:
         future.add_done_callback(answered)
 
     def _respond(self, response: Any, route: Route, context: RequestContext) -> None:
-        parts: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
-        route.encode(response, parts)
-        size = 4 + sum(map(len, parts))
-        parts[0] = RESPONSE_PREFIX.pack(size, context.correlation_id)
-        context.connection.respond(parts)
+        body: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
+        route.encode(response, body)
+        if not route.has_records:
+            joined = b"".join(body)
+            context.connection.respond([RESPONSE_PREFIX.pack(4 + len(joined), context.correlation_id), joined])
+            return
+        body[0] = RESPONSE_PREFIX.pack(4 + sum(map(len, body)), context.correlation_id)
+        context.connection.respond(body)
