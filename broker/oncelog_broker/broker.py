@@ -42,6 +42,7 @@ from oncelog_broker.runtime.network import Network, RealNetwork
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
 from oncelog_broker.server.shown import shows_topic, wait_until_shown
@@ -85,8 +86,11 @@ class Broker:
                 request_max_bytes=config[keys.SOCKET_REQUEST_MAX_BYTES],
                 queued_max_request_bytes=config[keys.QUEUED_MAX_REQUEST_BYTES],
                 idle_seconds=config[keys.CONNECTIONS_MAX_IDLE_MS] / 1000,
+                send_buffer_bytes=config[keys.SOCKET_SEND_BUFFER_BYTES],
+                receive_buffer_bytes=config[keys.SOCKET_RECEIVE_BUFFER_BYTES],
             )
         )
+        self.fetch_sessions = FetchSessions(config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS])
         self._listeners = Listeners(network or RealNetwork(), Dispatcher(self), self.connections)
         self.advertised: tuple[Listener, ...] = ()
         self.logs: LogManager
