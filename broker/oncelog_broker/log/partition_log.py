@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
@@ -88,6 +88,7 @@ class PartitionLog:
         "_roll_params",
         "_segments",
         "before_truncation",
+        "cleaner_checkpoint",
         "config",
         "directory",
         "log_end_offset",
@@ -113,8 +114,11 @@ class PartitionLog:
         self.partition = partition
         self.directory = loader.directory
         self.before_truncation: Callable[[PartitionLog], None] | None = None
-        """Called when `recovery_point` went back, before bytes are cut: whoever keeps the recovery point on disk must
-        lower it there now, since after a crash a log that ends below it counts as damaged. May raise OSError."""
+        """Called when `recovery_point` or `cleaner_checkpoint` went back, before bytes are cut: whoever keeps them on
+        disk must lower them there now, since after a crash a log that ends below its recovery point counts as damaged,
+        and what is below the cleaner checkpoint counts as compacted. May raise OSError."""
+        self.cleaner_checkpoint: int | None = None
+        """Up to where the log was compacted, as last noted; None if it never was."""
         self._disk = loader.disk
         self._loader = loader
         self._clock = clock
@@ -551,6 +555,35 @@ class PartitionLog:
     def _free_at_ms(self) -> int:
         return self._clock.now_ms() + self.config.file_delete_delay_ms
 
+    # --- compaction ----------------------------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """Grows with each truncation: what was learned of the content before says nothing after it."""
+        return self._generation
+
+    @property
+    def closed_segments(self) -> list[Segment]:
+        """All but the active one. They never change, but for truncation; they may leave the log at any time."""
+        return self._segments.row[:-1]
+
+    def replace_segments(self, old: Sequence[Segment], cleaned: Segment, *, suffix: str, generation: int) -> bool:
+        """Put `cleaned`, complete and synced under names with `suffix`, in the place of the neighbours `old`.
+
+        `cleaned` holds no record that they do not hold. False, and nothing is done, if the log is not what it was at
+        `generation` or has let go of one of them. Raises KAFKA_STORAGE_ERROR.
+        """
+        self._check_online()
+        if generation != self._generation or not self._segments.holds(old):
+            return False
+        self._reader.forget_positions()
+        try:
+            self._segments.replace(old, cleaned, suffix=suffix, free_at_ms=self._free_at_ms())
+        except OSError as error:
+            raise self._fail("replace compacted segments of", error) from error
+        self._directory_dirty = True
+        return True
+
     # --- truncating (a follower gives up what its leader does not have) ----------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
@@ -570,7 +603,7 @@ class PartitionLog:
         try:
             number = self._segments.number_of(offset)
             segment = self._segments.row[number]
-            self._lower_recovery_point(segment.start_of_batch_with(offset))
+            self._lower_checkpoints(segment.start_of_batch_with(offset))
             self._segments.remove_after(number, free_at_ms=self._free_at_ms())
             if not segment.offset_index.is_active:
                 activate(segment)
@@ -588,7 +621,7 @@ class PartitionLog:
         self._reader.forget_positions()
         self._generation += 1
         try:
-            self._lower_recovery_point(min(offset, self._segments.first.base_offset))
+            self._lower_checkpoints(min(offset, self._segments.first.base_offset))
             self._segments.mark_all(free_at_ms=self._free_at_ms())
             self._segments.replace_all(self._loader.create(offset, self._clock.now_ms()))
             self._epochs.clear()
@@ -598,9 +631,12 @@ class PartitionLog:
         self._directory_dirty = True
         self.update_config(self.config)
 
-    def _lower_recovery_point(self, offset: int) -> None:
-        if offset < self._recovery_point:
-            self._recovery_point = offset
+    def _lower_checkpoints(self, offset: int) -> None:
+        was_compacted = self.cleaner_checkpoint is not None and offset < self.cleaner_checkpoint
+        if was_compacted:
+            self.cleaner_checkpoint = offset
+        if offset < self._recovery_point or was_compacted:
+            self._recovery_point = min(offset, self._recovery_point)
             if self.before_truncation is not None:
                 self.before_truncation(self)
 

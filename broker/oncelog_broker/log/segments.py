@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from oncelog_broker.log.segment import Segment
+from oncelog_broker.log.segment import PRODUCER_SNAPSHOT_SUFFIX, Segment
 from oncelog_broker.runtime.disk import Disk
 
 logger = logging.getLogger(__name__)
@@ -21,8 +21,8 @@ class Segments:
         self._disk = disk
         self._row = segments
         self._bases = [segment.base_offset for segment in segments]
-        self._marked: list[tuple[int, list[str]]] = []
-        """(when their bytes may be freed, in ms, paths), oldest first."""
+        self._marked: list[tuple[int, list[str], Segment]] = []
+        """(when their bytes may be freed, in ms, paths, whose they are), oldest first."""
         self.active = segments[-1]
 
     def __iter__(self) -> Iterator[Segment]:
@@ -75,6 +75,26 @@ class Segments:
         del self._row[number + 1 :], self._bases[number + 1 :]
         self.active = self._row[number]
 
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        """Whether these very segments are still in the row, side by side, none of them active."""
+        number = self.number_of(segments[0].base_offset)
+        same = self._row[number : number + len(segments)] == list(segments)
+        return same and self.active is not segments[-1]
+
+    def replace(self, old: Sequence[Segment], cleaned: Segment, *, suffix: str, free_at_ms: int) -> None:
+        """Put `cleaned`, whose files have the `suffix`, in the place of the neighbours `old`.
+
+        The files of `old` stay open until they are freed: a flush may have them in another thread.
+        """
+        number = self.number_of(old[0].base_offset)
+        for segment in old:
+            keep = (PRODUCER_SNAPSHOT_SUFFIX,) if segment.base_offset == cleaned.base_offset else ()
+            self._marked.append((free_at_ms, segment.mark_deleted(keep=keep), segment))
+        cleaned.change_suffix(suffix, "")
+        cleaned.next_offset = old[-1].next_offset
+        self._row[number : number + len(old)] = [cleaned]
+        self._bases[number : number + len(old)] = [cleaned.base_offset]
+
     def replace_all(self, segment: Segment) -> None:
         self._row, self._bases, self.active = [segment], [segment.base_offset], segment
 
@@ -87,16 +107,19 @@ class Segments:
         """Remove the files whose time has come; returns how many."""
         count = 0
         while self._marked and self._marked[0][0] <= now_ms:
-            for path in self._marked[0][1]:
+            _, paths, segment = self._marked[0]
+            segment.close()
+            for path in paths:
                 self._disk.remove(path)
                 count += 1
             self._marked.pop(0)
         return count
 
     def close(self) -> None:
-        for segment in self._row:
+        for segment in (*self._row, *(segment for _, _, segment in self._marked)):
             segment.close()
 
     def _mark(self, segment: Segment, free_at_ms: int) -> None:
         logger.info("%s: deleting %d bytes", segment.path, segment.size)
-        self._marked.append((free_at_ms, segment.mark_deleted()))
+        segment.close()
+        self._marked.append((free_at_ms, segment.mark_deleted(), segment))
