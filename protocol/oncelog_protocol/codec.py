@@ -8,13 +8,12 @@ stays a slice.
 from __future__ import annotations
 
 import struct as struct_module
-from functools import cache
 from typing import Any, Final, Generic, TypeVar
 
-from .errors import MalformedMessage, UnencodableMessage
-from .schema import FieldSchema, fields_of, schema_of
-from .versions import VersionRange
-from .wire import (
+from oncelog_protocol.errors import MalformedMessage, UnencodableMessage
+from oncelog_protocol.schema import FieldSchema, fields_of, schema_of
+from oncelog_protocol.versions import VersionRange
+from oncelog_protocol.wire import (
     MAX_ELEMENTS,
     PRIMITIVES,
     SIZED,
@@ -294,10 +293,15 @@ class MessageCodec(Generic[M]):
         return b"".join(self.encode_parts(message))
 
 
-@cache
+_codecs: Final[dict[tuple[type, int], MessageCodec[Any]]] = {}
+
+
 def codec(cls: type[M], version: int) -> MessageCodec[M]:
     """The compiled codec, made at its first use. Raises ValueError for a version that the message does not have."""
-    return MessageCodec(cls, version, compiled=True)
+    found = _codecs.get((cls, version))
+    if found is None:
+        found = _codecs[cls, version] = MessageCodec(cls, version, compiled=True)
+    return found
 
 
 def interpreted_codec(cls: type[M], version: int) -> MessageCodec[M]:

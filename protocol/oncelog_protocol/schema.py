@@ -25,16 +25,15 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar, dataclass_transform
 
-from .versions import NO_VERSIONS, VersionRange, version_range
-from .wire import Buffer
+from oncelog_protocol.uuids import ZERO_UUID as ZERO_UUID
+from oncelog_protocol.versions import NO_VERSIONS, VersionRange, version_range
+from oncelog_protocol.wire import Buffer
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 Records = Buffer | None
 """Record data: batches as they are. Decoded as a memoryview of the frame, encoded without a copy."""
-
-ZERO_UUID: Final = bytes(16)
 
 _MISSING: Final = dataclasses.MISSING
 

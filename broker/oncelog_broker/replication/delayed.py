@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .partition import Partition
+    from oncelog_broker.replication.partition import Partition
 
 
 class DelayedFetch:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.replication.delayed import DelayedFetch
 from oncelog_protocol.errors import ErrorCode, KafkaError
-
-from ..log.partition_log import PartitionLog
-from .delayed import DelayedFetch
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -36,18 +35,23 @@ class Partition:
         "waiting_fetches",
     )
 
-    def __init__(
-        self, topic: str, topic_id: bytes, index: int, log: PartitionLog, *, leader_id: int, leader_epoch: int
-    ) -> None:
+    def __init__(self, topic: str, topic_id: bytes, index: int, log: PartitionLog, *, leader_id: int) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.log = log
         self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
+        self.leader_epoch = -1
         self.isr: tuple[int, ...] = (leader_id,)
         self.high_watermark = log.log_end_offset
         self.waiting_fetches: set[DelayedFetch] = set()
+
+    def lead(self, leader_epoch: int, isr: tuple[int, ...]) -> None:
+        """Lead from now on with this epoch: it begins at the end of the log (KIP-101)."""
+        if leader_epoch > self.leader_epoch:
+            self.log.assign_leader_epoch(leader_epoch)
+        self.leader_epoch = leader_epoch
+        self.isr = isr
 
     def append(self, records: memoryview, *, required_acks: int) -> tuple[int, int]:
         """Append one client batch as leader: (base offset, log append time in ms or -1).
@@ -90,6 +94,10 @@ class Partition:
         if epoch < self.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch <= `epoch` and where it ends; (-1, -1) where it is unknown (KIP-101, KIP-279)."""
+        return self.log.leader_epochs.end_offset_for_epoch(epoch, self.log.log_end_offset)
 
     def resign(self) -> None:
         """This broker leads the partition no more: whoever waits is answered now and will find out."""

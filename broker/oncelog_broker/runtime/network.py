@@ -11,11 +11,14 @@ from typing import Protocol
 
 
 class Listening(Protocol):
-    """Bound sockets that accept connections."""
+    """A bound address."""
 
     @property
     def port(self) -> int:
         """The real port, also where port 0 was asked for."""
+
+    async def start(self) -> None:
+        """Begin to accept connections; until then they wait in the backlog."""
 
     async def close(self) -> None:
         """Stop accepting. Connections that stand are their owner's business."""
@@ -27,7 +30,7 @@ class Network(Protocol):
     async def listen(
         self, host: str | None, port: int, factory: Callable[[], asyncio.BufferedProtocol], *, backlog: int
     ) -> Listening:
-        """Accept connections; host None or "" is every interface. Raises OSError where the address is taken."""
+        """Bind, without accepting yet; host None or "" is every interface. OSError where the address is taken."""
 
 
 class _RealListening:
@@ -39,6 +42,9 @@ class _RealListening:
     @property
     def port(self) -> int:
         return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self) -> None:
+        await self._server.start_serving()
 
     async def close(self) -> None:
         self._server.close()
@@ -53,4 +59,6 @@ class RealNetwork:
         self, host: str | None, port: int, factory: Callable[[], asyncio.BufferedProtocol], *, backlog: int
     ) -> Listening:
         loop = asyncio.get_running_loop()
-        return _RealListening(await loop.create_server(factory, host or None, port, backlog=backlog))
+        return _RealListening(
+            await loop.create_server(factory, host or None, port, backlog=backlog, start_serving=False)
+        )

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
+from oncelog_broker.server.connections import Connections
+from oncelog_broker.server.known_header import NO_HEADER, KnownHeader
+from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, WRITE_HIGH_WATER_BYTES
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.wire import Buffer
 
-from .limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, WRITE_HIGH_WATER_BYTES, Limits
-
 if TYPE_CHECKING:
-    from .dispatch import Dispatcher
+    from oncelog_broker.server.dispatch import Dispatcher
 
 logger = logging.getLogger(__name__)
 
@@ -42,12 +44,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
     __slots__ = (
         "_begin",
         "_buffer",
+        "_connections",
         "_dispatcher",
         "_end",
         "_frame_since",
         "_limits",
         "_loop",
-        "_open_connections",
+        "_outgoing",
         "_reading_paused",
         "_reserved",
         "_stalled_since",
@@ -56,30 +59,31 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_waiting",
         "client_host",
         "client_port",
+        "known_header",
         "last_active",
         "listener",
         "state",
     )
 
-    def __init__(
-        self, dispatcher: Dispatcher, limits: Limits, listener: str, open_connections: set[BrokerConnection]
-    ) -> None:
+    def __init__(self, dispatcher: Dispatcher, connections: Connections, listener: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._dispatcher = dispatcher
-        self._limits = limits
+        self._connections = connections
+        self._limits = connections.limits
         self.listener = listener
-        self._open_connections = open_connections
         self._transport: asyncio.Transport | None = None
         self._buffer: bytearray | None = None
         self._view = memoryview(b"")
         self._begin = 0
         self._end = 0
         self._reserved = 0
+        self._outgoing: list[Buffer] | None = None
         self._waiting = False
         self._reading_paused = False
         self._frame_since = 0.0
         self._stalled_since = 0.0
         self.last_active = self._loop.time()
+        self.known_header: KnownHeader = NO_HEADER
         self.client_host = ""
         self.client_port = 0
         self.state: dict[str, object] = {}
@@ -90,19 +94,22 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         host, port = (peer[0], peer[1]) if isinstance(peer, tuple) and len(peer) >= 2 else ("local", 0)
-        refused = self._limits.admit(host)
+        self.client_host, self.client_port = host, port
+        refused = self._connections.admit(self, host)
         if refused:
             logger.warning("connection refused", extra={"client": host, "reason": refused})
             self._transport.abort()
             return
-        self.client_host, self.client_port = host, port
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
-        self._open_connections.add(self)
+        for option, size in (
+            (socket.SO_SNDBUF, self._limits.send_buffer_bytes),
+            (socket.SO_RCVBUF, self._limits.receive_buffer_bytes),
+        ):
+            if size >= 0:
+                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, size)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self in self._open_connections:
-            self._open_connections.discard(self)
-            self._limits.release(self.client_host)
+        self._connections.release(self, self.client_host)
         self._give_up_buffer()
         self._transport = None
 
@@ -132,12 +139,26 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- frames in
 
     def _handle_frames(self) -> None:
-        """Handle every whole frame in the buffer, until one mutes the connection."""
+        """Handle every whole frame in the buffer, until one mutes the connection; their responses leave together."""
+        self._outgoing = []
+        try:
+            self._handle_each()
+        except MalformedMessage as error:
+            self.close(f"malformed request: {error}")
+        except Exception:
+            logger.exception("request failed", extra={"client": self.client_host})
+            self.close("internal error")
+        finally:
+            outgoing, self._outgoing = self._outgoing, None
+            self._write(outgoing)
+
+    def _handle_each(self) -> None:
+        view, end, handle = self._view, self._end, self._dispatcher.handle
         while not self.is_muted and self._transport is not None:
-            available = self._end - self._begin
+            available = end - self._begin
             if available < 4:
                 break
-            (size,) = SIZE.unpack_from(self._view, self._begin)
+            (size,) = SIZE.unpack_from(view, self._begin)
             if size < MIN_FRAME_BYTES or size > self._limits.request_max_bytes:
                 self.close(f"frame of {size} bytes: socket.request.max.bytes={self._limits.request_max_bytes}")
                 return
@@ -148,15 +169,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             start = self._begin + 4
             self._begin = start + size
             self._frame_since = 0.0
-            try:
-                self._dispatcher.handle(self, self._view[start : self._begin])
-            except MalformedMessage as error:
-                self.close(f"malformed request: {error}")
-                return
-            except Exception:
-                logger.exception("request failed", extra={"client": self.client_host})
-                self.close("internal error")
-                return
+            handle(self, view[start : self._begin])
         if self._begin == self._end:
             self._begin = self._end = 0
         elif self._end == len(self._view):
@@ -243,14 +256,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._resume_reading()
 
     def respond(self, parts: list[Buffer]) -> None:
-        """Write one response; `parts` begin with its size and header."""
-        transport = self._transport
-        if transport is None:
+        """Send one response, which begins with its size and header; those of requests handled together go together."""
+        if self._outgoing is not None:
+            self._outgoing += parts
+        else:
+            self._write(parts)
+
+    def _write(self, parts: list[Buffer]) -> None:
+        if not parts or self._transport is None:
             return
         if len(parts) == 1:
-            transport.write(parts[0])
+            self._transport.write(parts[0])
         else:
-            transport.writelines(coalesce(parts))
+            pieces = coalesce(parts)
+            if len(pieces) == 1:
+                self._transport.write(pieces[0])
+            else:
+                self._transport.writelines(pieces)
 
     def close(self, reason: str) -> None:
         """Cut the connection and say why in the log."""
@@ -280,6 +302,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
 def coalesce(parts: list[Buffer]) -> list[Buffer]:
     """The same bytes in few pieces: runs of small parts joined, large ones (record data) as they are."""
+    if max(map(len, parts)) < SCATTER_BYTES:
+        return [b"".join(parts)]
     result: list[Buffer] = []
     small: list[Buffer] = []
     for part in parts:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from functools import cache
 
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-
-from ..dispatch import RequestContext
-from ..served import SERVED
 
 
 @cache

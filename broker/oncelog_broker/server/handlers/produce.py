@@ -12,11 +12,10 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 from oncelog_protocol.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, HEADER_SIZE
-
-from ..dispatch import RequestContext
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +33,7 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
     failed: KafkaError | None = None
     for topic in request.topic_data:
         answers: list[PartitionResponse] = []
-        response.responses.append(
-            TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-        )
+        response.responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
         for data in topic.partition_data:
             try:
                 answers.append(_append(request, topic, data, context))

@@ -1,0 +1,200 @@
+"""What a request costs the broker: CPU time of its process while a raw client keeps it busy.
+
+Fresh memory is very dear on virtual machines, page cache included, so the working set is small and recycled: the log
+under test is kept to a few small segments by retention, and a warm-up touches its pages before anything is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+from raw import RawClient, decoded, prepared
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+from oncelog_protocol.messages.fetch import FetchRequest
+from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_protocol.messages.produce import ProduceRequest
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.record import Record
+
+PRODUCE_VERSION = 9
+FETCH_VERSION = 12
+METADATA_VERSION = 9
+CREATE_TOPICS_VERSION = 5
+SEGMENT_BYTES = 32 << 20
+RETENTION_BYTES = 32 << 20
+
+
+@dataclass(slots=True)
+class Cost:
+    """`requests` and `wire_bytes` of record data in `seconds`, at `cpu_seconds` of the broker's CPU."""
+
+    requests: int
+    wire_bytes: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def cpu_us_per_request(self) -> float:
+        return self.cpu_seconds / self.requests * 1e6
+
+    @property
+    def gb_per_cpu_second(self) -> float:
+        return self.wire_bytes / self.cpu_seconds / 1e9
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all threads of a process so far, from the scheduler's own account (nanoseconds)."""
+    total = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/task/{thread}/schedstat") as schedstat:
+            total += int(schedstat.read().split()[0])
+    return total / 1e9
+
+
+@contextlib.contextmanager
+def pinned(pid: int, *, together: bool) -> Iterator[None]:
+    """Keep the broker and this process on one core each, or `together` on the same one.
+
+    On a virtual machine, waking a core that sleeps costs whoever wakes it tens of microseconds in the hypervisor. That
+    is no work of the broker, so its cost per request is measured with both on one core; apart is shown beside it.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    threads = [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
+    try:
+        for thread in threads:
+            os.sched_setaffinity(thread, {cores[0]})
+        os.sched_setaffinity(0, {cores[0] if together else cores[-1]})
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+        for thread in threads:
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(thread, cores)
+
+
+def measured(pid: int, work: Callable[[], tuple[int, int]]) -> Cost:
+    """Run `work`, which returns (requests, bytes), and charge it."""
+    cpu, started = cpu_seconds(pid), time.perf_counter()
+    requests, wire_bytes = work()
+    return Cost(requests, wire_bytes, time.perf_counter() - started, cpu_seconds(pid) - cpu)
+
+
+def create_topic(client: RawClient, name: str, **configs: str) -> None:
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=name,
+        num_partitions=1,
+        replication_factor=1,
+        assignments=[],
+        configs=[
+            CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(name=key, value=value)
+            for key, value in configs.items()
+        ],
+    )
+    response = client.call(CreateTopicsRequest(topics=[topic]), ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
+    if response.topics[0].error_code:
+        raise RuntimeError(f"cannot create {name}: error {response.topics[0].error_code}")
+
+
+def recycled_topic(client: RawClient, name: str) -> None:
+    """A topic whose log stays within RETENTION_BYTES, give or take a segment."""
+    create_topic(
+        client,
+        name,
+        **{
+            "segment.bytes": str(SEGMENT_BYTES),
+            "retention.bytes": str(RETENTION_BYTES),
+            "file.delete.delay.ms": "0",
+            "max.message.bytes": str(4 << 20),
+        },
+    )
+
+
+def batch(size: int, record_bytes: int, compression: Compression = Compression.NONE) -> bytes:
+    """A batch of about `size` bytes on the wire, of records with `record_bytes` of half-random text."""
+    value = (bytes(range(32, 127)) * (record_bytes // 95 + 1))[:record_bytes]
+    count = max(1, size // (record_bytes + 8))
+    now = time.time_ns() // 1_000_000
+    while True:
+        made = build_batch(
+            [Record(0, now, None, value[i % 50 :] + value[: i % 50], []) for i in range(count)],
+            compression=compression,
+        )
+        if compression is Compression.NONE or len(made) >= size * 0.9:
+            return bytes(made)
+        count = int(count * max(1.2, size / len(made)))
+
+
+def produce_request(topic: str, records: bytes, acks: int = -1) -> bytes:
+    partition = ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=records)
+    data = ProduceRequest.TopicProduceData(name=topic, partition_data=[partition])
+    request = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data])
+    return prepared(request, ApiKey.PRODUCE, PRODUCE_VERSION)
+
+
+def check_produced(frame: bytes) -> None:
+    answer = decoded(frame, ApiKey.PRODUCE, PRODUCE_VERSION).responses[0].partition_responses[0]
+    if answer.error_code:
+        raise RuntimeError(f"produce failed: error {answer.error_code} {answer.error_message}")
+
+
+def produce_cost(client: RawClient, pid: int, request: bytes, size: int, count: int, window: int) -> Cost:
+    """`count` prepared Produce requests, `window` in flight; `size` bytes of record data each."""
+
+    def work() -> tuple[int, int]:
+        frame = b""
+        for frame in client.pipeline(request, count, window):
+            pass
+        check_produced(frame)
+        return count, count * size
+
+    return measured(pid, work)
+
+
+def fetch_request(topic: str, offset: int, max_bytes: int) -> bytes:
+    partition = FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])],
+        forgotten_topics_data=[],
+    )
+    return prepared(request, ApiKey.FETCH, FETCH_VERSION)
+
+
+def fetch_cost(client: RawClient, pid: int, requests: list[bytes], total_bytes: int, rounds: int) -> Cost:
+    """Read the same ranges `rounds` times into one scratch buffer."""
+    scratch = memoryview(bytearray(8 << 20))
+
+    def work() -> tuple[int, int]:
+        received = 0
+        for _ in range(rounds):
+            for request in requests:
+                client.socket.sendall(request)
+                received += client.skip_frame(scratch)
+        if received < total_bytes * rounds:
+            raise RuntimeError(f"fetched {received} bytes, expected at least {total_bytes * rounds}")
+        return rounds * len(requests), total_bytes * rounds
+
+    return measured(pid, work)
+
+
+def auto_create(client: RawClient, topic: str) -> None:
+    """Metadata with auto-creation, as a producer's first request."""
+    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
+    answer: Any = client.call(request, ApiKey.METADATA, METADATA_VERSION)
+    if answer.topics[0].error_code:
+        raise RuntimeError(f"{topic} was not created: error {answer.topics[0].error_code}")
+
+
+def resident_megabytes(pid: int) -> float:
+    return float(psutil.Process(pid).memory_info().rss) / 1e6

@@ -1,0 +1,220 @@
+"""`make bench`: what the broker costs and how fast it starts, printed as a table and kept in bench/RESULTS.md.
+
+Seconds depend on the machine; read the CPU figures and the ratios. The library clients run one after another against
+the same broker, A B A B, and the better of two rounds counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "integration")]
+
+import broker_cost as cost  # noqa: E402
+import library_clients as libraries  # noqa: E402
+from broker_process import BrokerProcess  # noqa: E402
+from raw import RawClient  # noqa: E402
+
+from oncelog_protocol.records.compression import Compression  # noqa: E402
+
+BROKER_SETTINGS = {"log.retention.check.interval.ms": "200"}
+
+
+@dataclass
+class Row:
+    what: str
+    value: float
+    unit: str
+    target: str = ""
+    reached: bool | None = None
+
+
+@dataclass
+class Table:
+    rows: list[Row] = field(default_factory=list)
+
+    def add(
+        self, what: str, value: float, unit: str, *, at_most: float | None = None, at_least: float | None = None
+    ) -> None:
+        target, reached = "", None
+        if at_most is not None:
+            target, reached = f"<= {at_most:g}", value <= at_most
+        if at_least is not None:
+            target, reached = f">= {at_least:g}", value >= at_least
+        row = Row(what, value, unit, target, reached)
+        self.rows.append(row)
+        print(self.line(row), flush=True)
+
+    @staticmethod
+    def line(row: Row) -> str:
+        verdict = "" if row.reached is None else ("yes" if row.reached else "NO")
+        return f"| {row.what:<66} | {row.value:>12,.2f} | {row.unit:<14} | {row.target:<8} | {verdict:<7} |"
+
+    def markdown(self) -> str:
+        head = Table.line(Row("what", 0, "unit")).replace("0.00", "value").split("|")
+        head[4], head[5] = " target   ", " reached "
+        rule = "|".join("-" * len(cell) if cell else "" for cell in head)
+        return "\n".join(["|".join(head), rule, *map(self.line, self.rows)])
+
+
+def start_up(table: Table, rounds: int) -> None:
+    """From starting the process to the first acknowledged record, on an empty directory."""
+    taken, resident = [], []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as directory:
+            started = time.perf_counter()
+            with BrokerProcess(Path(directory) / "data") as broker:
+                client = RawClient(broker.port)
+                cost.auto_create(client, "first")
+                for frame in client.pipeline(cost.produce_request("first", cost.batch(100, 100)), 1, 1):
+                    cost.check_produced(frame)
+                taken.append(time.perf_counter() - started)
+                resident.append(cost.resident_megabytes(broker.pid))
+                client.close()
+    table.add("start to first acknowledged record (median)", statistics.median(taken), "s", at_most=0.4)
+    table.add("resident memory then (median)", statistics.median(resident), "MB", at_most=50)
+
+
+def single_records(table: Table, client: RawClient, pid: int, count: int) -> None:
+    cost.recycled_topic(client, "single")
+    for size in (100, 1000):
+        batch = cost.batch(size, size)
+        request = cost.produce_request("single", batch)
+        cost.produce_cost(client, pid, request, len(batch), 2000, 64)
+        for window in (1, 64):
+            for together in (True, False):
+                with cost.pinned(pid, together=together):
+                    best = min(
+                        cost.produce_cost(client, pid, request, len(batch), count, window).cpu_us_per_request
+                        for _ in range(3)
+                    )
+                where = "one core" if together else "two cores"
+                what = f"produce, 1 record of {size} B per request, {window} in flight, {where}"
+                table.add(what, best, "CPU us/request", at_most=40 if together else None)
+
+
+def batches(table: Table, client: RawClient, pid: int, megabytes: int) -> None:
+    """Produce, then fetch, in batches: wire bytes per broker CPU second."""
+    for kilobytes in (16, 64, 256, 1024):
+        plain = cost.batch(kilobytes * 1024, 1000)
+        packed = cost.batch(kilobytes * 1024, 1000, Compression.LZ4)
+        produced: dict[str, float] = {"plain": 0.0, "lz4": 0.0}
+        for name in produced:
+            cost.recycled_topic(client, f"{name}-{kilobytes}")
+        for turn in range(4):  # the first warms up: fresh pages are not what we measure
+            for name, batch in (("plain", plain), ("lz4", packed)):
+                request = cost.produce_request(f"{name}-{kilobytes}", batch)
+                count = max(4, megabytes * 1024 * 1024 // len(batch))
+                spent = cost.produce_cost(client, pid, request, len(batch), count, 4)
+                if turn:
+                    produced[name] = max(produced[name], spent.gb_per_cpu_second)
+        target = 1.0 if kilobytes >= 64 else None
+        table.add(f"produce, {kilobytes} KB batches", produced["plain"], "GB/CPU second", at_least=target)
+        table.add(
+            f"produce, {kilobytes} KB batches, lz4 against plain",
+            produced["lz4"] / produced["plain"],
+            "ratio",
+            at_least=0.9 if kilobytes >= 64 else None,
+        )
+        fetched = fetch(client, pid, f"read-{kilobytes}", plain)
+        target = 1.5 if kilobytes >= 64 else None
+        table.add(f"fetch, {kilobytes} KB batches, 1 MB per request", fetched, "GB/CPU second", at_least=target)
+
+
+def fetch(client: RawClient, pid: int, topic: str, batch: bytes) -> float:
+    """The best of three: a log of about 16 MB read again and again."""
+    cost.create_topic(client, topic, **{"max.message.bytes": str(4 << 20)})
+    count = max(2, (16 << 20) // len(batch))
+    for frame in client.pipeline(cost.produce_request(topic, batch), count, 4):
+        cost.check_produced(frame)
+    per_request = max(1, (1 << 20) // len(batch))
+    records = int.from_bytes(batch[57:61], "big")
+    requests = [
+        cost.fetch_request(topic, first * records, per_request * len(batch))
+        for first in range(0, count - per_request + 1, per_request)
+    ]
+    total = len(requests) * per_request * len(batch)
+    cost.fetch_cost(client, pid, requests, total, 1)
+    return max(cost.fetch_cost(client, pid, requests, total, 8).gb_per_cpu_second for _ in range(3))
+
+
+async def library_rounds(table: Table, broker: BrokerProcess, records: int) -> None:
+    for size in (100, 1000):
+        for mode, count in (("batched", records), ("one at a time", records // 50)):
+            best: dict[tuple[str, str], tuple[float, float]] = {}
+            for turn in range(2):
+                for library in libraries.LIBRARIES:
+                    topic = f"{library.name}-{size}-{mode.replace(' ', '-')}-{turn}"
+                    for direction, run in (("produce", library.produce), ("consume", library.consume)):
+                        if direction == "consume" and mode != "batched":
+                            continue
+                        cpu, started = cost.cpu_seconds(broker.pid), time.perf_counter()
+                        await run(broker.address, topic, count, size, mode == "batched")
+                        seconds = time.perf_counter() - started
+                        spent = (cost.cpu_seconds(broker.pid) - cpu) / count * 1e6
+                        rate, least = best.get((library.name, direction), (0.0, float("inf")))
+                        best[library.name, direction] = max(rate, count / seconds), min(least, spent)
+            for (name, direction), (rate, spent) in best.items():
+                table.add(f"{direction}, {size} B, {mode}: {name}", rate, "records/s")
+                table.add(f"{direction}, {size} B, {mode}: {name}, broker CPU", spent, "us/record")
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--quick", action="store_true", help="a tenth of the work, to see that it runs")
+    arguments.add_argument("--only", choices=["start", "single", "batches", "libraries"])
+    options = arguments.parse_args()
+    scale = 10 if options.quick else 1
+    table = Table()
+    parts: dict[str, Callable[[RawClient, BrokerProcess], None]] = {
+        "single": lambda client, broker: single_records(table, client, broker.pid, 20_000 // scale),
+        "batches": lambda client, broker: batches(table, client, broker.pid, 200 // scale),
+        "libraries": lambda client, broker: asyncio.run(library_rounds(table, broker, 50_000 // scale)),
+    }
+    if options.only in (None, "start"):
+        start_up(table, 11 // scale + 1)
+    if options.only != "start":
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            BrokerProcess(Path(directory) / "data", BROKER_SETTINGS) as broker,
+            contextlib.closing(RawClient(broker.port)) as client,
+        ):
+            for name, part in parts.items():
+                if options.only not in (None, name):
+                    continue
+                if name == "batches":
+                    with cost.pinned(broker.pid, together=True):
+                        part(client, broker)
+                else:
+                    part(client, broker)
+            table.add("resident memory at the end", cost.resident_megabytes(broker.pid), "MB")
+    if not options.quick and options.only is None:
+        keep(table)
+
+
+def keep(table: Table) -> None:
+    """Write the table where it is kept."""
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    text = (
+        f"# Benchmark\n\n`make bench` on {machine}, {time.strftime('%Y-%m-%d')}. What the columns mean: README.md here."
+    )
+    (ROOT / "bench" / "RESULTS.md").write_text(f"{text}\n\n{table.markdown()}\n")
+    rows = [vars(row) for row in table.rows]
+    (ROOT / "bench" / "results.json").write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

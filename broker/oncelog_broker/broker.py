@@ -1,0 +1,247 @@
+"""The composition root: one broker, all its parts put together, started in order and stopped in reverse.
+
+Start: open the metadata store -> lock and open the logs -> bind the listeners (port 0 becomes a real port) -> register,
+claim the controller's part, elect leaders -> read the cluster image, open what it gives us -> serve. Nothing is served
+before the image is complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.listeners import Listener, advertised_listeners, listeners, with_bound_ports
+from oncelog_broker.config.resolve import resolve_topic
+from oncelog_broker.controller.leadership import claim_controllership
+from oncelog_broker.controller.partition_states import bring_partitions_online
+from oncelog_broker.controller.topics import TopicController
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.log_manager import LogManager
+from oncelog_broker.log.meta_properties import read_meta_properties
+from oncelog_broker.maintenance import LogMaintenance
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.cache import MetadataCache
+from oncelog_broker.metadata.embedded import EmbeddedStore
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse_cluster_id
+from oncelog_broker.metadata.producer_ids import ProducerIdManager
+from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, register_broker
+from oncelog_broker.metadata.store import MetadataStore, SessionState
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.clock import Clock, SystemClock
+from oncelog_broker.runtime.disk import Disk, RealDisk
+from oncelog_broker.runtime.entropy import random_uuid, system_entropy
+from oncelog_broker.runtime.network import Network, RealNetwork
+from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_broker.server.connections import Connections
+from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.server.fetch_sessions import FetchSessions
+from oncelog_broker.server.limits import Limits
+from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
+from oncelog_broker.server.shown import shows_topic, wait_until_shown
+from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.uuids import uuid_to_string
+
+logger = logging.getLogger(__name__)
+
+METADATA_FILE: Final = "metadata.db"
+"""The embedded store, in the first log directory. The name is no topic-partition, so Kafka's tools pass it over."""
+ADOPTED_PRODUCER_IDS: Final = 2**40
+"""Producer ids up to here may be in use in logs that another cluster wrote: ours begin above, since an id that is given
+out twice makes two producers one. Nobody has initialised that many producers."""
+AUTO_CREATE_TIMEOUT_MS: Final = 30_000
+
+
+class BrokerStartError(Exception):
+    """The broker cannot start; the message says why and what to do."""
+
+
+class Broker:
+    """One broker. `await start()`, then serve until `await stop()`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        network: Network | None = None,
+    ) -> None:
+        self.config = config
+        self.clock: Clock = clock or SystemClock()
+        self._disk: Disk = disk or RealDisk()
+        self.tasks = Tasks()
+        self.deadlines = Deadlines()
+        self.connections = Connections(
+            Limits(
+                max_connections=config[keys.MAX_CONNECTIONS],
+                max_connections_per_ip=config[keys.MAX_CONNECTIONS_PER_IP],
+                request_max_bytes=config[keys.SOCKET_REQUEST_MAX_BYTES],
+                queued_max_request_bytes=config[keys.QUEUED_MAX_REQUEST_BYTES],
+                idle_seconds=config[keys.CONNECTIONS_MAX_IDLE_MS] / 1000,
+                send_buffer_bytes=config[keys.SOCKET_SEND_BUFFER_BYTES],
+                receive_buffer_bytes=config[keys.SOCKET_RECEIVE_BUFFER_BYTES],
+            )
+        )
+        self.fetch_sessions = FetchSessions(config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS])
+        self._listeners = Listeners(network or RealNetwork(), Dispatcher(self), self.connections)
+        self.advertised: tuple[Listener, ...] = ()
+        self.logs: LogManager
+        self.metadata: MetadataCache
+        self.replicas: Replicas
+        self.topics: TopicController
+        self.producer_ids: ProducerIdManager
+        self.failed = asyncio.Event()
+        """Set when the broker can go on no more and must be stopped; the log says why."""
+        self._store: EmbeddedStore | None = None
+        self._opened_logs: LogManager | None = None
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as this broker knows it now."""
+        return self.metadata.image
+
+    @property
+    def node_id(self) -> int:
+        return self.config.node_id
+
+    async def start(self) -> None:
+        """Start serving. Raises BrokerStartError, InvalidConfig, OSError; what was begun is undone."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        advertised = advertised_listeners(self.config, socket.gethostname())
+        home = os.path.abspath(self.config.log_dirs[0])
+        self._disk.make_directories(home)
+        self._store = EmbeddedStore.open(Path(home) / METADATA_FILE)
+        self._store.watch_session(self._on_session)
+        self.logs = self._opened_logs = LogManager.open(
+            self.config.log_dirs,
+            node_id=self.node_id,
+            cluster_id=await self._cluster_id(self._store, home),
+            config_of=lambda topic: self.log_config({}),
+            disk=self._disk,
+            clock=self.clock,
+        )
+        bound = {}
+        for listener in listeners(self.config):
+            bound[listener.name] = await self._listeners.listen(listener)
+        self.advertised = with_bound_ports(advertised, bound)
+        await self._join(self._store)
+        self.producer_ids = ProducerIdManager(self._store, self.node_id)
+        self._follow_broker_configs(self.image)
+        self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""))
+        self.replicas.on_image(ClusterImage(""), self.image)
+        self.metadata.subscribe(self._on_image)
+        LogMaintenance(self).start()
+        self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
+        await self._listeners.start()
+
+    async def _cluster_id(self, store: MetadataStore, directory: str) -> str:
+        """The id that the store has, or the data directory (of another origin, or of a start that was cut short), or
+        a new one. It is in the data directories before it is in the store, so a start can be cut short anywhere."""
+        found = (await store.get_many([paths.CLUSTER_ID]))[0]
+        if found is not None:
+            return parse_cluster_id(found[0], paths.CLUSTER_ID)
+        properties = read_meta_properties(self._disk, directory)
+        known = None if properties is None else properties.cluster_id
+        return known or uuid_to_string(random_uuid(system_entropy))
+
+    async def _join(self, store: EmbeddedStore) -> None:
+        """Register in the cluster, become its controller, elect leaders, read the image."""
+        now_ms = self.clock.now_ms()
+        endpoints = tuple(
+            Endpoint(listener.name, listener.host, listener.port, listener.security_protocol)
+            for listener in self.advertised
+        )
+        registration = BrokerRegistration(endpoints, timestamp_ms=now_ms)
+        await register_broker(store, self.node_id, registration, self._found_logs)
+        controllership = await claim_controllership(store, self.node_id, now_ms)
+        if controllership is None:
+            raise BrokerStartError("another broker is the controller of this embedded metadata store")
+        await bring_partitions_online(store, controllership, live={self.node_id}, restarted={self.node_id})
+        self.topics = TopicController(store, controllership)
+        self.metadata = await MetadataCache.start(store)
+
+    def _found_logs(self) -> FoundLogs:
+        """What a data directory of another origin holds (one that Apache Kafka wrote, say)."""
+        found: dict[str, dict[int, int]] = {}
+        topic_ids: dict[str, bytes | None] = {}
+        for log in self.logs.logs():
+            found.setdefault(log.topic, {})[log.partition] = log.latest_epoch
+            topic_ids[log.topic] = self.logs.topic_id(log.topic, log.partition)
+        topics = tuple(FoundTopic(name, epochs, topic_ids[name]) for name, epochs in found.items())
+        return FoundLogs(self.logs.cluster_id, topics, ADOPTED_PRODUCER_IDS if topics else -1)
+
+    def _on_session(self, state: SessionState) -> None:
+        """The store is lost (a failed fsync, say): who leads what can no longer be known, so serving ends."""
+        if state is SessionState.LOST and self._store is not None:
+            logger.error("the metadata store is lost: the broker stops")
+            self.failed.set()
+
+    def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        """Follow the cluster: first its settings, then its topics."""
+        if new.broker_configs is not old.broker_configs:
+            self._follow_broker_configs(new)
+        self.replicas.on_image(old, new)
+
+    def _follow_broker_configs(self, image: ClusterImage) -> None:
+        """Dynamic settings: those of this broker before those of all brokers."""
+
+        def typed(overrides: Mapping[str, str]) -> dict[str, object]:
+            return {
+                name: keys.BROKER_KEYS[name].parse(text)
+                for name, text in overrides.items()
+                if name in keys.BROKER_KEYS  # a broker of another version may know more
+            }
+
+        self.config = self.config.with_dynamic(
+            typed(image.broker_configs.get(self.node_id, {})), typed(image.broker_configs.get(None, {}))
+        )
+        if hasattr(self, "replicas"):
+            self.replicas.reconfigure_all()
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """All settings of a topic with these overrides."""
+        return LogConfig.from_values(resolve_topic(overrides, self.config))
+
+    async def create_topic(self, name: str) -> None:
+        """Create a topic with the broker's defaults (auto-creation), and wait until it can be used.
+
+        Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, REQUEST_TIMED_OUT.
+        """
+        created = await self.topics.create_topic(
+            name, self.config[keys.NUM_PARTITIONS], self.config[keys.DEFAULT_REPLICATION_FACTOR]
+        )
+        await wait_until_shown(self.metadata, shows_topic(name, len(created.partitions)), AUTO_CREATE_TIMEOUT_MS)
+
+    async def stop(self) -> None:
+        """Stop serving, flush everything, and leave the mark of a clean shutdown."""
+        if hasattr(self, "replicas"):
+            self.replicas.close()
+        await self._listeners.close()
+        await self.tasks.close()
+        if hasattr(self, "metadata"):
+            await self.metadata.close()
+        if self._store is not None:
+            store, self._store = self._store, None
+            await store.close()
+        if self._opened_logs is not None:
+            logs, self._opened_logs = self._opened_logs, None
+            try:
+                if hasattr(self, "replicas"):
+                    logs.checkpoint_high_watermarks(self.replicas.high_watermarks())
+                await asyncio.to_thread(logs.close)
+            except (OSError, KafkaError) as error:
+                logger.error("not a clean shutdown", extra={"reason": error})

@@ -1,0 +1,91 @@
+"""`oncelog serve`: start a broker and keep it running until a signal.
+
+One line on standard output says where to connect, in which mode, and where the data is; everything else is log, on
+standard error, from warnings up unless asked for more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from oncelog_broker.observability.logs import FORMATS, LEVELS, set_up_logging
+
+
+@click.command()
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Kafka's server.properties, or a .toml file.",
+)
+@click.option("--data", metavar="DIRECTORY", help="Where the data is kept; short for --set log.dirs=DIRECTORY.")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting; goes before environment (ONCELOG_NUM_PARTITIONS=3) and file. May be repeated.",
+)
+@click.option("--log-level", type=click.Choice(LEVELS), default="warning", show_default=True)
+@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
+def serve(
+    config_file: Path | None, data: str | None, assignments: tuple[str, ...], log_level: str, log_format: str
+) -> None:
+    """Start a broker.
+
+    By default it listens on 127.0.0.1:9092 and keeps its metadata in the data directory: no ZooKeeper.
+    """
+    from oncelog_broker.config.declared import InvalidConfig
+    from oncelog_broker.config.load import load_broker_config
+
+    set_up_logging(log_level, log_format)
+    if data is not None:
+        assignments = (*assignments, f"log.dirs={data}")
+    try:
+        config = load_broker_config(config_file, os.environ, assignments)
+    except (InvalidConfig, OSError) as error:
+        raise click.ClickException(str(error)) from None
+
+    import uvloop
+
+    from oncelog_broker.broker import Broker
+
+    sys.exit(uvloop.run(_run(Broker(config))))
+
+
+async def _run(broker: object) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code."""
+    from oncelog_broker.broker import Broker, BrokerStartError
+    from oncelog_broker.config.declared import InvalidConfig
+    from oncelog_broker.metadata.embedded import StoreFileError
+    from oncelog_broker.metadata.registration import BrokerIdInUse
+    from oncelog_protocol.errors import KafkaError
+
+    assert isinstance(broker, Broker)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        await broker.start()
+    except (BrokerStartError, InvalidConfig, StoreFileError, BrokerIdInUse, KafkaError, OSError, RuntimeError) as error:
+        click.echo(f"oncelog: cannot start: {error}", err=True)
+        return 1
+    addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
+    directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)
+    click.echo(f"oncelog broker {broker.node_id} ready on {addresses} (embedded metadata, data in {directories})")
+    sys.stdout.flush()
+    signalled, failed = loop.create_task(stop.wait()), loop.create_task(broker.failed.wait())
+    await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
+    code = 1 if failed.done() else 0
+    signalled.cancel()
+    failed.cancel()
+    await broker.stop()
+    return code

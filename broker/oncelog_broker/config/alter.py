@@ -1,0 +1,145 @@
+"""Checks of changed settings: CreateTopics, AlterConfigs, IncrementalAlterConfigs. Pure: overrides in, overrides out.
+
+Overrides are kept as text, in the form that `ConfigKey.format` gives, as Kafka keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from oncelog_broker.config.broker_keys import BROKER_KEYS
+from oncelog_broker.config.declared import ConfigKey, ConfigType, InvalidConfig, UpdateMode, unknown_key
+from oncelog_broker.config.topic_keys import TOPIC_KEYS
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+
+class AlterOperation(IntEnum):
+    """The operations of IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """One change of IncrementalAlterConfigs; `value` is None for DELETE."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
+    """The settings of CreateTopics or AlterConfigs, which are all that a topic then has.
+
+    Raises KafkaError(INVALID_CONFIG).
+    """
+    checked = {name: _checked(_topic_key(name), value) for name, value in overrides.items()}
+    _check_together(checked)
+    return checked
+
+
+def alter_topic_overrides(current: Mapping[str, str], changes: Iterable[ConfigChange]) -> dict[str, str]:
+    """The overrides of a topic after `changes`: all of them or, by a KafkaError, none.
+
+    APPEND and SUBTRACT start from the default where the topic has no value of its own, as in Kafka. Raises KafkaError:
+    INVALID_CONFIG for an unknown key, a bad value, or a list operation on what is no list; INVALID_REQUEST for a
+    key that comes twice, or an operation that does not exist.
+    """
+    altered = dict(current)
+    for name, change in _one_change_each(changes).items():
+        _apply(altered, _topic_key(name), change)
+    _check_together(altered)
+    return altered
+
+
+def alter_broker_overrides(current: Mapping[str, str], changes: Iterable[ConfigChange]) -> dict[str, str]:
+    """The dynamic settings of a broker, or of all brokers, after `changes`. Raises KafkaError as above.
+
+    A key that cannot change while the broker runs is INVALID_REQUEST, as in Kafka.
+    """
+    altered = dict(current)
+    for name, change in _one_change_each(changes).items():
+        key = BROKER_KEYS.get(name)
+        if key is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, unknown_key(name, BROKER_KEYS))
+        if key.update_mode is UpdateMode.READ_ONLY:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {name} cannot change while the broker runs")
+        _apply(altered, key, change)
+    return altered
+
+
+def _topic_key(name: str) -> ConfigKey[Any]:
+    if name not in TOPIC_KEYS:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, unknown_key(name, TOPIC_KEYS) + " (topic configuration)")
+    return TOPIC_KEYS[name].key
+
+
+def _one_change_each(changes: Iterable[ConfigChange]) -> dict[str, ConfigChange]:
+    by_name: dict[str, ConfigChange] = {}
+    for change in changes:
+        if change.name in by_name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {change.name} is changed twice in one request")
+        by_name[change.name] = change
+    return by_name
+
+
+def _apply(overrides: dict[str, str], key: ConfigKey[Any], change: ConfigChange) -> None:
+    match change.operation:
+        case AlterOperation.DELETE:
+            overrides.pop(key.name, None)
+        case AlterOperation.SET:
+            overrides[key.name] = _checked(key, change.value)
+        case AlterOperation.APPEND | AlterOperation.SUBTRACT:
+            overrides[key.name] = _list_changed(overrides.get(key.name), key, change)
+        case _:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Unknown operation {change.operation} on configuration {key.name}"
+            )
+
+
+def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange) -> str:
+    operation = AlterOperation(change.operation)
+    if key.type is not ConfigType.LIST:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{operation.name} is for lists, configuration {key.name} is none")
+    items = list(key.parse(current) if current is not None else key.default or ())
+    for item in _checked(key, change.value).split(","):
+        if operation is AlterOperation.APPEND and item not in items:
+            items.append(item)
+        elif operation is AlterOperation.SUBTRACT and item in items:
+            items.remove(item)
+    return _checked(key, ",".join(items))
+
+
+def _checked(key: ConfigKey[Any], value: str | None) -> str:
+    """`value` in the form in which it is kept."""
+    if value is None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Configuration {key.name} has no value: expected {key.expected}")
+    try:
+        return _text(key, key.parse(value))
+    except InvalidConfig as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _text(key: ConfigKey[Any], value: object) -> str:
+    text = key.format(value)
+    assert text is not None, f"{key.name} is a secret, which needs a store of its own"
+    return text
+
+
+def _check_together(overrides: Mapping[str, str]) -> None:
+    """Rules over more than one key of a topic."""
+
+    def value(name: str) -> Any:
+        key = TOPIC_KEYS[name].key
+        return key.parse(overrides[name]) if name in overrides else key.default
+
+    shortest, longest = value("min.compaction.lag.ms"), value("max.compaction.lag.ms")
+    if shortest > longest:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"min.compaction.lag.ms {shortest} is greater than max.compaction.lag.ms {longest}",
+        )

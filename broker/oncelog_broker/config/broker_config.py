@@ -1,0 +1,83 @@
+"""The configuration of one broker: typed values, and for each where it comes from.
+
+Immutable. A dynamic change makes a new one (`with_dynamic`), so whoever holds a BrokerConfig sees one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, cast
+
+from oncelog_broker.config.broker_keys import BROKER_ID, BROKER_KEYS, LOG_DIR, LOG_DIRS, NODE_ID
+from oncelog_broker.config.declared import ConfigKey, ConfigSource, InvalidConfig, unknown_key
+
+T = TypeVar("T")
+
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
+
+
+class BrokerConfig:
+    """`config[NUM_PARTITIONS]` is the value that holds, `settings(key)` all that were given, the first one holding."""
+
+    __slots__ = ("_layers", "_values")
+
+    def __init__(
+        self,
+        static: Mapping[str, object] = _NOTHING,
+        *,
+        dynamic: Mapping[str, object] = _NOTHING,
+        dynamic_default: Mapping[str, object] = _NOTHING,
+    ) -> None:
+        """Typed values by key name: `static` from start-up, `dynamic` for this broker, `dynamic_default` for all."""
+        self._layers: tuple[tuple[ConfigSource, Mapping[str, object]], ...] = (
+            (ConfigSource.DYNAMIC_BROKER_CONFIG, dynamic),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dynamic_default),
+            (ConfigSource.STATIC_BROKER_CONFIG, static),
+        )
+        self._values: dict[str, object] = {name: key.default for name, key in BROKER_KEYS.items()}
+        for layer in (static, dynamic_default, dynamic):
+            unknown = layer.keys() - BROKER_KEYS.keys()
+            assert not unknown, f"not keys of a broker: {unknown}"
+            self._values.update(layer)
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str] = MappingProxyType({})) -> BrokerConfig:
+        """From static settings as text. Raises InvalidConfig."""
+        static = {}
+        for name, text in texts.items():
+            if name not in BROKER_KEYS:
+                raise InvalidConfig(unknown_key(name, BROKER_KEYS))
+            static[name] = BROKER_KEYS[name].parse(text)
+        return cls(static)
+
+    def __getitem__(self, key: ConfigKey[T]) -> T:
+        return cast(T, self._values[key.name])
+
+    def with_dynamic(self, dynamic: Mapping[str, object], dynamic_default: Mapping[str, object]) -> BrokerConfig:
+        """The same start-up settings below these dynamic ones (typed values)."""
+        static = self._layers[-1][1]
+        return BrokerConfig(static, dynamic=dynamic, dynamic_default=dynamic_default)
+
+    def settings(self, key: ConfigKey[Any]) -> Iterator[tuple[ConfigSource, object]]:
+        """Every value given for `key` with its source, the one that holds first, the default last if there is one."""
+        for source, layer in self._layers:
+            if key.name in layer:
+                yield source, layer[key.name]
+        if key.default is not None:
+            yield ConfigSource.DEFAULT_CONFIG, key.default
+
+    def is_set(self, key: ConfigKey[Any]) -> bool:
+        """Whether anyone gave `key` a value that is not its default."""
+        return any(key.name in layer for _, layer in self._layers)
+
+    @property
+    def node_id(self) -> int:
+        """`node.id`, or `broker.id` where only that is set."""
+        broker_id = self[BROKER_ID]
+        return broker_id if broker_id is not None and not self.is_set(NODE_ID) else self[NODE_ID]
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """`log.dirs`, or else `log.dir`."""
+        return self[LOG_DIRS] or self[LOG_DIR]

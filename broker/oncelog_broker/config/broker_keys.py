@@ -1,0 +1,184 @@
+"""The broker's configuration keys: the ones that it honours, with Kafka's names and, unless the doc says so, defaults.
+
+The keys that topics inherit are in `topic_defaults`; `BROKER_KEYS` here holds those, too.
+Deviations from Kafka's defaults are limits that Kafka leaves open: see reliability.md, "Resource exhaustion".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oncelog_broker.config import topic_defaults
+from oncelog_broker.config.declared import ConfigKey, ConfigType, Importance, at_least, not_empty
+
+BOOLEAN, INT, LONG, LIST = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.LIST
+HIGH, LOW = Importance.HIGH, Importance.LOW
+
+# --- Identity and addresses
+
+NODE_ID = ConfigKey[int](
+    "node.id", INT, 1, "The id of this broker, unique in the cluster. Kafka has no default.", at_least(0), HIGH
+)
+BROKER_ID = ConfigKey[int | None]("broker.id", INT, None, "Older name of node.id, which goes first.", at_least(0), HIGH)
+LISTENERS = ConfigKey[tuple[str, ...]](
+    "listeners",
+    LIST,
+    ("PLAINTEXT://127.0.0.1:9092",),
+    "Where to listen: NAME://host:port. An empty host or 0.0.0.0 is every interface, port 0 any free port. "
+    "Kafka's default is every interface; ours is loopback, since nobody has logged in yet.",
+    not_empty(),
+    HIGH,
+)
+ADVERTISED_LISTENERS = ConfigKey[tuple[str, ...] | None](
+    "advertised.listeners",
+    LIST,
+    None,
+    "Where clients are told to connect, per listener name. Not set: the listeners, with the name of this host in place "
+    "of 'every interface'. Port 0 is the port that was bound.",
+    not_empty(),
+    HIGH,
+)
+LISTENER_SECURITY_PROTOCOL_MAP = ConfigKey[tuple[str, ...]](
+    "listener.security.protocol.map",
+    LIST,
+    ("PLAINTEXT:PLAINTEXT",),
+    "NAME:PROTOCOL for each listener name. The protocol served is PLAINTEXT.",
+    not_empty(),
+    LOW,
+)
+
+# --- Connections and requests
+
+SOCKET_REQUEST_MAX_BYTES = ConfigKey[int](
+    "socket.request.max.bytes",
+    INT,
+    100 * 1024**2,
+    "The largest request; a larger one closes the connection.",
+    at_least(1),
+    HIGH,
+)
+SOCKET_SEND_BUFFER_BYTES = ConfigKey[int](
+    "socket.send.buffer.bytes",
+    INT,
+    -1,
+    "SO_SNDBUF of client connections; -1: what the system gives and adapts. Kafka's default is 102400.",
+    at_least(-1),
+    HIGH,
+)
+SOCKET_RECEIVE_BUFFER_BYTES = ConfigKey[int](
+    "socket.receive.buffer.bytes",
+    INT,
+    -1,
+    "SO_RCVBUF of client connections; -1: what the system gives and adapts. Kafka's default is 102400.",
+    at_least(-1),
+    HIGH,
+)
+QUEUED_MAX_REQUESTS = ConfigKey[int](
+    "queued.max.requests",
+    INT,
+    500,
+    "Requests at work at once that take more than one step (creating a topic, say); further ones wait, and what their "
+    "connections send behind them is not read.",
+    at_least(1),
+    HIGH,
+)
+QUEUED_MAX_REQUEST_BYTES = ConfigKey[int](
+    "queued.max.request.bytes",
+    LONG,
+    256 * 1024**2,
+    "Bytes of requests held at once before connections are no longer read; -1: no limit, Kafka's default.",
+    at_least(-1),
+)
+MAX_CONNECTIONS = ConfigKey[int](
+    "max.connections", INT, 10_000, "Connections at once. Kafka's default is no limit.", at_least(0)
+)
+MAX_CONNECTIONS_PER_IP = ConfigKey[int](
+    "max.connections.per.ip",
+    INT,
+    1_000,
+    "Connections at once from one address. Kafka's default is no limit.",
+    at_least(0),
+)
+CONNECTIONS_MAX_IDLE_MS = ConfigKey[int](
+    "connections.max.idle.ms", LONG, 600_000, "A connection without a request for this long is closed."
+)
+FETCH_MAX_BYTES = ConfigKey[int](
+    "fetch.max.bytes",
+    INT,
+    55 * 1024**2,
+    "The most bytes of records in one Fetch answer, whatever the client asks.",
+    at_least(1024),
+)
+MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = ConfigKey[int](
+    "max.incremental.fetch.session.cache.slots", INT, 1_000, "Incremental fetch sessions kept at once.", at_least(0)
+)
+
+# --- Topics
+
+NUM_PARTITIONS = ConfigKey[int]("num.partitions", INT, 1, "Partitions of a topic that does not say.", at_least(1))
+DEFAULT_REPLICATION_FACTOR = ConfigKey[int](
+    "default.replication.factor", INT, 1, "Replicas of a topic that does not say.", at_least(1)
+)
+AUTO_CREATE_TOPICS_ENABLE = ConfigKey[bool](
+    "auto.create.topics.enable",
+    BOOLEAN,
+    True,
+    "Whether asking for the metadata of a topic creates it.",
+    importance=HIGH,
+)
+DELETE_TOPIC_ENABLE = ConfigKey[bool](
+    "delete.topic.enable", BOOLEAN, True, "Whether DeleteTopics deletes.", importance=HIGH
+)
+
+# --- The log
+
+LOG_DIR = ConfigKey[tuple[str, ...]](
+    "log.dir",
+    LIST,
+    ("data",),
+    "Where the log is kept, if log.dirs does not say. Kafka's default is /tmp/kafka-logs.",
+    not_empty(),
+    HIGH,
+)
+LOG_DIRS = ConfigKey[tuple[str, ...] | None](
+    "log.dirs", LIST, None, "The directories in which the log is kept; not set: log.dir.", not_empty(), HIGH
+)
+LOG_RETENTION_CHECK_INTERVAL_MS = ConfigKey[int](
+    "log.retention.check.interval.ms", LONG, 300_000, "How often segments are looked at for deletion.", at_least(1)
+)
+LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = ConfigKey[int](
+    "log.flush.offset.checkpoint.interval.ms",
+    INT,
+    60_000,
+    "How often the recovery points are written.",
+    at_least(0),
+    HIGH,
+)
+LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS = ConfigKey[int](
+    "log.flush.start.offset.checkpoint.interval.ms",
+    INT,
+    60_000,
+    "How often the log start offsets are written.",
+    at_least(0),
+    HIGH,
+)
+REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = ConfigKey[int](
+    "replica.high.watermark.checkpoint.interval.ms",
+    LONG,
+    5_000,
+    "How often the high watermarks are written.",
+    importance=HIGH,
+)
+
+BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {
+    key.name: key for key in (*vars(topic_defaults).values(), *globals().values()) if isinstance(key, ConfigKey)
+}
+"""Every key declared above and in `topic_defaults`, by name."""
+
+BROKER_SYNONYMS: Final[Mapping[str, tuple[ConfigKey[Any], ...]]] = {
+    "node.id": (BROKER_ID,),
+    "log.dirs": (LOG_DIR,),
+    "advertised.listeners": (LISTENERS,),
+}
+"""For keys that fall back to others: these, in order."""

@@ -1,0 +1,175 @@
+"""What a configuration key is: name, type, default, allowed values, meaning; and text <-> typed value.
+
+`ConfigKey` is generic in the type of its value, so that `config[NUM_PARTITIONS]` is an int to the type checker, too.
+Small values here are named tuples: every start makes these classes, and a dataclass takes eight times as long to make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Generic, NamedTuple, TypeVar, cast
+
+T_co = TypeVar("T_co", covariant=True)
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+
+class ConfigType(IntEnum):
+    """Kafka's value types, with the codes of DescribeConfigs (v3 and up)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, with the codes of DescribeConfigs; a smaller code goes before a larger one."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class Importance(IntEnum):
+    HIGH = 0
+    MEDIUM = 1
+    LOW = 2
+
+
+class UpdateMode(IntEnum):
+    """Whether a value can change while the broker runs."""
+
+    READ_ONLY = 0
+    PER_BROKER = 1
+    CLUSTER_WIDE = 2
+
+
+class InvalidConfig(ValueError):
+    """A key or a value that is not allowed. The message names both, and what is allowed."""
+
+
+def unknown_key(name: str, known: Iterable[str]) -> str:
+    """The message for a key that does not exist, with the nearest that does."""
+    from difflib import get_close_matches  # needed for mistakes only
+
+    near = get_close_matches(name, list(known), n=1)
+    return f"Unknown configuration {name}" + (f": did you mean {near[0]}?" if near else "")
+
+
+class Allowed(NamedTuple):
+    """The values that a key takes beyond its type: a check, and the words for it ("at least 1")."""
+
+    words: str
+    check: Callable[[object], bool]
+
+
+def at_least(minimum: float) -> Allowed:
+    return Allowed(f"at least {minimum}", lambda value: cast(float, value) >= minimum)
+
+
+def between(minimum: float, maximum: float) -> Allowed:
+    return Allowed(f"between {minimum} and {maximum}", lambda value: minimum <= cast(float, value) <= maximum)
+
+
+def one_of(*choices: str) -> Allowed:
+    return Allowed("one of " + ", ".join(choices), lambda value: value in choices)
+
+
+def each_of(*choices: str) -> Allowed:
+    """For lists: one or more of `choices`."""
+
+    def check(value: object) -> bool:
+        items = cast(tuple[str, ...], value)
+        return bool(items) and all(item in choices for item in items)
+
+    return Allowed("one or more of " + ", ".join(choices), check)
+
+
+def not_empty() -> Allowed:
+    return Allowed("not empty", bool)
+
+
+ANYTHING: Final = Allowed("", lambda _: True)
+
+_INTEGER_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+_TYPE_WORDS: Final = {
+    ConfigType.BOOLEAN: "true or false",
+    ConfigType.SHORT: "a 16-bit integer",
+    ConfigType.INT: "a 32-bit integer",
+    ConfigType.LONG: "a 64-bit integer",
+    ConfigType.DOUBLE: "a number",
+    ConfigType.LIST: "a comma-separated list",
+}
+
+
+@dataclass(frozen=True, eq=False)  # no slots: in Python 3.11 those do not go with frozen and Generic
+class ConfigKey(Generic[T_co]):
+    """One key of Kafka's. A `default` of None means: not set. Lists are tuples of strings, passwords are strings."""
+
+    name: str
+    type: ConfigType
+    default: T_co
+    doc: str
+    allowed: Allowed = ANYTHING
+    importance: Importance = Importance.MEDIUM
+    update_mode: UpdateMode = UpdateMode.READ_ONLY
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether the value must never be shown (DescribeConfigs, logs, error messages)."""
+        return self.type is ConfigType.PASSWORD
+
+    @property
+    def expected(self) -> str:
+        """The values that this key takes, in words."""
+        return ", ".join(filter(None, (_TYPE_WORDS.get(self.type, "a string"), self.allowed.words)))
+
+    def parse(self, text: str) -> T_co:
+        """The typed value of `text`. Raises InvalidConfig with key, value and what is allowed."""
+        text = text.strip()
+        try:
+            value = _parse(self.type, text)
+        except ValueError:
+            value = None
+        if value is None or not self.allowed.check(value):
+            shown = "[hidden]" if self.is_sensitive else repr(text)
+            raise InvalidConfig(f"Invalid value {shown} for configuration {self.name}: expected {self.expected}")
+        return cast(T_co, value)
+
+    def format(self, value: object) -> str | None:
+        """`value` as DescribeConfigs shows it; None for what is not set and for what must not be shown."""
+        if value is None or self.is_sensitive:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return str(value)
+
+
+def _parse(config_type: ConfigType, text: str) -> object:
+    """Raises ValueError for text that is not of that type."""
+    if config_type is ConfigType.BOOLEAN:
+        return {"true": True, "false": False}.get(text.lower())
+    if "_" in text and config_type in (*_INTEGER_BITS, ConfigType.DOUBLE):
+        return None  # 1_000 is a number to Python only
+    if config_type in _INTEGER_BITS:
+        number = int(text)
+        limit = 1 << (_INTEGER_BITS[config_type] - 1)
+        return number if -limit <= number < limit else None
+    if config_type is ConfigType.DOUBLE:
+        return float(text)
+    if config_type is ConfigType.LIST:
+        return tuple(item for item in (part.strip() for part in text.split(",")) if item)
+    return text

@@ -1,0 +1,121 @@
+"""Addresses: `listeners`, `advertised.listeners` and `listener.security.protocol.map`, from text to values and checked.
+
+Traps: the classic "connects, then cannot reach the broker" comes from advertising an address that only means something
+on the broker's own host (T24), so what every interface means is replaced by a name, and port 0 by the port bound.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.broker_keys import ADVERTISED_LISTENERS, LISTENER_SECURITY_PROTOCOL_MAP, LISTENERS
+from oncelog_broker.config.declared import InvalidConfig
+
+EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  recognised here, not bound
+_ENDPOINT: Final = re.compile(
+    r"(?P<name>\w+)://(?:\[(?P<ipv6>[0-9a-fA-F:.%]+)\]|(?P<host>[^\[\]:/\s]*)):(?P<port>\d{1,5})"
+)
+
+
+class SecurityProtocol(StrEnum):
+    """How connections of a listener are protected; of Kafka's four, the one that is served."""
+
+    PLAINTEXT = "PLAINTEXT"
+
+
+class Listener(NamedTuple):
+    """One address. In `listeners`, an empty host is every interface and port 0 any free port."""
+
+    name: str
+    security_protocol: SecurityProtocol
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def listeners(config: BrokerConfig) -> tuple[Listener, ...]:
+    """Where to listen. Raises InvalidConfig."""
+    parsed = _parse_all(LISTENERS.name, config[LISTENERS], _protocols(config))
+    ports = [(listener.host, listener.port) for listener in parsed if listener.port]
+    if len(set(ports)) < len(ports):
+        raise InvalidConfig(f"{LISTENERS.name}: two listeners have the same host and port: {_joined(parsed)}")
+    return parsed
+
+
+def advertised_listeners(config: BrokerConfig, local_hostname: str) -> tuple[Listener, ...]:
+    """What clients are told, one for each listener that they may use; `local_hostname` stands for every interface.
+
+    Raises InvalidConfig. Where ports were 0, `with_bound_ports` puts in the real ones.
+    """
+    listening = listeners(config)
+    texts = config[ADVERTISED_LISTENERS]
+    if texts is None:
+        return tuple(
+            listener._replace(host=local_hostname) if listener.host in EVERY_INTERFACE else listener
+            for listener in listening
+        )
+    advertised = _parse_all(ADVERTISED_LISTENERS.name, texts, _protocols(config))
+    names = {listener.name for listener in listening}
+    for listener in advertised:
+        if listener.name not in names:
+            raise InvalidConfig(f"{ADVERTISED_LISTENERS.name}: {listener} has no listener of that name in listeners")
+        if listener.host in EVERY_INTERFACE:
+            raise InvalidConfig(
+                f"{ADVERTISED_LISTENERS.name}: {listener} is no address that a client can connect to: give a host"
+            )
+    return advertised
+
+
+def with_bound_ports(advertised: Iterable[Listener], bound: Mapping[str, int]) -> tuple[Listener, ...]:
+    """`advertised` with port 0 replaced by the port that was bound for that listener name (`bound`)."""
+    return tuple(listener if listener.port else listener._replace(port=bound[listener.name]) for listener in advertised)
+
+
+def _protocols(config: BrokerConfig) -> dict[str, SecurityProtocol]:
+    """The security protocol of each listener name."""
+    protocols = {}
+    for pair in config[LISTENER_SECURITY_PROTOCOL_MAP]:
+        name, colon, protocol = pair.partition(":")
+        if not name or not colon:
+            raise InvalidConfig(f"{LISTENER_SECURITY_PROTOCOL_MAP.name}: expected NAME:PROTOCOL, not {pair!r}")
+        try:
+            protocols[name.upper()] = SecurityProtocol(protocol.upper())
+        except ValueError:
+            served = ", ".join(SecurityProtocol)
+            raise InvalidConfig(
+                f"{LISTENER_SECURITY_PROTOCOL_MAP.name}: security protocol {protocol} of listener {name} is not "
+                f"served; served: {served}"
+            ) from None
+    return protocols
+
+
+def _parse_all(key: str, texts: Iterable[str], protocols: Mapping[str, SecurityProtocol]) -> tuple[Listener, ...]:
+    parsed = tuple(_parse(key, text, protocols) for text in texts)
+    names = [listener.name for listener in parsed]
+    if len(set(names)) < len(names):
+        raise InvalidConfig(f"{key}: each listener needs a name of its own: {_joined(parsed)}")
+    return parsed
+
+
+def _parse(key: str, text: str, protocols: Mapping[str, SecurityProtocol]) -> Listener:
+    match = _ENDPOINT.fullmatch(text)
+    if match is None or int(match["port"]) > 0xFFFF:
+        raise InvalidConfig(f"{key}: {text!r} is no address: expected NAME://host:port, with a port up to 65535")
+    name = match["name"].upper()
+    if name not in protocols:
+        raise InvalidConfig(
+            f"{key}: {text!r} has a name that {LISTENER_SECURITY_PROTOCOL_MAP.name} gives no security protocol; "
+            f"known: {', '.join(protocols)}"
+        )
+    return Listener(name, protocols[name], match["ipv6"] or match["host"] or "", int(match["port"]))
+
+
+def _joined(parsed: Iterable[Listener]) -> str:
+    return ", ".join(map(str, parsed))

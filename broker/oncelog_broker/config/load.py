@@ -1,0 +1,120 @@
+"""The configuration at start-up: command line before environment before file before default.
+
+- Command line: `--set num.partitions=3`.
+- Environment: `ONCELOG_NUM_PARTITIONS=3`, the key in capitals with underscores for dots. `KAFKA_NUM_PARTITIONS`, as
+  Kafka's container image has it, is read too, after ONCELOG_; other KAFKA_ variables (KAFKA_OPTS) mean nothing to us.
+- File: Java properties (`server.properties`), or TOML where the name ends in `.toml`; nested tables join with dots, so
+  that `[log.retention]` and `hours = 24` say `log.retention.hours`.
+
+All mistakes are reported at once, each with the key, the value, where it stands and what is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.broker_keys import BROKER_KEYS
+from oncelog_broker.config.declared import InvalidConfig, unknown_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ENVIRONMENT_PREFIX: Final = "ONCELOG_"
+KAFKA_ENVIRONMENT_PREFIX: Final = "KAFKA_"
+
+
+class Setting(NamedTuple):
+    """A setting as somebody wrote it, and where (for messages)."""
+
+    name: str
+    text: str
+    where: str
+
+
+def load_broker_config(
+    file: Path | None = None, environment: Mapping[str, str] | None = None, assignments: Iterable[str] = ()
+) -> BrokerConfig:
+    """Read `file`, take in `environment` (os.environ) and `assignments` ("key=value", from --set).
+
+    Raises InvalidConfig with one line for each mistake; OSError if the file cannot be read.
+    """
+    settings = [] if file is None else file_settings(file.name, file.read_bytes())
+    settings += environment_settings(environment or {})
+    settings += assignment_settings(assignments)
+    return broker_config(settings)
+
+
+def broker_config(settings: Iterable[Setting]) -> BrokerConfig:
+    """The configuration of `settings`, of which a later one replaces an earlier one. Raises InvalidConfig."""
+    static: dict[str, object] = {}
+    mistakes = []
+    for setting in {setting.name: setting for setting in settings}.values():
+        key = BROKER_KEYS.get(setting.name)
+        try:
+            if key is None:
+                raise InvalidConfig(unknown_key(setting.name, BROKER_KEYS))
+            static[setting.name] = key.parse(setting.text)
+        except InvalidConfig as mistake:
+            mistakes.append(f"{mistake} (from {setting.where})")
+    if mistakes:
+        raise InvalidConfig("\n".join(mistakes))
+    return BrokerConfig(static)
+
+
+def file_settings(file_name: str, content: bytes) -> list[Setting]:
+    """The settings in a file with this content. Raises InvalidConfig if it is not properties or TOML."""
+    try:
+        if file_name.endswith(".toml"):
+            import tomllib
+
+            texts = dict(_flattened(tomllib.loads(content.decode()), ""))
+        else:
+            import javaproperties
+
+            texts = javaproperties.loads(content.decode())
+    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError and InvalidUEscapeError are of this kind
+        raise InvalidConfig(f"{file_name} cannot be read: {error}") from None
+    return [Setting(name, text, file_name) for name, text in texts.items()]
+
+
+def environment_settings(environment: Mapping[str, str]) -> list[Setting]:
+    """The settings in environment variables: Kafka's form first, so that our own goes before it."""
+    settings = []
+    for prefix in (KAFKA_ENVIRONMENT_PREFIX, ENVIRONMENT_PREFIX):
+        for variable, text in environment.items():
+            if variable.startswith(prefix):
+                name = variable.removeprefix(prefix).lower().replace("_", ".")
+                if name in BROKER_KEYS or prefix == ENVIRONMENT_PREFIX:
+                    settings.append(Setting(name, text, f"environment variable {variable}"))
+    return settings
+
+
+def assignment_settings(assignments: Iterable[str]) -> list[Setting]:
+    """The settings in `key=value` texts. Raises InvalidConfig for one without `=`."""
+    settings = []
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise InvalidConfig(f"--set expects key=value, not {assignment!r}")
+        settings.append(Setting(name.strip(), text, "--set"))
+    return settings
+
+
+def _flattened(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flattened(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, _toml_text(prefix + name, value)
+
+
+def _toml_text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return ",".join(_toml_text(name, item) for item in value)
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise ValueError(f"{name} is a {type(value).__name__}, which no configuration takes")

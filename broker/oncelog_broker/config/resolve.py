@@ -1,0 +1,92 @@
+"""Which value of a topic or broker key holds, and where it comes from: what the log uses and DescribeConfigs shows.
+
+A topic's value is the topic's own, else that of the first broker key that is set (`topic_keys`), each from the first
+of: this broker's dynamic settings, the cluster's dynamic settings, the start-up settings, the default (T23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.broker_keys import BROKER_KEYS, BROKER_SYNONYMS
+from oncelog_broker.config.declared import ConfigKey, ConfigSource, UpdateMode
+from oncelog_broker.config.topic_keys import TOPIC_KEYS, TopicKey
+
+
+class ConfigSynonym(NamedTuple):
+    """One value given for a key, under the name by which it was given. Value None: hidden."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class DescribedConfig(NamedTuple):
+    """A line of DescribeConfigs: the value that holds, and all that were given (the first of them holds)."""
+
+    key: ConfigKey[Any]
+    value: str | None
+    source: ConfigSource
+    synonyms: tuple[ConfigSynonym, ...]
+    is_read_only: bool
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+def resolve_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, object]:
+    """The typed value of every topic key for a topic with these `overrides`, valid ones, on this broker."""
+    return {
+        name: topic_key.key.parse(overrides[name]) if name in overrides else _inherited(topic_key, broker)[0]
+        for name, topic_key in TOPIC_KEYS.items()
+    }
+
+
+def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedConfig]:
+    """Every topic key, for DescribeConfigs."""
+    return [_describe_topic_key(topic_key, overrides, broker) for topic_key in TOPIC_KEYS.values()]
+
+
+def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
+    """Every broker key, for DescribeConfigs."""
+    described = []
+    for key in BROKER_KEYS.values():
+        synonyms = tuple(_given((key, *BROKER_SYNONYMS.get(key.name, ())), broker))
+        own = synonyms[0] if synonyms and synonyms[0].name == key.name else None
+        source = own.source if own else ConfigSource.DEFAULT_CONFIG
+        is_read_only = key.update_mode is UpdateMode.READ_ONLY
+        described.append(DescribedConfig(key, key.format(broker[key]), source, synonyms, is_read_only))
+    return described
+
+
+def _describe_topic_key(topic_key: TopicKey, overrides: Mapping[str, str], broker: BrokerConfig) -> DescribedConfig:
+    key = topic_key.key
+    value, source = _inherited(topic_key, broker)
+    synonyms = tuple(_given((synonym.key for synonym in topic_key.synonyms), broker))
+    if key.name in overrides:
+        value, source = key.parse(overrides[key.name]), ConfigSource.DYNAMIC_TOPIC_CONFIG
+        synonyms = (ConfigSynonym(key.name, key.format(value), source), *synonyms)
+    return DescribedConfig(key, key.format(value), source, synonyms, is_read_only=False)
+
+
+def _inherited(topic_key: TopicKey, broker: BrokerConfig) -> tuple[object, ConfigSource]:
+    """What the broker's settings make of a topic key, and where that comes from."""
+    for synonym in topic_key.synonyms:
+        for source, value in broker.settings(synonym.key):
+            return synonym.to_topic_value(value), source
+    raise AssertionError(f"the last broker key of {topic_key.key.name} has no default")
+
+
+def _given(
+    keys: Iterator[ConfigKey[Any]] | tuple[ConfigKey[Any], ...], broker: BrokerConfig
+) -> Iterator[ConfigSynonym]:
+    for key in keys:
+        for source, value in broker.settings(key):
+            yield ConfigSynonym(key.name, key.format(value), source)

@@ -1,0 +1,155 @@
+"""The configuration keys of topics, and what each falls back to where a topic does not set it.
+
+A topic key takes its type and its default from its broker keys, in order: the first that is set holds, and the last
+always is. `log.retention.hours` and its like are converted to milliseconds.
+Source: Kafka's TopicConfig and its table of broker synonyms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from oncelog_broker.config import topic_defaults as defaults
+from oncelog_broker.config.declared import ConfigKey
+
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
+
+
+class BrokerSynonym(NamedTuple):
+    """A broker key that gives a topic key its value: as it is, or in minutes or hours (`unit_ms`)."""
+
+    key: ConfigKey[Any]
+    unit_ms: int | None = None
+
+    def to_topic_value(self, value: object) -> object:
+        if self.unit_ms is None:
+            return value
+        assert isinstance(value, int)
+        return value * self.unit_ms if value >= 0 else -1
+
+
+class TopicKey(NamedTuple):
+    """A topic's key, and the broker keys that hold where the topic does not set it."""
+
+    key: ConfigKey[Any]
+    synonyms: tuple[BrokerSynonym, ...]
+
+
+def _topic_key(name: str, doc: str, *synonyms: ConfigKey[Any] | BrokerSynonym) -> TopicKey:
+    chain = tuple(synonym if isinstance(synonym, BrokerSynonym) else BrokerSynonym(synonym) for synonym in synonyms)
+    first, last = chain[0].key, chain[-1]
+    default = last.to_topic_value(last.key.default)
+    return TopicKey(ConfigKey(name, first.type, default, doc, first.allowed), chain)
+
+
+_DECLARED: Final = (
+    _topic_key(
+        "cleanup.policy",
+        "delete: segments go by retention.ms and retention.bytes. compact: the last record of each key stays. Or both.",
+        defaults.LOG_CLEANUP_POLICY,
+    ),
+    _topic_key(
+        "compression.type",
+        "Batches stay as the producer compressed them, whatever this says: the broker never compresses again.",
+        defaults.COMPRESSION_TYPE,
+    ),
+    _topic_key(
+        "delete.retention.ms",
+        "How long a tombstone stays in a compacted topic. No effect yet: nothing is compacted.",
+        defaults.LOG_CLEANER_DELETE_RETENTION_MS,
+    ),
+    _topic_key(
+        "file.delete.delay.ms",
+        "How long the files of a deleted segment stay, for readers that have them open.",
+        defaults.LOG_SEGMENT_DELETE_DELAY_MS,
+    ),
+    _topic_key(
+        "flush.messages", "Records appended before they are forced to disk.", defaults.LOG_FLUSH_INTERVAL_MESSAGES
+    ),
+    _topic_key(
+        "flush.ms",
+        "Milliseconds before appended records are forced to disk.",
+        defaults.LOG_FLUSH_INTERVAL_MS,
+        defaults.LOG_FLUSH_SCHEDULER_INTERVAL_MS,
+    ),
+    _topic_key(
+        "index.interval.bytes", "Bytes of log between two entries of the index.", defaults.LOG_INDEX_INTERVAL_BYTES
+    ),
+    _topic_key(
+        "max.compaction.lag.ms",
+        "The longest that a record may wait for compaction. No effect yet: nothing is compacted.",
+        defaults.LOG_CLEANER_MAX_COMPACTION_LAG_MS,
+    ),
+    _topic_key(
+        "max.message.bytes",
+        "The largest record batch, as it comes (compressed).",
+        defaults.MESSAGE_MAX_BYTES,
+    ),
+    _topic_key(
+        "message.timestamp.after.max.ms",
+        "How far the timestamp of a record may lie after the broker's time.",
+        defaults.LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS,
+    ),
+    _topic_key(
+        "message.timestamp.before.max.ms",
+        "How far the timestamp of a record may lie before the broker's time.",
+        defaults.LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
+    ),
+    _topic_key(
+        "message.timestamp.type",
+        "Whether records carry the producer's time or that of the append.",
+        defaults.LOG_MESSAGE_TIMESTAMP_TYPE,
+    ),
+    _topic_key(
+        "min.cleanable.dirty.ratio",
+        "The uncompacted part of a log from which it is compacted. No effect yet: nothing is compacted.",
+        defaults.LOG_CLEANER_MIN_CLEANABLE_RATIO,
+    ),
+    _topic_key(
+        "min.compaction.lag.ms",
+        "How long a record stays uncompacted at least. No effect yet: nothing is compacted.",
+        defaults.LOG_CLEANER_MIN_COMPACTION_LAG_MS,
+    ),
+    _topic_key(
+        "min.insync.replicas",
+        "Replicas that must have a record before acks=all is answered; with fewer in sync, it is refused.",
+        defaults.MIN_INSYNC_REPLICAS,
+    ),
+    _topic_key("preallocate", "No effect: segments grow as they are written.", defaults.LOG_PREALLOCATE),
+    _topic_key(
+        "retention.bytes",
+        "Bytes of a partition above which its oldest segments are deleted; -1: no limit.",
+        defaults.LOG_RETENTION_BYTES,
+    ),
+    _topic_key(
+        "retention.ms",
+        "Age in ms from which a segment is deleted; -1: never.",
+        defaults.LOG_RETENTION_MS,
+        BrokerSynonym(defaults.LOG_RETENTION_MINUTES, MINUTE_MS),
+        BrokerSynonym(defaults.LOG_RETENTION_HOURS, HOUR_MS),
+    ),
+    _topic_key("segment.bytes", "Size from which a new segment is begun.", defaults.LOG_SEGMENT_BYTES),
+    _topic_key("segment.index.bytes", "The most bytes of a segment's index.", defaults.LOG_INDEX_SIZE_MAX_BYTES),
+    _topic_key(
+        "segment.jitter.ms",
+        "The most that is taken at random from segment.ms, so that not all partitions roll at once.",
+        defaults.LOG_ROLL_JITTER_MS,
+        BrokerSynonym(defaults.LOG_ROLL_JITTER_HOURS, HOUR_MS),
+    ),
+    _topic_key(
+        "segment.ms",
+        "Age in ms from which a new segment is begun.",
+        defaults.LOG_ROLL_MS,
+        BrokerSynonym(defaults.LOG_ROLL_HOURS, HOUR_MS),
+    ),
+    _topic_key(
+        "unclean.leader.election.enable",
+        "Whether a replica that is not in sync may lead, at the price of lost records. No effect yet with one replica.",
+        defaults.UNCLEAN_LEADER_ELECTION_ENABLE,
+    ),
+)
+
+TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {declared.key.name: declared for declared in _DECLARED}
+"""Every key of a topic, by name, in alphabetical order."""

@@ -1,0 +1,67 @@
+"""Becoming the controller, and the fence that every later write of a controller carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.payloads import (
+    ControllerRegistration,
+    encode_controller,
+    encode_controller_epoch,
+    parse_controller_epoch,
+)
+from oncelog_broker.metadata.store import (
+    BadVersion,
+    Check,
+    ConnectionLost,
+    Create,
+    MetadataStore,
+    NodeExists,
+    Operation,
+    Set,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Controllership:
+    """We are the controller of this epoch, for as long as nobody claims the next one."""
+
+    epoch: int
+    epoch_version: int
+    """Version of the epoch's node after our claim."""
+
+    @property
+    def fence(self) -> Check:
+        """To be the first operation of each `multi` of ours: it fails with BadVersion at CONTROLLER_EPOCH once somebody
+        else has become controller, however late the write arrives (KAFKA-6082)."""
+        return Check(paths.CONTROLLER_EPOCH, self.epoch_version)
+
+
+async def claim_controllership(store: MetadataStore, broker_id: int, now_ms: int) -> Controllership | None:
+    """Become controller unless there is one: one write that both registers us and raises the epoch.
+
+    None if another broker is, or just became, controller. StoreUnavailable: nothing is known, ask again later.
+    """
+    existing = (await store.get_many([paths.CONTROLLER_EPOCH]))[0]
+    registration = encode_controller(ControllerRegistration(broker_id, now_ms))
+    raise_epoch: Operation
+    if existing is None:
+        claimed = Controllership(1, 0)
+        raise_epoch = Create(paths.CONTROLLER_EPOCH, encode_controller_epoch(1))
+    else:
+        epoch = parse_controller_epoch(existing[0], paths.CONTROLLER_EPOCH)
+        claimed = Controllership(epoch + 1, existing[1].version + 1)
+        raise_epoch = Set(paths.CONTROLLER_EPOCH, encode_controller_epoch(claimed.epoch), existing[1].version)
+    try:
+        await store.multi([Create(paths.CONTROLLER, registration, ephemeral=True), raise_epoch])
+    except (NodeExists, BadVersion):
+        return None
+    except ConnectionLost:
+        # Ours if both nodes are as we wrote them: the registration carries our id and the time of this claim.
+        controller, epoch_node = await store.get_many([paths.CONTROLLER, paths.CONTROLLER_EPOCH])
+        is_ours = controller is not None and controller[0] == registration
+        return (
+            claimed if is_ours and epoch_node is not None and epoch_node[1].version == claimed.epoch_version else None
+        )
+    return claimed

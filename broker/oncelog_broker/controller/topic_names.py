@@ -1,0 +1,50 @@
+"""Which names a topic may have. Pure. Source: Kafka's `Topic` class."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+MAX_TOPIC_NAME_CHARS = 249
+"""A directory name holds 255; '-', the partition id and a deletion's suffix need the rest."""
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """KafkaError INVALID_TOPIC_EXCEPTION, with the reason, for a name that no topic may have."""
+    if not name:
+        fault = "the empty string is not allowed"
+    elif name in (".", ".."):
+        fault = f"'{name}' is not allowed"
+    elif len(name) > MAX_TOPIC_NAME_CHARS:
+        fault = f"it has {len(name)} characters, at most {MAX_TOPIC_NAME_CHARS} are allowed"
+    elif _LEGAL.fullmatch(name) is None:
+        fault = f"'{name}' has characters other than ASCII letters and digits, '.', '_' and '-'"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic name is not valid: {fault}.")
+
+
+def check_no_collision(name: str, existing: Iterable[str]) -> None:
+    """KafkaError INVALID_TOPIC_EXCEPTION if `name` and an existing topic differ in '.' against '_' alone: metric names
+    know no '.', so both topics would have the same metrics."""
+    if "." not in name and "_" not in name:
+        return
+    unified = _unified(name)
+    for other in existing:
+        if other != name and _unified(other) == unified:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with the topic '{other}'.")
+
+
+def is_internal(name: str) -> bool:
+    return name in INTERNAL_TOPICS
+
+
+def _unified(name: str) -> str:
+    return name.replace(".", "_")

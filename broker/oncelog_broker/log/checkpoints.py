@@ -1,0 +1,75 @@
+"""Kafka's text checkpoints: one small file per data directory (or partition), replaced as a whole.
+
+    0                     version
+    2                     number of entries
+    orders 0 1201         an entry per line: here topic, partition, offset
+    orders 1 988
+
+What a corrupt file means is decided where it is read: see `LogManager` for the three offset checkpoints (all of them
+can be done without, at the price named there) and `recovery` for leader epochs (made anew from the batches).
+Source: Kafka's CheckpointFile, OffsetCheckpointFile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+from oncelog_broker.runtime.disk import Disk
+
+CHECKPOINT_VERSION: Final = 0
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
+
+TopicPartition = tuple[str, int]
+Entry = TypeVar("Entry")
+
+
+class CheckpointCorrupt(ValueError):
+    """The file is not what the format says; the message names file and line."""
+
+
+def parse_checkpoint(path: str, data: bytes, parse_entry: Callable[[list[str]], Entry]) -> list[Entry]:
+    """The entries; `parse_entry` takes the fields of a line and may raise ValueError. Raises CheckpointCorrupt."""
+    number = 0
+    try:
+        lines = data.decode("utf-8").splitlines()
+        if len(lines) < 2:
+            raise ValueError("the version or the number of entries is missing")
+        if int(lines[0]) != CHECKPOINT_VERSION:
+            raise ValueError(f"version {lines[0]:.20}, only {CHECKPOINT_VERSION} is known")
+        number, expected = 1, int(lines[1])
+        if expected != len(lines) - 2:
+            raise ValueError(f"{expected} entries are announced, {len(lines) - 2} are there")
+        entries = []
+        for number, line in enumerate(lines[2:], start=2):  # noqa: B007 - for the message
+            entries.append(parse_entry(line.split()))
+    except ValueError as error:
+        raise CheckpointCorrupt(f"{path}, line {number + 1}: {error}") from error
+    return entries
+
+
+def format_checkpoint(entries: Iterable[tuple[object, ...]]) -> bytes:
+    lines = [" ".join(map(str, entry)) for entry in entries]
+    return "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines, ""]).encode()
+
+
+def read_offset_checkpoint(disk: Disk, path: str) -> dict[TopicPartition, int]:
+    """Offsets by topic and partition; empty if there is no file. Raises CheckpointCorrupt, OSError."""
+    if not disk.exists(path):
+        return {}
+    return dict(parse_checkpoint(path, disk.read_file(path), _parse_offset))
+
+
+def write_offset_checkpoint(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Raises OSError; the old file is then still there."""
+    rows = ((topic, partition, offset) for (topic, partition), offset in sorted(offsets.items()))
+    disk.replace_file(path, format_checkpoint(rows))
+
+
+def _parse_offset(fields: list[str]) -> tuple[TopicPartition, int]:
+    topic, partition, offset = fields
+    if int(partition) < 0 or int(offset) < 0:
+        raise ValueError(f"a negative number in {' '.join(fields):.80}")
+    return (topic, int(partition)), int(offset)

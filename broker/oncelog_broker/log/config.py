@@ -1,0 +1,71 @@
+"""The per-topic settings that storage needs, as Kafka names them with dots as underscores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+LONG_MAX: Final = 2**63 - 1
+UNLIMITED: Final = -1
+CREATE_TIME: Final = "CreateTime"
+LOG_APPEND_TIME: Final = "LogAppendTime"
+DELETE: Final = "delete"
+COMPACT: Final = "compact"
+
+DAY_MS: Final = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Immutable: a changed setting is a new LogConfig (`PartitionLog.update_config`). Sizes in bytes, times in ms.
+
+    Values are taken as they are: types and ranges are checked where configuration enters (`config/`).
+    """
+
+    segment_bytes: int = 1024**3
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * 1024**2
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = UNLIMITED
+    max_message_bytes: int = 1048588
+    message_timestamp_type: str = CREATE_TIME
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = 3600_000
+    cleanup_policy: frozenset[str] = frozenset({DELETE})
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    min_insync_replicas: int = 1
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, object]) -> LogConfig:
+        """From typed values by Kafka key (`segment.bytes`); keys that storage does not use are passed over.
+
+        `cleanup.policy` may be a string ("compact,delete") or a collection of strings.
+        """
+        known: dict[str, object] = {}
+        for field in fields(cls):
+            key = field.name.replace("_", ".")
+            if key in values:
+                known[field.name] = values[key]
+        policy = known.get("cleanup_policy")
+        if isinstance(policy, str):
+            known["cleanup_policy"] = frozenset(name.strip() for name in policy.split(",") if name.strip())
+        elif isinstance(policy, (list, tuple, set)):
+            known["cleanup_policy"] = frozenset(policy)
+        return cls(**known)  # type: ignore[arg-type]
+
+    @property
+    def is_compacted(self) -> bool:
+        return COMPACT in self.cleanup_policy
+
+    @property
+    def deletes_by_retention(self) -> bool:
+        return DELETE in self.cleanup_policy
+
+    @property
+    def stamps_append_time(self) -> bool:
+        return self.message_timestamp_type == LOG_APPEND_TIME

@@ -1,0 +1,338 @@
+"""All the logs of a broker: opening and closing them, making and deleting them, and what is done from time to time.
+
+A log that cannot be opened or has failed does not take the others with it: it is remembered with its reason, and asking
+for it raises KAFKA_STORAGE_ERROR. Nothing here runs by itself: the periodic methods are called by whoever has a timer.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from oncelog_broker.log.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.data_directory import UNKNOWN_BROKER_EPOCH, DataDirectory, deleted_directory_name
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.partition_metadata import PartitionMetadataCorrupt, read_topic_id, write_topic_id
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_CONFIG = LogConfig()
+
+
+class LogManager:
+    """Made by `open`. Belongs to one thread, as its logs do. Methods raise KafkaError, unless they say otherwise."""
+
+    def __init__(self, disk: Disk, clock: Clock, entropy: Entropy, directories: Sequence[DataDirectory]) -> None:
+        """Internal: use `open`."""
+        self._disk = disk
+        self._clock = clock
+        self._entropy = entropy
+        self._directories = directories
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._homes: dict[TopicPartition, DataDirectory] = {}
+        """Where each log lies, the failed ones included."""
+        self._topic_ids: dict[TopicPartition, bytes | None] = {}
+        self._failures: dict[TopicPartition, str] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._deleted: list[tuple[int, str]] = []
+        """(when it may be freed, in ms, path of the directory)."""
+        self.cluster_id: str | None = None
+        """What the data directories say; None if they are new and `open` was not told."""
+
+    @classmethod
+    def open(
+        cls,
+        data_dirs: Sequence[str | os.PathLike[str]],
+        *,
+        node_id: int,
+        cluster_id: str | None,
+        disk: Disk,
+        clock: Clock,
+        config_of: Callable[[str], LogConfig] | None = None,
+        entropy: Entropy = system_entropy,
+    ) -> LogManager:
+        """Lock the data directories and open every log in them. `config_of` gives the configuration of a topic;
+        without it, all have Kafka's defaults.
+
+        Raises LockHeld, MetaPropertiesError, OSError (all with a message for the operator): no directory stays locked.
+        What is wrong with a single log is in `failures`.
+        """
+        directories: list[DataDirectory] = []
+        try:
+            for path in data_dirs:
+                directory, cluster_id = DataDirectory.open(
+                    disk, os.path.abspath(path), node_id=node_id, cluster_id=cluster_id, entropy=entropy
+                )
+                directories.append(directory)
+            manager = cls(disk, clock, entropy, directories)
+            manager.cluster_id = cluster_id
+            for directory in directories:
+                manager._open_logs(directory, config_of or (lambda _: DEFAULT_CONFIG))
+        except BaseException:
+            for directory in directories:
+                directory.close(clean=False)
+            raise
+        return manager
+
+    # --- one log -------------------------------------------------------------------------------------------------
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        """None if this broker has no such log. KAFKA_STORAGE_ERROR if it has, but it could not be opened."""
+        key = topic, partition
+        if key in self._failures:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failures[key])
+        return self._logs.get(key)
+
+    def get_or_create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
+        """The log, made if there is none, in the data directory with the fewest logs.
+
+        A log without a topic id takes on the one given. INCONSISTENT_TOPIC_ID if it has another one: it belongs to a
+        topic of the same name that was deleted. KAFKA_STORAGE_ERROR.
+        """
+        key = topic, partition
+        log = self.get(topic, partition)
+        try:
+            if log is None:
+                log = self._create(key, topic_id, config)
+            elif topic_id is not None and self._topic_ids[key] is None:
+                write_topic_id(self._disk, log.directory, topic_id)
+                self._topic_ids[key] = topic_id
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition}: {error}") from error
+        if topic_id is not None and self._topic_ids[key] != topic_id:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID, f"the log in {log.directory} belongs to another topic named {topic}"
+            )
+        return log
+
+    def topic_id(self, topic: str, partition: int) -> bytes | None:
+        """The 16 bytes in the log's `partition.metadata`; None if there is no log or it has no id."""
+        return self._topic_ids.get((topic, partition))
+
+    def delete(self, topic: str, partition: int) -> None:
+        """The log is gone at once; `purge_deleted` frees its bytes after file.delete.delay.ms. KAFKA_STORAGE_ERROR.
+
+        Failed logs can be deleted too. Nothing happens if there is none.
+        """
+        key = topic, partition
+        home = self._homes.get(key)
+        if home is None:
+            return
+        log = self._logs.get(key)
+        unique = random_uuid(self._entropy).hex()
+        target = home.join(deleted_directory_name(topic, partition, unique))
+        try:
+            if log is not None:
+                log.abandon()
+            self._disk.rename(home.join(f"{topic}-{partition}"), target)
+            self._disk.sync_directory(home.path)
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition}: {error}") from error
+        delay_ms = (log.config if log is not None else DEFAULT_CONFIG).file_delete_delay_ms
+        self._deleted.append((self._clock.now_ms() + delay_ms, target))
+        for by_partition in (self._logs, self._homes, self._topic_ids, self._failures, self._high_watermarks):
+            by_partition.pop(key, None)
+
+    def logs(self) -> Iterator[PartitionLog]:
+        """All logs, those included that went offline after they were opened."""
+        return iter(list(self._logs.values()))
+
+    @property
+    def failures(self) -> Mapping[TopicPartition, str]:
+        """Why each log that is there could not be opened."""
+        return self._failures
+
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """As they were checkpointed before the start."""
+        return self._high_watermarks
+
+    # --- from time to time -----------------------------------------------------------------------------------------
+
+    def apply_retention(self, high_watermark_of: Callable[[PartitionLog], int] | None = None) -> int:
+        """Let go of old segments everywhere; returns how many. A log that fails here is skipped, with a log line.
+
+        Nothing above the high watermark goes; without `high_watermark_of` that is the end of each log.
+        """
+        now_ms = self._clock.now_ms()
+        count = 0
+        for log in self._online():
+            try:
+                count += len(
+                    log.apply_retention(now_ms, upper_bound=high_watermark_of(log) if high_watermark_of else None)
+                )
+            except KafkaError as error:
+                logger.error("retention of %s: %s", log.name, error)
+        return count
+
+    def flush_due(self) -> int:
+        """Flush the logs for which `flush.messages` or `flush.ms` is reached; returns how many. Failures are logged."""
+        count = 0
+        for log in self.logs_due_for_flush():
+            try:
+                log.flush()
+                count += 1
+            except KafkaError as error:
+                logger.error("flush of %s: %s", log.name, error)
+        return count
+
+    def logs_due_for_flush(self) -> list[PartitionLog]:
+        """For a caller that syncs in another thread (`PartitionLog.prepare_flush`)."""
+        now_ms = self._clock.now_ms()
+        return [
+            log
+            for log in self._online()
+            if log.unflushed_records > 0
+            and (
+                log.unflushed_records >= log.config.flush_messages or now_ms - log.last_flush_ms >= log.config.flush_ms
+            )
+        ]
+
+    def purge_deleted(self, now_ms: int) -> int:
+        """Free what was deleted long enough ago: logs and segments; returns how many files and directories went."""
+        count = 0
+        for log in self._online():
+            try:
+                count += log.purge_deleted(now_ms)
+            except KafkaError as error:
+                logger.error("freeing segments of %s: %s", log.name, error)
+        due = [entry for entry in self._deleted if entry[0] <= now_ms]
+        for entry in due:
+            self._deleted.remove(entry)
+            try:
+                self._disk.remove_tree(entry[1])
+                count += 1
+            except OSError as error:
+                logger.error("%s: could not be freed, tried again at the next start: %s", entry[1], error)
+        return count
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write down up to where each log is synced: a start after a crash verifies what lies behind. OSError."""
+        for home in self._directories:
+            self._checkpoint_recovery_points_of(home)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Write down the log starts that lie inside a segment. OSError."""
+        for home in self._directories:
+            offsets = {
+                key: log.log_start_offset
+                for key, log in self._logs_in(home)
+                if log.log_start_offset > log.segment_base_offsets[0]
+            }
+            self._keep_failed(home, LOG_START_OFFSET_CHECKPOINT, offsets)
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write down the high watermarks. OSError."""
+        for home in self._directories:
+            here = {key: offset for key, offset in high_watermarks.items() if self._homes.get(key) is home}
+            self._keep_failed(home, HIGH_WATERMARK_CHECKPOINT, here)
+
+    def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
+        """Close every log, write the checkpoints, unlock. OSError.
+
+        The next start takes a data directory for cleanly closed only if every log in it was.
+        """
+        unclean = {id(self._homes[key]) for key in self._failures}
+        for key, log in self._logs.items():
+            try:
+                log.close()
+            except KafkaError as error:
+                logger.error("closing %s: %s", log.name, error)
+            if not log.is_cleanly_closed:
+                unclean.add(id(self._homes[key]))
+        try:
+            self.checkpoint_recovery_points()
+            self.checkpoint_log_start_offsets()
+        except OSError:
+            unclean.update(map(id, self._directories))
+            raise
+        finally:
+            for home in self._directories:
+                home.close(clean=id(home) not in unclean, broker_epoch=broker_epoch)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _open_logs(self, home: DataDirectory, config_of: Callable[[str], LogConfig]) -> None:
+        recovery_points = home.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
+        start_offsets = home.read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        found, deleted = home.logs()
+        now_ms = self._clock.now_ms()
+        self._deleted += [(now_ms + DEFAULT_CONFIG.file_delete_delay_ms, path) for path in deleted]
+        high_watermarks = home.read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
+        self._high_watermarks.update({key: high_watermarks[key] for key in found if key in high_watermarks})
+        for key in found:
+            topic, partition = key
+            if key in self._homes:
+                other = self._homes[key].path
+                raise OSError(f"{topic}-{partition} is in {home.path} and in {other}: remove the stale one")
+            self._homes[key] = home
+            path = home.join(f"{topic}-{partition}")
+            try:
+                self._topic_ids[key] = read_topic_id(self._disk, path)
+                log = PartitionLog.open(
+                    path,
+                    topic=topic,
+                    partition=partition,
+                    config=config_of(topic),
+                    disk=self._disk,
+                    clock=self._clock,
+                    recovery_point=recovery_points.get(key, 0),
+                    log_start_offset=start_offsets.get(key, 0),
+                    clean_shutdown=home.clean_shutdown,
+                )
+            except (KafkaError, OSError, PartitionMetadataCorrupt) as error:
+                logger.error("%s: offline: %s", path, error)
+                self._failures[key] = f"{path}: {error}"
+            else:
+                self._adopt(key, log)
+
+    def _create(self, key: TopicPartition, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
+        topic, partition = key
+        homes = list(self._homes.values())
+        home = min(self._directories, key=homes.count)
+        path = home.join(f"{topic}-{partition}")
+        home.drop_from_checkpoints(key)
+        log = PartitionLog.open(
+            path, topic=topic, partition=partition, config=config, disk=self._disk, clock=self._clock
+        )
+        if topic_id is not None:
+            write_topic_id(self._disk, path, topic_id)
+        self._disk.sync_directory(home.path)
+        self._homes[key] = home
+        self._topic_ids[key] = topic_id
+        self._adopt(key, log)
+        return log
+
+    def _adopt(self, key: TopicPartition, log: PartitionLog) -> None:
+        self._logs[key] = log
+        log.before_truncation = self._before_truncation
+
+    def _before_truncation(self, log: PartitionLog) -> None:
+        self._checkpoint_recovery_points_of(self._homes[log.topic, log.partition])
+
+    def _checkpoint_recovery_points_of(self, home: DataDirectory) -> None:
+        offsets = {key: log.recovery_point for key, log in self._logs_in(home)}
+        self._keep_failed(home, RECOVERY_POINT_CHECKPOINT, offsets)
+
+    def _keep_failed(self, home: DataDirectory, name: str, offsets: dict[TopicPartition, int]) -> None:
+        """Write a checkpoint; logs that could not be opened keep their old entries, for when they are mended."""
+        if any(self._homes[key] is home for key in self._failures):
+            old = home.read_checkpoint(name)
+            offsets = {key: old[key] for key in self._failures if key in old and self._homes[key] is home} | offsets
+        home.write_checkpoint(name, offsets)
+
+    def _logs_in(self, home: DataDirectory) -> Iterator[tuple[TopicPartition, PartitionLog]]:
+        return ((key, log) for key, log in self._logs.items() if self._homes[key] is home)
+
+    def _online(self) -> list[PartitionLog]:
+        return [log for log in self._logs.values() if not log.is_offline]

@@ -1,0 +1,78 @@
+"""`meta.properties`: whose data directory this is. A broker that opened another's logs would corrupt a cluster.
+
+Version 1 is KRaft's and ours (node.id, cluster.id, directory.id); version 0 was written by brokers that ran with
+ZooKeeper (broker.id, cluster.id). Source: Kafka's MetaProperties; the file is a Java properties file.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Final
+
+import javaproperties
+
+from oncelog_broker.runtime.disk import Disk
+
+META_PROPERTIES_FILE: Final = "meta.properties"
+WRITTEN_VERSION: Final = 1
+NODE_ID_KEY: Final = {0: "broker.id", 1: "node.id"}
+"""What each version calls the broker's id."""
+
+
+class MetaPropertiesError(ValueError):
+    """The file cannot be read, or the directory belongs to another broker or cluster. The message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """Fields are None where the file has none: all of them are optional in version 0."""
+
+    node_id: int | None
+    cluster_id: str | None
+    directory_id: str | None
+
+    def check_owner(self, directory: str, *, node_id: int, cluster_id: str | None) -> None:
+        """Raises MetaPropertiesError if the directory belongs to another broker or cluster."""
+        if self.cluster_id is not None and cluster_id is not None and self.cluster_id != cluster_id:
+            raise MetaPropertiesError(
+                f"{directory} belongs to cluster {self.cluster_id}, this broker to {cluster_id}: "
+                "give it another data directory, or connect it to the cluster that the data came from"
+            )
+        if self.node_id is not None and self.node_id != node_id:
+            raise MetaPropertiesError(
+                f"{directory} belongs to broker {self.node_id}, this is broker {node_id}: "
+                f"set node.id={self.node_id}, or give this broker another data directory"
+            )
+
+
+def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
+    """None if there is no file. Raises MetaPropertiesError, OSError."""
+    path = os.path.join(directory, META_PROPERTIES_FILE)
+    if not disk.exists(path):
+        return None
+    try:
+        values = javaproperties.loads(disk.read_file(path).decode("utf-8"))
+        version = int(values.get("version", "0"))
+        if version not in NODE_ID_KEY:
+            raise ValueError(f"version {version} is not known")
+        node_id = values.get(NODE_ID_KEY[version])
+        return MetaProperties(
+            node_id=int(node_id) if node_id is not None else None,
+            cluster_id=values.get("cluster.id"),
+            directory_id=values.get("directory.id"),
+        )
+    except ValueError as error:
+        raise MetaPropertiesError(f"{path}: {error}") from error
+
+
+def write_meta_properties(disk: Disk, directory: str, *, node_id: int, cluster_id: str, directory_id: str) -> None:
+    """Raises OSError."""
+    values = {
+        "version": str(WRITTEN_VERSION),
+        "node.id": str(node_id),
+        "cluster.id": cluster_id,
+        "directory.id": directory_id,
+    }
+    text: str = javaproperties.dumps(values, timestamp=False)
+    disk.replace_file(os.path.join(directory, META_PROPERTIES_FILE), text.encode("ascii"))

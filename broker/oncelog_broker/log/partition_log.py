@@ -1,0 +1,707 @@
+"""The log of one partition: a row of segments, appended to at the end, read anywhere, let go at the front.
+
+Offsets: log_start_offset <= high watermark <= log_end_offset, the next one to be assigned. The high watermark is
+replication's business; it comes in as `upper_bound`. Below the recovery point everything is synced.
+
+A failed write or fsync takes the log offline at once (E26): nothing is known of the file any more, so nothing is
+retried, and every later call raises KAFKA_STORAGE_ERROR until the log is opened again, which verifies its tail.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from oncelog_broker.log import timestamp_lookup
+from oncelog_broker.log.batch_scan import BatchLocation
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.flush import PendingFlush
+from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
+from oncelog_broker.log.log_reader import EMPTY, LogReader
+from oncelog_broker.log.recovery import LogCorrupt, SegmentLoader, activate, load_epochs, rebuild_epochs
+from oncelog_broker.log.retention import SegmentFacts, deletable_segments
+from oncelog_broker.log.roll import RollParams, RollReason, roll_reason
+from oncelog_broker.log.segment import Segment
+from oncelog_broker.log.segments import Segments
+from oncelog_broker.log.timestamp_lookup import TimestampedOffset
+from oncelog_broker.log.validation import AppendOrigin, ValidationLimits, check_batch, check_client_batch
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.disk import Disk
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.batch import (
+    ATTRIBUTES_AT,
+    BASE_OFFSET,
+    CRC_AT,
+    HEADER,
+    HEADER_SIZE,
+    LEADER_EPOCH,
+    LEADER_EPOCH_AT,
+    LOG_OVERHEAD,
+    MAX_TIMESTAMP_AT,
+    TIMESTAMP_TYPE_BIT,
+    CorruptBatch,
+    RecordBatch,
+    batch_crc,
+    batches,
+)
+
+logger = logging.getLogger(__name__)
+
+ATTRIBUTES: Final = Struct(">h")
+TIMESTAMP: Final = Struct(">q")
+CRC: Final = Struct(">I")
+CLOSED: Final = "closed"
+"""The reason why a log that was closed in order is offline."""
+NO_APPEND_TIME: Final = -1
+"""Stands for "the records carry the producer's timestamps" in a produce response."""
+
+
+def stamp_append_time(batch: memoryview, attributes: int, now_ms: int) -> None:
+    """Make all records of `batch` carry `now_ms`: in the header alone, with a new CRC."""
+    ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes | TIMESTAMP_TYPE_BIT)
+    TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_AT, now_ms)
+    CRC.pack_into(batch, CRC_AT, batch_crc(batch))
+
+
+class PartitionLog:
+    """Made by `open`. Not thread-safe. Public methods raise KafkaError only; the codes are named where they are raised.
+
+    Invariant: `log_end_offset` is the active segment's `next_offset`, and every batch below it is whole in its file.
+    """
+
+    __slots__ = (
+        "_append_limits",
+        "_clock",
+        "_directory_dirty",
+        "_disk",
+        "_epochs",
+        "_generation",
+        "_last_flush_ms",
+        "_loader",
+        "_log_start_offset",
+        "_offline",
+        "_reader",
+        "_recovery_point",
+        "_roll_params",
+        "_segments",
+        "before_truncation",
+        "config",
+        "directory",
+        "log_end_offset",
+        "partition",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        loader: SegmentLoader,
+        segments: list[Segment],
+        epochs: LeaderEpochs,
+        *,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        clock: Clock,
+        recovery_point: int,
+        log_start_offset: int,
+    ) -> None:
+        """Internal: use `open`."""
+        self.topic = topic
+        self.partition = partition
+        self.directory = loader.directory
+        self.before_truncation: Callable[[PartitionLog], None] | None = None
+        """Called when `recovery_point` went back, before bytes are cut: whoever keeps the recovery point on disk must
+        lower it there now, since after a crash a log that ends below it counts as damaged. May raise OSError."""
+        self._disk = loader.disk
+        self._loader = loader
+        self._clock = clock
+        self._segments = Segments(loader.disk, segments)
+        self._reader = LogReader(self._segments)
+        self._epochs = epochs
+        self._offline: str | None = None
+        self._directory_dirty = True
+        self._generation = 0
+        self._last_flush_ms = clock.now_ms()
+        self._recovery_point = recovery_point
+        self._log_start_offset = log_start_offset
+        self.log_end_offset = self._segments.active.next_offset
+        self.update_config(config)
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | os.PathLike[str],
+        *,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        disk: Disk,
+        clock: Clock,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean_shutdown: bool = False,
+    ) -> PartitionLog:
+        """Open or make the log in `directory`, verifying what lies behind `recovery_point` after a crash.
+
+        Raises KAFKA_STORAGE_ERROR if the disk fails, or if records that were synced are damaged: the message says
+        which file and why, and nothing has been changed.
+        """
+        path = os.fspath(directory)
+        now_ms = clock.now_ms()
+        try:
+            disk.make_directories(path)
+            loader = SegmentLoader(disk, path, config.index_interval_bytes, now_ms)
+            epochs, epochs_lost = load_epochs(disk, os.path.join(path, LEADER_EPOCH_FILE))
+            before = epochs.entries
+            segments = loader.load(
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+                clean_shutdown=clean_shutdown,
+                epochs=epochs,
+            )
+            if epochs_lost:
+                rebuild_epochs(segments, epochs)
+            log = cls(
+                loader,
+                segments,
+                epochs,
+                topic=topic,
+                partition=partition,
+                config=config,
+                clock=clock,
+                recovery_point=segments[-1].next_offset if clean_shutdown else recovery_point,
+                log_start_offset=max(log_start_offset, segments[0].base_offset),
+            )
+            if log.log_start_offset > log.log_end_offset:
+                logger.warning("%s: ends at %d, below its start; emptied", path, log.log_end_offset)
+                log.truncate_fully_and_start_at(log.log_start_offset)
+            epochs.truncate_from_end(log.log_end_offset)
+            epochs.truncate_from_start(log.log_start_offset)
+            if epochs.entries != before or epochs_lost:
+                epochs.flush()
+        except (OSError, LogCorrupt, CorruptBatch) as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} cannot be opened: {error}") from error
+        return log
+
+    def __repr__(self) -> str:
+        state = "" if self._offline is None else f", offline: {self._offline}"
+        return f"PartitionLog({self.name}, {self._log_start_offset} to {self.log_end_offset}{state})"
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._log_start_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segments.size_bytes
+
+    @property
+    def segment_base_offsets(self) -> list[int]:
+        return [segment.base_offset for segment in self._segments]
+
+    @property
+    def recovery_point(self) -> int:
+        """Every record below this offset is synced."""
+        return self._recovery_point
+
+    @property
+    def unflushed_records(self) -> int:
+        return self.log_end_offset - self._recovery_point
+
+    @property
+    def last_flush_ms(self) -> int:
+        """Wall time of the last flush, or of the opening."""
+        return self._last_flush_ms
+
+    @property
+    def is_offline(self) -> bool:
+        return self._offline is not None
+
+    @property
+    def offline_reason(self) -> str | None:
+        return self._offline
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        return self._epochs
+
+    @property
+    def latest_epoch(self) -> int:
+        """-1 if no epoch is known."""
+        return self._epochs.latest_epoch
+
+    def update_config(self, config: LogConfig) -> None:
+        """Takes effect from the next call on."""
+        self.config = config
+        self._append_limits = ValidationLimits.of(config)
+        active = self._segments.active
+        active.index_interval_bytes = config.index_interval_bytes
+        self._roll_params = RollParams.of(config, active.base_offset, self.name)
+
+    # --- appending -----------------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        records: memoryview | bytearray,
+        *,
+        leader_epoch: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> tuple[int, int]:
+        """Append, giving out offsets; returns (offset of the first record, log append time or -1).
+
+        `records` is writable memory: offsets and leader epoch (and for LogAppendTime the timestamp and a new CRC) are
+        written into it, and it goes to the file as it is. From a client it must be one batch.
+
+        Raises CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE,
+        RECORD_LIST_TOO_LARGE: nothing has changed. KAFKA_STORAGE_ERROR: nothing but that the log is offline.
+        """
+        if self._offline is not None:
+            raise self._offline_error()
+        batch = memoryview(records)
+        size = len(batch)
+        if size < HEADER_SIZE:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes of records are not even a batch header")
+        header = HEADER.unpack_from(batch)
+        limits = self._append_limits
+        now_ms = self._clock.now_ms()
+        check_batch(batch, header, limits)
+        if origin is AppendOrigin.CLIENT:
+            check_client_batch(batch, header, limits, now_ms)
+        elif header[1] + LOG_OVERHEAD != size:
+            return self._append_several_as_leader(batch, leader_epoch, now_ms)
+        if size > limits.max_segment_size:
+            raise self._larger_than_a_segment(size)
+        # Producer state is asked here (duplicate, sequence, transaction), before an offset is given out.
+
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header[6]
+        max_timestamp, append_time = header[8], NO_APPEND_TIME
+        if limits.stamps_append_time:
+            max_timestamp = append_time = now_ms
+            stamp_append_time(batch, header[5], now_ms)
+        BASE_OFFSET.pack_into(batch, 0, base_offset)
+        LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
+        if leader_epoch != self._epochs.latest_epoch:
+            self.assign_leader_epoch(leader_epoch, base_offset)
+        segment = self._active_for(size, last_offset, max_timestamp, now_ms)
+        try:
+            segment.append(batch, last_offset, max_timestamp)
+        except OSError as error:
+            raise self._fail("append", error) from error
+        # Producer state, open transactions and the transaction index follow here, from the batch just written.
+        self.log_end_offset = last_offset + 1
+        return base_offset, append_time
+
+    def append_as_follower(self, records: memoryview | bytearray | bytes) -> None:
+        """Append what a leader sent, with its offsets and epochs.
+
+        Raises CORRUPT_MESSAGE (a batch is not whole or its CRC is wrong), OFFSET_OUT_OF_RANGE (it does not come after
+        the log's end), KAFKA_STORAGE_ERROR. Of several segments' worth, those before a failed write stay.
+        """
+        self._check_online()
+        whole = []
+        next_offset = self.log_end_offset
+        for batch in self._checked_batches(records):
+            if batch.base_offset < next_offset or batch.last_offset < batch.base_offset:
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{self.name}: offsets {batch.base_offset} to {batch.last_offset} "
+                    f"from the leader, after {next_offset - 1}",
+                )
+            next_offset = batch.next_offset
+            whole.append(batch)
+        self._append_runs(memoryview(records), whole, self._clock.now_ms())
+
+    def assign_leader_epoch(self, epoch: int, start_offset: int | None = None) -> None:
+        """`epoch` begins at `start_offset`, by default at the log's end: as soon as its leader is known."""
+        self._check_online()
+        try:
+            self._epochs.assign(epoch, self.log_end_offset if start_offset is None else start_offset)
+        except OSError as error:
+            raise self._fail("write the leader epochs of", error) from error
+
+    def _append_several_as_leader(self, records: memoryview, leader_epoch: int, now_ms: int) -> tuple[int, int]:
+        """Several batches of an internal producer, all or nothing."""
+        limits = self._append_limits
+        if len(records) > limits.max_segment_size:
+            raise self._larger_than_a_segment(len(records))
+        whole = list(self._checked_batches(records))
+        for batch in whole:
+            check_batch(batch.view, HEADER.unpack_from(records, batch.start), limits)
+        base_offset = next_offset = self.log_end_offset
+        for batch in whole:
+            view = batch.view
+            if limits.stamps_append_time:
+                stamp_append_time(view, batch.attributes, now_ms)
+                batch.max_timestamp = now_ms
+            BASE_OFFSET.pack_into(view, 0, next_offset)
+            LEADER_EPOCH.pack_into(view, LEADER_EPOCH_AT, leader_epoch)
+            batch.base_offset, batch.partition_leader_epoch = next_offset, leader_epoch
+            next_offset = batch.next_offset
+        self._append_runs(records, whole, now_ms)
+        return base_offset, now_ms if limits.stamps_append_time else NO_APPEND_TIME
+
+    def _checked_batches(self, records: memoryview | bytearray | bytes) -> list[RecordBatch]:
+        try:
+            whole = list(batches(records))
+        except CorruptBatch as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {error}") from error
+        for batch in whole:
+            if not batch.crc_is_valid():
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: the CRC of {batch!r} is wrong")
+        return whole
+
+    def _append_runs(self, records: memoryview, whole: list[RecordBatch], now_ms: int) -> None:
+        """Write `whole`, which lie one after another in `records`, with one write per segment that they go to."""
+        run: list[RecordBatch] = []
+        for batch in whole:
+            if batch.partition_leader_epoch > self._epochs.latest_epoch:
+                self.assign_leader_epoch(batch.partition_leader_epoch, batch.base_offset)
+            pending = batch.start - run[0].start if run else 0
+            if self._roll_reason(pending + batch.size, batch.last_offset, batch.max_timestamp, now_ms) is not None:
+                self._write_run(records, run)
+                run = []
+                self._active_for(batch.size, batch.last_offset, batch.max_timestamp, now_ms)
+            run.append(batch)
+        self._write_run(records, run)
+
+    def _write_run(self, records: memoryview, run: list[RecordBatch]) -> None:
+        if not run:
+            return
+        start, end = run[0].start, run[-1].start + run[-1].size
+        locations = [
+            BatchLocation(
+                b.start - start, b.size, b.base_offset, b.last_offset, b.max_timestamp, b.partition_leader_epoch
+            )
+            for b in run
+        ]
+        try:
+            self._segments.active.append_all(records[start:end], locations)
+        except OSError as error:
+            raise self._fail("append", error) from error
+        self.log_end_offset = run[-1].next_offset
+
+    # --- rolling -------------------------------------------------------------------------------------------------
+
+    def roll(self) -> None:
+        """Close the active segment and begin a new one; nothing happens if it is empty. Raises KAFKA_STORAGE_ERROR."""
+        self._check_online()
+        active = self._segments.active
+        if active.size == 0:
+            return
+        try:
+            active.seal()
+            # The producer snapshot is taken here.
+            self._begin_segment()
+        except OSError as error:
+            raise self._fail("roll", error) from error
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Roll if the active segment is older than `segment.ms` by wall time: an idle log is to age too."""
+        self._check_online()
+        active = self._segments.active
+        due = active.size > 0 and now_ms - active.created_ms > self._roll_params.max_age_ms
+        if due:
+            self.roll()
+        return due
+
+    def _active_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
+        """The active segment, a new one if a batch with these values does not fit."""
+        if self._roll_reason(size, last_offset, max_timestamp, now_ms) is not None:
+            self.roll()
+        return self._segments.active
+
+    def _roll_reason(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> RollReason | None:
+        active = self._segments.active
+        return roll_reason(
+            self._roll_params,
+            active.size,
+            len(active.offset_index),
+            len(active.time_index),
+            active.age_ms(max_timestamp, now_ms),
+            size,
+            last_offset,
+        )
+
+    def _begin_segment(self) -> None:
+        self._segments.add(self._loader.create(self.log_end_offset, self._clock.now_ms()))
+        self._directory_dirty = True
+        self.update_config(self.config)
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool) -> memoryview:
+        """Whole batches from the one that contains `offset` on, none that reaches `upper_bound`, of one segment.
+
+        At most `max_bytes`, unless `min_one_batch` and the first batch is larger. Empty where there is nothing (yet).
+        The view may be a mapping of the file: see `RealFile` for what that means when the log is truncated.
+        Raises OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
+        """
+        if self._offline is not None:
+            raise self._offline_error()
+        log_end_offset = self.log_end_offset
+        if not self._log_start_offset <= offset <= log_end_offset:
+            raise self._out_of_range(offset)
+        if offset >= upper_bound or offset == log_end_offset:
+            return EMPTY
+        try:
+            return self._reader.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
+        except (OSError, CorruptBatch) as error:
+            raise self._read_error(error) from error
+
+    def offset_for_timestamp(self, timestamp: int, *, upper_bound: int) -> TimestampedOffset | None:
+        """The first record below `upper_bound` with at least this timestamp (T12): (offset, timestamp, leader epoch).
+
+        Raises CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
+        """
+        self._check_online()
+        try:
+            return timestamp_lookup.first_at_or_after(
+                self._segments.row, timestamp, log_start_offset=self._log_start_offset, upper_bound=upper_bound
+            )
+        except (OSError, CorruptBatch) as error:
+            raise self._read_error(error) from error
+
+    def max_timestamp_offset(self, *, upper_bound: int | None = None) -> TimestampedOffset | None:
+        """The first record with the largest timestamp of the log; None if no record has one. Raises as above."""
+        self._check_online()
+        bound = self.log_end_offset if upper_bound is None else upper_bound
+        try:
+            return timestamp_lookup.with_largest(
+                self._segments.row, log_start_offset=self._log_start_offset, upper_bound=bound
+            )
+        except (OSError, CorruptBatch) as error:
+            raise self._read_error(error) from error
+
+    # --- letting go ----------------------------------------------------------------------------------------------
+
+    def delete_records_before(self, offset: int) -> int:
+        """Move the log start up to `offset` (DeleteRecords); returns where it is now.
+
+        Segments wholly below go. Until the log start is checkpointed, a crash brings back what their files still held.
+        Raises OFFSET_OUT_OF_RANGE beyond the log's end, KAFKA_STORAGE_ERROR.
+        """
+        self._check_online()
+        if offset > self.log_end_offset:
+            raise self._out_of_range(offset)
+        if offset > self._log_start_offset:
+            self._advance_log_start(offset)
+            count = sum(1 for segment in self._segments.row[:-1] if segment.next_offset <= offset)
+            self._delete_first(count)
+        return self._log_start_offset
+
+    def apply_retention(self, now_ms: int, *, upper_bound: int | None = None) -> list[int]:
+        """Let go of old segments by time, size and log start; returns their base offsets.
+
+        `upper_bound` is the high watermark, by default the log's end: nothing beyond it goes.
+        Raises KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+        """
+        self._check_online()
+        bound = self.log_end_offset if upper_bound is None else upper_bound
+        try:
+            facts = [
+                SegmentFacts(s.base_offset, s.next_offset, s.size, s.retention_timestamp_ms()) for s in self._segments
+            ]
+        except (OSError, CorruptBatch) as error:
+            raise self._read_error(error) from error
+        count = deletable_segments(
+            facts, self.config, now_ms=now_ms, log_start_offset=self._log_start_offset, upper_bound=bound
+        )
+        if count == len(facts):
+            self.roll()
+        return self._delete_first(count)
+
+    def purge_deleted(self, now_ms: int) -> int:
+        """Free the files of segments that were let go `file.delete.delay.ms` ago; returns how many files went."""
+        try:
+            return self._segments.free_marked(now_ms)
+        except OSError as error:
+            raise self._fail("remove deleted segments of", error) from error
+
+    def _delete_first(self, count: int) -> list[int]:
+        if count == 0:
+            return []
+        self._reader.forget_positions()
+        try:
+            gone = self._segments.remove_first(count, free_at_ms=self._free_at_ms())
+        except OSError as error:
+            raise self._fail("delete segments of", error) from error
+        self._directory_dirty = True
+        first = self._segments.first.base_offset
+        self._recovery_point = max(self._recovery_point, first)
+        self._advance_log_start(first)
+        return gone
+
+    def _advance_log_start(self, offset: int) -> None:
+        if offset > self._log_start_offset:
+            self._log_start_offset = offset
+            try:
+                self._epochs.truncate_from_start(offset)
+            except OSError as error:
+                raise self._fail("write the leader epochs of", error) from error
+
+    def _free_at_ms(self) -> int:
+        return self._clock.now_ms() + self.config.file_delete_delay_ms
+
+    # --- truncating (a follower gives up what its leader does not have) ----------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the record at `offset` and all after it, the whole batch that contains it included.
+
+        `log_end_offset` becomes `offset`, or the base offset of that batch. Views that `read` gave of what is removed
+        must not be touched again. Raises KAFKA_STORAGE_ERROR.
+        """
+        self._check_online()
+        if offset >= self.log_end_offset:
+            return
+        if offset <= self._log_start_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        self._reader.forget_positions()
+        self._generation += 1
+        try:
+            number = self._segments.number_of(offset)
+            segment = self._segments.row[number]
+            self._lower_recovery_point(segment.start_of_batch_with(offset))
+            self._segments.remove_after(number, free_at_ms=self._free_at_ms())
+            if not segment.offset_index.is_active:
+                activate(segment)
+            segment.truncate_to(offset)
+            self.log_end_offset = segment.next_offset
+            self._epochs.truncate_from_end(self.log_end_offset)
+        except (OSError, CorruptBatch) as error:
+            raise self._fail("truncate", error) from error
+        self._directory_dirty = True
+        self.update_config(self.config)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Remove everything; the log is empty then, and both start and end are `offset`. Raises KAFKA_STORAGE_ERROR."""
+        self._check_online()
+        self._reader.forget_positions()
+        self._generation += 1
+        try:
+            self._lower_recovery_point(min(offset, self._segments.first.base_offset))
+            self._segments.mark_all(free_at_ms=self._free_at_ms())
+            self._segments.replace_all(self._loader.create(offset, self._clock.now_ms()))
+            self._epochs.clear()
+        except OSError as error:
+            raise self._fail("truncate", error) from error
+        self._log_start_offset = self.log_end_offset = self._recovery_point = offset
+        self._directory_dirty = True
+        self.update_config(self.config)
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        if offset < self._recovery_point:
+            self._recovery_point = offset
+            if self.before_truncation is not None:
+                self.before_truncation(self)
+
+    # --- flushing and closing ---------------------------------------------------------------------------------------
+
+    def flush(self, up_to: int | None = None) -> None:
+        """fsync all records below `up_to` (default: all), with the indexes; the recovery point moves there.
+
+        Raises KAFKA_STORAGE_ERROR; the recovery point has then not moved, and the log is offline.
+        """
+        pending = self.prepare_flush(up_to)
+        if pending is None:
+            return
+        try:
+            pending.sync()
+        except OSError as error:
+            raise self.flush_failed(error) from error
+        self.finish_flush(pending)
+
+    def prepare_flush(self, up_to: int | None = None) -> PendingFlush | None:
+        """Write the indexes and say what is to be synced; None if that is nothing. Raises KAFKA_STORAGE_ERROR.
+
+        `PendingFlush.sync` may then run in another thread, and `finish_flush` or `flush_failed` must follow here.
+        """
+        self._check_online()
+        end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
+        if end <= self._recovery_point and not self._directory_dirty:
+            return None
+        logs, indexes = [], []
+        try:
+            # From the segment before the recovery point on: if a segment was rolled right there, the last index
+            # entries of the one before it may not have been synced.
+            for segment in self._segments.from_offset(self._recovery_point - 1):
+                if segment.base_offset <= end:
+                    logs.append(segment.file)
+                    indexes += segment.files_to_sync()
+        except OSError as error:
+            raise self._fail("flush", error) from error
+        directory = self.directory if self._directory_dirty else None
+        self._directory_dirty = False
+        return PendingFlush(self._disk, directory, logs, indexes, end, self._generation)
+
+    def finish_flush(self, pending: PendingFlush) -> None:
+        """`pending` is synced: the recovery point moves."""
+        self._last_flush_ms = self._clock.now_ms()
+        if pending.generation == self._generation:
+            self._recovery_point = max(self._recovery_point, pending.up_to)
+
+    def flush_failed(self, error: OSError) -> KafkaError:
+        """`PendingFlush.sync` raised: the log goes offline. Returns what is to be raised."""
+        return self._fail("flush", error)
+
+    def close(self) -> None:
+        """Flush, write all indexes, let go of the files. An offline log only lets go. Raises KAFKA_STORAGE_ERROR."""
+        try:
+            if self._offline is None:
+                self._segments.active.index_max_timestamp()
+                # A producer snapshot is taken here.
+                self._directory_dirty = True
+                self.flush()
+                self._offline = CLOSED
+        finally:
+            self._segments.close()
+
+    def abandon(self) -> None:
+        """Let go of the files without writing anything: for a log that is being deleted."""
+        self._offline = "deleted"
+        self._segments.close()
+
+    @property
+    def is_cleanly_closed(self) -> bool:
+        return self._offline is CLOSED
+
+    # --- faults -----------------------------------------------------------------------------------------------------
+
+    def _check_online(self) -> None:
+        if self._offline is not None:
+            raise self._offline_error()
+
+    def _offline_error(self) -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} is offline: {self._offline}")
+
+    def _fail(self, what: str, error: Exception) -> KafkaError:
+        self._offline = f"could not {what} {self.name}: {error}"
+        logger.error("%s: offline: %s", self.directory, self._offline)
+        return self._offline_error()
+
+    def _read_error(self, error: Exception) -> KafkaError:
+        """A read that fails says nothing of the rest of the log, so the log stays online."""
+        code = ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptBatch) else ErrorCode.KAFKA_STORAGE_ERROR
+        logger.error("%s: read failed: %s", self.directory, error)
+        return KafkaError(code, f"{self.name}: {error}")
+
+    def _out_of_range(self, offset: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} of {self.name}, which holds {self._log_start_offset} to {self.log_end_offset}",
+        )
+
+    def _larger_than_a_segment(self, size: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"{size} bytes: segment.bytes of {self.topic} is {self.config.segment_bytes}",
+        )

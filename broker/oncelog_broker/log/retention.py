@@ -1,0 +1,42 @@
+"""Which segments a log may let go: pure. Source: Kafka's UnifiedLog.deleteOldSegments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from oncelog_broker.log.config import LogConfig
+
+
+class SegmentFacts(NamedTuple):
+    """What retention needs to know of a segment. `next_offset` is the first offset after it."""
+
+    base_offset: int
+    next_offset: int
+    size: int
+    largest_timestamp_ms: int
+
+
+def deletable_segments(
+    segments: Sequence[SegmentFacts], config: LogConfig, *, now_ms: int, log_start_offset: int, upper_bound: int
+) -> int:
+    """How many of `segments`, from the oldest on, may go: a log loses its head only, never a piece of its middle.
+
+    A segment goes when it is too old, or the log is too large without it, or all of it lies below the log start. None
+    goes that reaches beyond `upper_bound` (the high watermark): followers may still need it. The last may be among
+    them (the log then begins a new one) unless it is empty.
+    """
+    by_retention = config.deletes_by_retention
+    excess = sum(segment.size for segment in segments) - config.retention_bytes
+    count = 0
+    for segment in segments:
+        if segment.next_offset > upper_bound or (segment is segments[-1] and segment.size == 0):
+            break
+        below_start = segment.next_offset <= log_start_offset
+        too_old = by_retention and 0 <= config.retention_ms < now_ms - segment.largest_timestamp_ms
+        too_large = by_retention and config.retention_bytes >= 0 and excess >= segment.size
+        if not (below_start or too_old or too_large):
+            break
+        excess -= segment.size
+        count += 1
+    return count

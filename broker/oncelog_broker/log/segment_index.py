@@ -1,0 +1,134 @@
+"""What the two indexes of a segment share: sorted entries of fixed size, in memory or in a file.
+
+The index of the active segment is a bytearray; what is new in it goes to the file when the log is flushed, rolled or
+closed, so that an append is one write. A closed segment's index is read when it is first asked, and costs nothing
+before. Kafka preallocates its index files: after a crash, or in a directory that Kafka still had open, they end in
+zeros, which are no entries.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import ClassVar
+
+from oncelog_broker.runtime.disk import Disk, File
+
+
+class IndexCorrupt(ValueError):
+    """The index is missing or contradicts itself or its log: it must be rebuilt from the log."""
+
+
+class SegmentIndex:
+    """Entries sorted by their first field. Invariant: the file's first `_persisted` bytes equal those in memory."""
+
+    ENTRY: ClassVar[Struct]
+
+    __slots__ = ("_disk", "_entries", "_loaded", "_persisted", "_unsynced", "base_offset", "path")
+
+    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self._disk = disk
+        self._entries: bytearray | None = None
+        """Not None while the segment is active."""
+        self._loaded: bytes | memoryview | None = None
+        """What was read of a closed segment's file."""
+        self._persisted = -1
+        """-1: there may be no file yet."""
+        self._unsynced = False
+
+    def __len__(self) -> int:
+        """The number of entries. Raises IndexCorrupt if the file cannot be read."""
+        return len(self._data()) // self.ENTRY.size
+
+    def exists(self) -> bool:
+        return self._disk.exists(self.path)
+
+    @property
+    def is_active(self) -> bool:
+        return self._entries is not None
+
+    def check(self, log_size: int) -> None:
+        """Raises IndexCorrupt if the entries are not in order or point outside a log of `log_size` bytes."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Make it the empty index of an active segment, whatever the file says."""
+        self._entries, self._loaded = bytearray(), None
+        self._persisted = -1
+
+    def activate(self) -> None:
+        """Take the entries into memory, to be appended to. Raises IndexCorrupt."""
+        if self._entries is None:
+            data = self._data()
+            self._entries, self._loaded = bytearray(data), None
+            self._persisted = len(data)
+
+    def persist(self) -> None:
+        """Write to the file what it lacks. Raises OSError."""
+        entries = self._entries
+        if entries is None or self._persisted == len(entries):
+            return
+        file = self._disk.open(self.path, create=True)
+        try:
+            known = max(self._persisted, 0)
+            if file.size != known:
+                file.truncate(known)
+            if known < len(entries):
+                file.append(bytes(entries[known:]))
+        finally:
+            file.close()
+        self._persisted = len(entries)
+        self._unsynced = True
+
+    def file_to_sync(self) -> File | None:
+        """Persist; the file if it has something unsynced, for the caller to sync and close. Raises OSError."""
+        self.persist()
+        if not self._unsynced:
+            return None
+        self._unsynced = False
+        return self._disk.open(self.path)
+
+    def seal(self) -> None:
+        """The segment is closed: write what is left and let go of the memory. Raises OSError."""
+        self.persist()
+        self._entries = None
+
+    def _cut(self, count: int) -> None:
+        """Keep the first `count` entries of an active index."""
+        entries = self._entries
+        assert entries is not None
+        del entries[count * self.ENTRY.size :]
+        if len(entries) < self._persisted:
+            # The file must not keep what memory dropped: rewritten by the next persist.
+            self._persisted = -1
+
+    def _data(self) -> bytes | bytearray | memoryview:
+        if self._entries is not None:
+            return self._entries
+        if self._loaded is None:
+            self._loaded = self._load()
+        return self._loaded
+
+    def _load(self) -> memoryview:
+        """The file without the zeros at its end."""
+        try:
+            file = self._disk.open(self.path)
+        except FileNotFoundError:
+            raise IndexCorrupt(f"{self.path} is missing") from None
+        try:
+            data = file.read(0, file.size)
+        finally:
+            file.close()
+        size = self.ENTRY.size
+        if len(data) % size:
+            raise IndexCorrupt(f"{self.path}: {len(data)} bytes are no multiple of {size}")
+        # Zeros are a suffix, and an entry of zeros never precedes another: so the boundary can be bisected.
+        zero, low, high = bytes(size), 0, len(data) // size
+        while low < high:
+            middle = (low + high) // 2
+            if data[middle * size : (middle + 1) * size] == zero:
+                high = middle
+            else:
+                low = middle + 1
+        return data[: low * size]

@@ -1,0 +1,205 @@
+"""Holds the current cluster image and keeps it current, by one mechanism: the store's watches.
+
+A broker's own changes come back through the watch like everybody else's, so what it serves is always what the store
+holds. A handler that has changed something waits with `wait_for` until the image shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from oncelog_broker.metadata import paths, reader
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.payloads import MalformedPayload
+from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.store import MetadataStore, StoreUnavailable, Unsubscribe
+
+_log = logging.getLogger(__name__)
+
+ImageCallback = Callable[[ClusterImage, ClusterImage], None]
+"""`on_image(old, new)`: synchronous, quick; called after `MetadataCache.image` has become `new`."""
+
+
+class _Stale:
+    """What the watches have named since the last refresh."""
+
+    def __init__(self) -> None:
+        self.everything = False
+        self.controller = False
+        self.brokers: set[int] = set()
+        self.topics: set[str] = set()
+        self.partitions: set[PartitionKey] = set()
+        self.topic_configs: set[str] = set()
+        self.broker_configs: set[str] = set()
+
+    def add(self, path: str) -> None:
+        parent, _, name = path.rpartition("/")
+        topic = paths.parse_topic_path(path)
+        if topic is not None and topic.partition is not None:
+            self.partitions.add(PartitionKey(topic.topic, topic.partition))
+        elif topic is not None:
+            if path == paths.topic(topic.topic):  # the nodes between it and the states hold nothing
+                self.topics.add(topic.topic)
+        elif parent == paths.BROKER_IDS and name.isdecimal():
+            self.brokers.add(int(name))
+        elif parent == paths.TOPIC_CONFIGS:
+            self.topic_configs.add(name)
+        elif parent == paths.BROKER_CONFIGS:
+            self.broker_configs.add(name)
+        elif path == paths.CONTROLLER:
+            self.controller = True
+        elif path in (paths.BROKERS, paths.CONFIG):
+            self.everything = True
+
+    def is_empty(self) -> bool:
+        return not any(vars(self).values())
+
+    def give_up(self, path: str) -> None:
+        """Forget what `path` is about, for a node that cannot be read; everything, if it cannot be told apart."""
+        parent, _, name = path.rpartition("/")
+        topic = paths.parse_topic_path(path)
+        if self.everything:
+            vars(self).update(vars(_Stale()))
+        elif topic is not None:
+            self.topics.discard(topic.topic)
+            self.partitions = {key for key in self.partitions if key.topic != topic.topic}
+        elif parent == paths.BROKER_IDS:
+            self.brokers.discard(int(name))
+        elif parent == paths.TOPIC_CONFIGS:
+            self.topic_configs.discard(name)
+        elif parent == paths.BROKER_CONFIGS:
+            self.broker_configs.discard(name)
+        else:
+            self.controller = False
+
+
+class MetadataCache:
+    """The current image. Make one with `MetadataCache.start`."""
+
+    def __init__(self, store: MetadataStore, image: ClusterImage) -> None:
+        self._store = store
+        self._image = image
+        self._stale = _Stale()
+        self._refreshing: asyncio.Task[None] | None = None
+        self._subscribers: list[ImageCallback] = []
+        self._waiting: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[ClusterImage]]] = []
+        self._watches: list[Unsubscribe] = []
+
+    @classmethod
+    async def start(cls, store: MetadataStore) -> MetadataCache:
+        """Read the whole cluster and follow it from there.
+
+        NoNode if nobody has ever registered in the store, MalformedPayload if it holds nonsense, StoreUnavailable.
+        """
+        cache = cls(store, ClusterImage(""))
+        # Watch before reading, or a change between the two would be missed.
+        cache._watches = [store.watch(root, cache._on_change) for root in (paths.BROKERS, paths.CONFIG)]
+        cache._watches.append(store.watch(paths.CONTROLLER, cache._on_change))
+        cache._image = await reader.read_image(store)
+        return cache
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._image
+
+    def subscribe(self, on_image: ImageCallback) -> Unsubscribe:
+        """Call `on_image` with every later image. What it raises is logged and stops nobody else."""
+        self._subscribers.append(on_image)
+
+        def unsubscribe() -> None:
+            if on_image in self._subscribers:
+                self._subscribers.remove(on_image)
+
+        return unsubscribe
+
+    async def wait_for(self, shows: Callable[[ClusterImage], bool]) -> ClusterImage:
+        """The first image, from the current one on, for which `shows` is true; all subscribers have seen it.
+
+        Waits for ever if it never comes (somebody may have undone the change meanwhile): give it a timeout.
+        """
+        if shows(self._image):
+            return self._image
+        shown: asyncio.Future[ClusterImage] = asyncio.get_running_loop().create_future()
+        entry = (shows, shown)
+        self._waiting.append(entry)
+        try:
+            return await shown
+        finally:
+            self._waiting.remove(entry)
+
+    async def close(self) -> None:
+        """Stop following; the last image stays."""
+        for unsubscribe in self._watches:
+            unsubscribe()
+        self._watches.clear()
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
+
+    def _on_change(self, path: str) -> None:
+        self._stale.add(path)
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+
+    async def _refresh(self) -> None:
+        """Read again what is stale until nothing is. Changes told meanwhile are taken in the next round.
+
+        When the store is out of reach the refresh ends: after a reconnect the watch names its root, and everything is
+        read again. A node that holds nonsense is logged, and what it is about stays as it was.
+        """
+        try:
+            while not self._stale.is_empty():
+                stale, self._stale = self._stale, _Stale()
+                image = await self._read_what_can_be_read(stale)
+                if image is not self._image:
+                    self._publish(image)
+        except StoreUnavailable as error:
+            self._stale.everything = True
+            _log.warning("the cluster image is not current, the metadata store is unavailable: %s", error)
+
+    async def _read_what_can_be_read(self, stale: _Stale) -> ClusterImage:
+        while True:
+            try:
+                return await self._read(stale)
+            except MalformedPayload as error:
+                _log.error("the cluster image keeps what it had: %s", error)
+                stale.give_up(error.path)
+
+    async def _read(self, stale: _Stale) -> ClusterImage:
+        """The image with all that is stale read again. MalformedPayload."""
+        if stale.everything:
+            return await reader.read_image(self._store)
+        image = self._image
+        if stale.brokers:
+            for broker_id, broker in (await reader.read_brokers(self._store, sorted(stale.brokers))).items():
+                image = image.without_broker(broker_id) if broker is None else image.with_broker(broker)
+        if stale.controller:
+            image = image.with_controller(await reader.read_controller(self._store))
+        if stale.topic_configs:
+            names = sorted(stale.topic_configs)
+            image = image.with_topic_configs(await reader.read_topic_configs(self._store, names))
+        if stale.broker_configs:
+            names = sorted(stale.broker_configs)
+            image = image.with_broker_configs(await reader.read_broker_configs(self._store, names))
+        if stale.topics:
+            topics = await reader.read_topics(self._store, sorted(stale.topics))
+            gone = [name for name, topic in topics.items() if topic is None]
+            image = image.with_topics((topic for topic in topics.values() if topic is not None), gone)
+        # A topic that was read as a whole has its partitions' states already.
+        moved = sorted(key for key in stale.partitions if key.topic not in stale.topics)
+        if moved:
+            image = image.with_topics(await reader.read_partitions(self._store, image, moved))
+        return image
+
+    def _publish(self, image: ClusterImage) -> None:
+        before, self._image = self._image, image
+        for on_image in tuple(self._subscribers):
+            try:
+                on_image(before, image)
+            except Exception:
+                _log.exception("a subscriber failed on a new cluster image")
+        for shows, shown in tuple(self._waiting):
+            if not shown.done() and shows(image):
+                shown.set_result(image)

@@ -1,0 +1,358 @@
+"""The metadata store of a cluster of one: nodes in memory, durable in one SQLite file.
+
+- Reads never touch the disk and never wait. Writes run in one worker thread, so the event loop never waits for fsync.
+- Writes that come while one is under way are committed together after it: one fsync for all of them (group commit),
+  each still atomic on its own.
+- Ephemeral nodes live in memory only, since they end with this process. The id of the last write is durable even if it
+  made nothing but ephemerals, so that a czxid, hence a broker epoch, never comes twice.
+- SQLite runs with a write-ahead log, synchronous=FULL, and holds its lock from open to close: a second process is told.
+
+`sqlite3` is imported when a store is opened, not with this module: it is most of the cost of opening one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from oncelog_broker.metadata.store import (
+    ANY_VERSION,
+    Check,
+    ConnectionLost,
+    Create,
+    Delete,
+    MetadataError,
+    NodeExists,
+    NoNode,
+    Operation,
+    SessionCallback,
+    SessionExpired,
+    SessionState,
+    Set,
+    Stat,
+    Unsubscribe,
+    WatchCallback,
+    check_path,
+    parent_of,
+)
+from oncelog_broker.metadata.tree import Transaction, Tree, TreeNode
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_log = logging.getLogger(__name__)
+
+FORMAT_VERSION = 1
+"""SQLite's user_version of our files; another one is refused."""
+
+_SCHEMA = """
+CREATE TABLE node(path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL, czxid INTEGER NOT NULL)
+    WITHOUT ROWID;
+CREATE TABLE last_write(zxid INTEGER NOT NULL);
+INSERT INTO last_write VALUES (0);
+"""
+_UPSERT = "INSERT OR REPLACE INTO node(path, data, version, czxid) VALUES (?, ?, ?, ?)"
+_DELETE = "DELETE FROM node WHERE path = ?"
+
+_Outcome = list[Stat | None]
+_T = TypeVar("_T")
+
+
+class StoreFileError(Exception):
+    """The file cannot be opened as a metadata store; the message says what is wrong and what to do."""
+
+
+class EmbeddedStore:
+    """A `MetadataStore` in one file. Open it with `EmbeddedStore.open`; one event loop uses it."""
+
+    def __init__(self, connection: sqlite3.Connection, tree: Tree, zxid: int) -> None:
+        self._connection = connection
+        self._tree = tree
+        self._zxid = zxid
+        self._session = SessionState.CONNECTED
+        self._closed = False
+        self._queue: list[tuple[tuple[Operation, ...], asyncio.Future[_Outcome]]] = []
+        self._writer: asyncio.Task[None] | None = None
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")  # starts at its first job
+        self._watches: list[tuple[str, WatchCallback]] = []
+        self._session_watches: list[SessionCallback] = []
+
+    @classmethod
+    def open(cls, path: Path) -> EmbeddedStore:
+        """Open the store in `path`, making an empty one if there is none. Blocks for some milliseconds.
+
+        StoreFileError if another process has it open, if it is damaged, or if it is no such file at all.
+        """
+        import sqlite3
+
+        connection: sqlite3.Connection | None = None
+        try:
+            if not path.exists():
+                _create_file(path)
+            connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN EXCLUSIVE")  # takes the lock, which exclusive mode then keeps
+            connection.execute("COMMIT")
+            tree, zxid = _load(connection)
+        except (sqlite3.Error, OSError, ValueError, TypeError, AttributeError) as error:
+            if connection is not None:
+                connection.close()
+            raise _open_failure(path, error) from error
+        return cls(connection, tree, zxid)
+
+    @property
+    def session(self) -> SessionState:
+        return self._session
+
+    async def get(self, path: str) -> tuple[bytes, Stat]:
+        node = self._node(path)
+        if node is None:
+            raise NoNode(path)
+        return node.data, node.stat
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        return [None if (node := self._node(path)) is None else (node.data, node.stat) for path in paths]
+
+    async def exists(self, path: str) -> Stat | None:
+        node = self._node(path)
+        return None if node is None else node.stat
+
+    async def children(self, path: str) -> list[str]:
+        if self._node(path) is None:
+            raise NoNode(path)
+        return self._tree.children(path)
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        return _stat(await self._submit((Set(path, data, version),)))
+
+    async def create(self, path: str, data: bytes = b"", ephemeral: bool = False, make_parents: bool = False) -> Stat:
+        wanted = Create(path, data, ephemeral)
+        while make_parents:
+            missing = self._missing_ancestors(path)
+            try:
+                return _stat(await self._submit((*missing, wanted)))
+            except NodeExists as error:
+                if error.path == path:
+                    raise
+                # Somebody made the same ancestor meanwhile: look again.
+        return _stat(await self._submit((wanted,)))
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._submit((Delete(path, version),))
+
+    async def multi(self, operations: Sequence[Operation]) -> None:
+        await self._submit(tuple(operations))
+
+    def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
+        check_path(path)
+        return _subscribe(self._watches, (path, callback))
+
+    def watch_session(self, callback: SessionCallback) -> Unsubscribe:
+        return _subscribe(self._session_watches, callback)
+
+    async def close(self) -> None:
+        """Finish the writes under way, fold the write-ahead log into the file, and let go of the lock."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._session is not SessionState.LOST:
+            self._lose_session()
+        if self._writer is not None:
+            await self._writer
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._connection.close)
+        self._executor.shutdown(wait=False)
+
+    def _node(self, path: str) -> TreeNode | None:
+        check_path(path)
+        self._require_session()
+        return self._tree.node(path)
+
+    def _require_session(self) -> None:
+        if self._session is SessionState.LOST:
+            raise SessionExpired("", "the metadata store is closed")
+
+    def _missing_ancestors(self, path: str) -> list[Operation]:
+        missing: list[Operation] = []
+        path = parent_of(path)
+        while self._tree.node(path) is None:
+            missing.append(Create(path))
+            path = parent_of(path)
+        return missing[::-1]
+
+    def _submit(self, operations: tuple[Operation, ...]) -> asyncio.Future[_Outcome]:
+        self._require_session()
+        for operation in operations:
+            check_path(operation.path)
+            if operation.path == "/" and not isinstance(operation, Check):
+                raise ValueError("the root is not to be written")
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[_Outcome] = loop.create_future()
+        self._queue.append((operations, outcome))
+        if self._writer is None:
+            self._writer = loop.create_task(self._write_queued())
+        return outcome
+
+    async def _write_queued(self) -> None:
+        """Commit what is queued, all of it at once, again and again until nothing is left."""
+        while self._queue:
+            batch, self._queue = self._queue, []
+            await self._write(batch)
+        self._writer = None
+
+    async def _write(self, batch: list[tuple[tuple[Operation, ...], asyncio.Future[_Outcome]]]) -> None:
+        staged = Transaction(self._tree.node, self._zxid)
+        zxid = self._zxid
+        outcomes: list[_Outcome | MetadataError] = []
+        for operations, _ in batch:
+            transaction = Transaction(staged.node, zxid + 1)
+            try:
+                outcomes.append([transaction.apply(operation) for operation in operations])
+            except MetadataError as error:
+                outcomes.append(error)
+                continue
+            if transaction.changes:
+                zxid += 1
+                staged.changes.update(transaction.changes)
+        if staged.changes:
+            rows = [(path, node) for path, node in staged.changes.items() if self._must_store(path, node)]
+            failure = await self._commit(rows, zxid)
+            if failure is None:
+                self._zxid = zxid
+                self._tell(self._tree.apply(staged.changes))
+            else:  # outcomes may rest on changes that are not there
+                outcomes = [failure] * len(batch)
+        for (_, future), outcome in zip(batch, outcomes, strict=True):
+            if future.done():  # its caller was cancelled
+                continue
+            if isinstance(outcome, MetadataError):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+    def _must_store(self, path: str, node: TreeNode | None) -> bool:
+        return node is None or not node.same_content(self._tree.node(path))
+
+    async def _commit(self, rows: list[tuple[str, TreeNode | None]], zxid: int) -> MetadataError | None:
+        """Make rows durable in the worker thread; None, or why it failed.
+
+        A full disk is rolled back and may be tried again. After any other failure nobody can say what the file holds
+        (a failed fsync is not to be repeated), so the session ends: a restart reads the truth.
+        """
+        import sqlite3
+
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._executor, _commit_rows, self._connection, rows, zxid)
+        except Exception as error:  # whatever it is, nobody may wait for ever for an outcome
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                _log.error("metadata store: the disk is full, nothing was written")
+                return ConnectionLost("", "the disk of the metadata store is full")
+            _log.critical("metadata store: writing failed, the session ends: %s", error)
+            self._lose_session()
+            return SessionExpired("", f"writing to the metadata store failed: {error}")
+        return None
+
+    def _tell(self, paths: list[str]) -> None:
+        for root, callback in tuple(self._watches):
+            beneath = root.rstrip("/") + "/"
+            for path in paths:
+                if path == root or path.startswith(beneath):
+                    _call(callback, path)
+
+    def _lose_session(self) -> None:
+        self._session = SessionState.LOST
+        for callback in tuple(self._session_watches):
+            _call(callback, SessionState.LOST)
+
+
+def _call(callback: Callable[[_T], None], told: _T) -> None:
+    """Callbacks must not raise; one that does is logged, for the writes and the other callbacks must go on."""
+    try:
+        callback(told)
+    except Exception:
+        _log.exception("metadata store: a callback failed on %s", told)
+
+
+def _stat(outcome: _Outcome) -> Stat:
+    stat = outcome[-1]
+    assert stat is not None
+    return stat
+
+
+def _subscribe(subscribers: list[_T], entry: _T) -> Callable[[], None]:
+    subscribers.append(entry)
+
+    def unsubscribe() -> None:
+        if entry in subscribers:
+            subscribers.remove(entry)
+
+    return unsubscribe
+
+
+def _create_file(path: Path) -> None:
+    """Write an empty store and move it into place, so that a half-made file never has the name."""
+    import sqlite3
+
+    unfinished = path.with_name(path.name + ".new")
+    unfinished.unlink(missing_ok=True)
+    connection = sqlite3.connect(unfinished, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous = OFF")  # synced as a whole below
+        connection.execute("PRAGMA journal_mode = MEMORY")
+        connection.executescript(_SCHEMA)
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        connection.execute("PRAGMA journal_mode = WAL")
+    finally:
+        connection.close()
+    for name in (unfinished, path.parent):
+        if name == path.parent:
+            unfinished.rename(path)
+        descriptor = os.open(name, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _load(connection: sqlite3.Connection) -> tuple[Tree, int]:
+    """All nodes and the id of the last write. ValueError for a file of another format."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != FORMAT_VERSION:
+        raise ValueError(f"its format is {version}, this release knows {FORMAT_VERSION}")
+    (zxid,) = connection.execute("SELECT zxid FROM last_write").fetchone()
+    return Tree(connection.execute("SELECT path, data, version, czxid FROM node")), zxid
+
+
+def _commit_rows(connection: sqlite3.Connection, rows: list[tuple[str, TreeNode | None]], zxid: int) -> None:
+    """One SQLite transaction; on return it is on the disk, on an exception it has been rolled back."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        kept = [(path, n.data, n.version, n.czxid) for path, n in rows if n is not None and not n.ephemeral]
+        connection.executemany(_DELETE, [(path,) for path, node in rows if node is None or node.ephemeral])
+        connection.executemany(_UPSERT, kept)
+        connection.execute("UPDATE last_write SET zxid = ?", (zxid,))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _open_failure(path: Path, error: Exception) -> StoreFileError:
+    reason = str(error)
+    if "locked" in reason:
+        return StoreFileError(
+            f"{path} is in use by another process: stop the other broker, or give this one a data directory of its own"
+        )
+    if isinstance(error, OSError) or "unable to open" in reason or "readonly" in reason:
+        return StoreFileError(f"{path} cannot be opened: {reason}. Check that its directory exists and may be written")
+    return StoreFileError(
+        f"{path} is not a readable metadata store: {reason}. Restore it (with its -wal file) from a backup. Without "
+        "one, move it away and start again: topics are found again in the log directories, their settings are lost"
+    )

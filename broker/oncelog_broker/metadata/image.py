@@ -1,0 +1,192 @@
+"""The cluster as one immutable value. A change makes a new image that shares all that stayed the same.
+
+So whoever holds an image sees one consistent cluster however long it waits, and two images are compared by identity,
+topic by topic. Topic ids are the 16 raw bytes that the wire has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+from oncelog_broker.metadata.payloads import Endpoint
+from oncelog_protocol.uuids import ZERO_UUID
+
+NO_LEADER = -1
+NO_CONTROLLER = -1
+
+_K = TypeVar("_K")
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A live broker. `epoch` grows with each of its registrations (KIP-380)."""
+
+    id: int
+    epoch: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where this broker is reached through the listener of that name."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition of a topic. While the controller has not yet chosen a leader (a new partition), `leader` is
+    NO_LEADER, `isr` is empty, and `leader_epoch` and `partition_epoch` are -1."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...] = ()
+    leader: int = NO_LEADER
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    """Version of the state node: what a conditional change of leader or ISR must name (AlterPartition)."""
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic and its partitions by id. Ids run from 0 without gaps, but for directories adopted from a larger
+    cluster. `topic_id` is ZERO_UUID for a topic without one."""
+
+    name: str
+    topic_id: bytes
+    partitions: Mapping[int, Partition]
+
+
+class TopicChanges(NamedTuple):
+    """How the topics of one image differ from an older one's. A topic deleted and made again is in both."""
+
+    changed: tuple[Topic, ...]
+    """Of the newer image: new, or not the same as before."""
+    removed: tuple[Topic, ...]
+    """Of the older image: gone, or replaced by one with another id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """What a broker knows of its cluster. Treat every mapping in it as read-only."""
+
+    cluster_id: str
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    names_by_id: Mapping[bytes, str] = field(default_factory=dict)
+    controller_id: int = NO_CONTROLLER
+    topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Overrides by topic; a topic without any is not in it."""
+    broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
+    """Overrides by broker id; under None those for every broker."""
+
+    def topic(self, name: str) -> Topic | None:
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+        """None also for ZERO_UUID, which stands for "no id"."""
+        name = self.names_by_id.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, topic: str, partition: int) -> Partition | None:
+        found = self.topics.get(topic)
+        return None if found is None else found.partitions.get(partition)
+
+    def leader_of(self, topic: str, partition: int) -> Broker | None:
+        """The live broker that leads the partition; None if there is no such partition, leader or broker."""
+        found = self.partition(topic, partition)
+        return None if found is None else self.brokers.get(found.leader)
+
+    def partitions_on(self, broker: int) -> Iterator[tuple[Topic, int, Partition]]:
+        """Every partition that has a replica on the broker."""
+        for topic in self.topics.values():
+            for partition_id, partition in topic.partitions.items():
+                if broker in partition.replicas:
+                    yield topic, partition_id, partition
+
+    def config_of_topic(self, name: str) -> Mapping[str, str]:
+        return self.topic_configs.get(name, _NOTHING)
+
+    def config_of_broker(self, broker: int) -> Mapping[str, str]:
+        """The overrides that hold for a broker: its own before those for every broker."""
+        return {**self.broker_configs.get(None, _NOTHING), **self.broker_configs.get(broker, _NOTHING)}
+
+    def topic_changes_since(self, older: ClusterImage) -> TopicChanges:
+        """What a log or replica manager has to look at; a topic whose settings alone changed is not in it."""
+        if self.topics is older.topics:
+            return TopicChanges((), ())
+        changed = tuple(t for name, t in self.topics.items() if older.topics.get(name) is not t)
+        removed = tuple(
+            old
+            for name, old in older.topics.items()
+            if (new := self.topics.get(name)) is None or new.topic_id != old.topic_id
+        )
+        return TopicChanges(changed, removed)
+
+    def with_topics(self, changed: Iterable[Topic], removed: Iterable[str] = ()) -> ClusterImage:
+        """With these topics put in the place of those of the same name, and without those named in `removed`.
+
+        Costs one copy of the mappings, so give many changes at once.
+        """
+        topics, names = dict(self.topics), dict(self.names_by_id)
+        for name in removed:
+            gone = topics.pop(name, None)
+            if gone is not None:
+                names.pop(gone.topic_id, None)
+        for topic in changed:
+            before = topics.get(topic.name)
+            if before is not None:
+                names.pop(before.topic_id, None)
+            topics[topic.name] = topic
+            if topic.topic_id != ZERO_UUID:
+                names[topic.topic_id] = topic.name
+        return replace(self, topics=topics, names_by_id=names)
+
+    def with_topic(self, topic: Topic) -> ClusterImage:
+        return self.with_topics((topic,))
+
+    def without_topic(self, name: str) -> ClusterImage:
+        return self.with_topics((), (name,))
+
+    def with_partition(self, topic: str, partition_id: int, partition: Partition) -> ClusterImage:
+        """KeyError if there is no such topic."""
+        found = self.topics[topic]
+        return self.with_topic(replace(found, partitions={**found.partitions, partition_id: partition}))
+
+    def with_topic_configs(self, changed: Mapping[str, Mapping[str, str]]) -> ClusterImage:
+        """With these topics' overrides in the place of those before; empty ones take them away."""
+        return replace(self, topic_configs=_with_overrides(self.topic_configs, changed))
+
+    def with_topic_config(self, name: str, overrides: Mapping[str, str]) -> ClusterImage:
+        return self.with_topic_configs({name: overrides})
+
+    def with_broker_configs(self, changed: Mapping[int | None, Mapping[str, str]]) -> ClusterImage:
+        """With these brokers' overrides in the place of those before; empty ones take them away."""
+        return replace(self, broker_configs=_with_overrides(self.broker_configs, changed))
+
+    def with_broker_config(self, broker: int | None, overrides: Mapping[str, str]) -> ClusterImage:
+        return self.with_broker_configs({broker: overrides})
+
+    def with_broker(self, broker: Broker) -> ClusterImage:
+        return replace(self, brokers={**self.brokers, broker.id: broker})
+
+    def without_broker(self, broker: int) -> ClusterImage:
+        return replace(self, brokers={id_: kept for id_, kept in self.brokers.items() if id_ != broker})
+
+    def with_controller(self, broker: int) -> ClusterImage:
+        """NO_CONTROLLER: there is none at the moment."""
+        return replace(self, controller_id=broker)
+
+
+def _with_overrides(
+    before: Mapping[_K, Mapping[str, str]], changed: Mapping[_K, Mapping[str, str]]
+) -> dict[_K, Mapping[str, str]]:
+    merged = {**before, **changed}
+    for key, overrides in changed.items():
+        if not overrides:
+            del merged[key]
+    return merged

@@ -1,0 +1,69 @@
+"""Where things lie in the store: the node paths of Kafka 3.x in ZooKeeper mode. What lies there is in `payloads.py`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+BROKERS = "/brokers"
+BROKER_IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+CONFIG = "/config"
+TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER = "/cluster"
+CLUSTER_ID = "/cluster/id"
+LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+
+PERSISTENT = (BROKERS, BROKER_IDS, TOPICS, CONFIG, TOPIC_CONFIGS, BROKER_CONFIGS, CLUSTER)
+"""Nodes that must exist before anything else is written; parents come first."""
+
+DEFAULT_BROKER = "<default>"
+"""Entity name of the settings that hold for every broker."""
+
+
+def broker_id(broker: int) -> str:
+    return f"{BROKER_IDS}/{broker}"
+
+
+def topic(name: str) -> str:
+    return f"{TOPICS}/{name}"
+
+
+def partitions(topic_name: str) -> str:
+    return f"{TOPICS}/{topic_name}/partitions"
+
+
+def partition(topic_name: str, partition_id: int) -> str:
+    return f"{TOPICS}/{topic_name}/partitions/{partition_id}"
+
+
+def partition_state(topic_name: str, partition_id: int) -> str:
+    return f"{TOPICS}/{topic_name}/partitions/{partition_id}/state"
+
+
+def topic_config(name: str) -> str:
+    return f"{TOPIC_CONFIGS}/{name}"
+
+
+def broker_config(broker: int | None) -> str:
+    """None: the settings of every broker."""
+    return f"{BROKER_CONFIGS}/{DEFAULT_BROKER if broker is None else broker}"
+
+
+class TopicPath(NamedTuple):
+    """What a path beneath `TOPICS` is about: a whole topic, or the state of one partition."""
+
+    topic: str
+    partition: int | None
+
+
+def parse_topic_path(path: str) -> TopicPath | None:
+    """Which topic (and partition, for a state node) `path` belongs to; None if it is not beneath `TOPICS`."""
+    if not path.startswith(TOPICS + "/"):
+        return None
+    names = path[len(TOPICS) + 1 :].split("/")
+    if len(names) == 4 and names[1] == "partitions" and names[2].isdecimal() and names[3] == "state":
+        return TopicPath(names[0], int(names[2]))
+    return TopicPath(names[0], None)

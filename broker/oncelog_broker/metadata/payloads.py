@@ -1,0 +1,291 @@
+"""What lies in the nodes: the JSON of Kafka 3.x in ZooKeeper mode, to and from small types. Pure.
+
+Every `parse_*` raises `MalformedPayload`, and nothing else, for bytes that are not what they should be. Unknown fields
+are skipped, as Kafka does, so that a later version may add some.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from oncelog_protocol.uuids import uuid_from_string, uuid_to_string
+
+_T = TypeVar("_T")
+
+
+class MalformedPayload(ValueError):
+    """A node holds something else than it should; the message names the node and the fault."""
+
+    def __init__(self, path: str, fault: str) -> None:
+        super().__init__(f"{path} holds no valid metadata: {fault}")
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where clients reach a broker through one listener. `security_protocol` is PLAINTEXT, SSL, SASL_PLAINTEXT, ..."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """`/brokers/ids/<id>`, version 5. `features`: name -> (min_version, max_version) that the broker supports."""
+
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    timestamp_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaAssignment:
+    """The brokers of one partition, the preferred leader first; the two others are about a reassignment under way."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAssignment:
+    """`/brokers/topics/<topic>`, version 3. `topic_id`: 16 bytes, None for a topic from before Kafka 2.8."""
+
+    topic_id: bytes | None
+    partitions: Mapping[int, ReplicaAssignment]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """`/brokers/topics/<topic>/partitions/<partition>/state`, version 1. `leader` is -1 while there is none."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRegistration:
+    """`/controller`, version 1."""
+
+    broker_id: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """`/latest_producer_id_block`: the last block that was taken, both ends inclusive (semantics.md S1)."""
+
+    broker_id: int
+    start: int
+    end: int
+
+
+def encode_broker(broker: BrokerRegistration) -> bytes:
+    """host and port are the first PLAINTEXT endpoint's, for readers older than version 2; null and -1 without one."""
+    plain = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
+    document: dict[str, Any] = {
+        "version": 5,
+        "host": None if plain is None else plain.host,
+        "port": -1 if plain is None else plain.port,
+        "jmx_port": -1,
+        "timestamp": str(broker.timestamp_ms),
+        "endpoints": [f"{e.listener}://{_bracketed(e.host)}:{e.port}" for e in broker.endpoints],
+        "listener_security_protocol_map": {e.listener: e.security_protocol for e in broker.endpoints},
+        "features": {n: {"min_version": low, "max_version": high} for n, (low, high) in broker.features.items()},
+    }
+    if broker.rack is not None:
+        document["rack"] = broker.rack
+    return _to_json(document)
+
+
+def parse_broker(data: bytes, path: str) -> BrokerRegistration:
+    document = _Document.parse(data, path)
+    protocols = document.optional("listener_security_protocol_map", dict, {})
+    features = {}
+    for name, versions in document.optional("features", dict, {}).items():
+        supported = _Document(versions, path)
+        features[name] = (supported.integer("min_version"), supported.integer("max_version"))
+    endpoints = tuple(_parse_endpoint(text, protocols, path) for text in document.required("endpoints", list))
+    rack = document.optional("rack", str, "") or None
+    return BrokerRegistration(endpoints, rack, features, document.digits("timestamp"))
+
+
+def encode_topic(topic: TopicAssignment) -> bytes:
+    """Version 3, or 2 for a topic without an id, as Kafka writes them."""
+    document: dict[str, Any] = {"version": 2 if topic.topic_id is None else 3}
+    if topic.topic_id is not None:
+        document["topic_id"] = uuid_to_string(topic.topic_id)
+    partitions = sorted(topic.partitions.items())
+    document["partitions"] = {str(p): list(a.replicas) for p, a in partitions}
+    document["adding_replicas"] = {str(p): list(a.adding_replicas) for p, a in partitions if a.adding_replicas}
+    document["removing_replicas"] = {str(p): list(a.removing_replicas) for p, a in partitions if a.removing_replicas}
+    return _to_json(document)
+
+
+def parse_topic(data: bytes, path: str) -> TopicAssignment:
+    document = _Document.parse(data, path)
+    replicas = document.brokers_by_partition("partitions")
+    adding = document.brokers_by_partition("adding_replicas")
+    removing = document.brokers_by_partition("removing_replicas")
+    assignments = {p: ReplicaAssignment(r, adding.get(p, ()), removing.get(p, ())) for p, r in replicas.items()}
+    text = document.optional("topic_id", str, "")
+    try:
+        topic_id = uuid_from_string(text) if text else None
+    except ValueError as error:
+        raise MalformedPayload(path, f"topic_id: {error}") from error
+    return TopicAssignment(topic_id, assignments)
+
+
+def encode_partition_state(state: PartitionState) -> bytes:
+    return _to_json(
+        {
+            "controller_epoch": state.controller_epoch,
+            "leader": state.leader,
+            "version": 1,
+            "leader_epoch": state.leader_epoch,
+            "isr": list(state.isr),
+        }
+    )
+
+
+def parse_partition_state(data: bytes, path: str) -> PartitionState:
+    document = _Document.parse(data, path)
+    return PartitionState(
+        leader=document.integer("leader"),
+        leader_epoch=document.integer("leader_epoch"),
+        isr=_broker_ids(document.required("isr", list), "isr", path),
+        controller_epoch=document.integer("controller_epoch"),
+    )
+
+
+def encode_config(overrides: Mapping[str, str]) -> bytes:
+    """`/config/<entity type>/<entity>`: the settings that differ from the defaults."""
+    return _to_json({"version": 1, "config": dict(sorted(overrides.items()))})
+
+
+def parse_config(data: bytes, path: str) -> dict[str, str]:
+    overrides = _Document.parse(data, path).optional("config", dict, {})
+    if not all(isinstance(value, str) for value in overrides.values()):
+        raise MalformedPayload(path, "config: the values must be strings")
+    return overrides
+
+
+def encode_controller(controller: ControllerRegistration) -> bytes:
+    return _to_json({"version": 1, "brokerid": controller.broker_id, "timestamp": str(controller.timestamp_ms)})
+
+
+def parse_controller(data: bytes, path: str) -> ControllerRegistration:
+    document = _Document.parse(data, path)
+    return ControllerRegistration(document.integer("brokerid"), document.digits("timestamp"))
+
+
+def encode_controller_epoch(epoch: int) -> bytes:
+    return str(epoch).encode()
+
+
+def parse_controller_epoch(data: bytes, path: str) -> int:
+    return _decimal(data.decode("ascii", "replace"), "epoch", path)
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """The version is a string here: so Kafka writes it."""
+    return _to_json({"version": "1", "id": cluster_id})
+
+
+def parse_cluster_id(data: bytes, path: str) -> str:
+    return _Document.parse(data, path).required("id", str)
+
+
+def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
+    document = {"version": 1, "broker": block.broker_id, "block_start": str(block.start), "block_end": str(block.end)}
+    return _to_json(document)
+
+
+def parse_producer_id_block(data: bytes, path: str) -> ProducerIdBlock:
+    document = _Document.parse(data, path)
+    start, end = document.digits("block_start"), document.digits("block_end")
+    if end < start:
+        raise MalformedPayload(path, f"the block ends at {end}, before its start {start}")
+    return ProducerIdBlock(document.integer("broker"), start, end)
+
+
+class _Document:
+    """A JSON object whose fields are checked as they are read."""
+
+    __slots__ = ("_fields", "_path")
+
+    def __init__(self, fields: object, path: str) -> None:
+        if not isinstance(fields, dict):
+            raise MalformedPayload(path, "not a JSON object")
+        self._fields = fields
+        self._path = path
+
+    @classmethod
+    def parse(cls, data: bytes, path: str) -> _Document:
+        try:
+            return cls(json.loads(data), path)
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, MalformedPayload):
+                raise
+            raise MalformedPayload(path, f"not JSON ({error})") from error
+
+    def required(self, name: str, kind: type[_T]) -> _T:
+        if name not in self._fields:
+            raise MalformedPayload(self._path, f"{name} is missing")
+        value = self._fields[name]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise MalformedPayload(self._path, f"{name} must be {kind.__name__}, not {value!r:.40}")
+        return value
+
+    def optional(self, name: str, kind: type[_T], default: _T) -> _T:
+        return default if self._fields.get(name) is None else self.required(name, kind)
+
+    def integer(self, name: str) -> int:
+        return self.required(name, int)
+
+    def digits(self, name: str) -> int:
+        """An int that Kafka writes as a string, since JSON's numbers do not reach 64 bits everywhere."""
+        return _decimal(self.required(name, str), name, self._path)
+
+    def brokers_by_partition(self, name: str) -> dict[int, tuple[int, ...]]:
+        ids = self.optional(name, dict, {})
+        return {_decimal(p, name, self._path): _broker_ids(brokers, name, self._path) for p, brokers in ids.items()}
+
+
+def _broker_ids(value: object, name: str, path: str) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(type(broker) is int for broker in value):
+        raise MalformedPayload(path, f"{name} must list broker ids, not {value!r:.40}")
+    return tuple(value)
+
+
+def _decimal(text: str, name: str, path: str) -> int:
+    """Non-negative, of at most the 19 digits of an int64."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 19):
+        raise MalformedPayload(path, f"{name} must be a decimal number, not {text!r:.40}")
+    return int(text)
+
+
+def _parse_endpoint(text: object, protocols: Mapping[str, object], path: str) -> Endpoint:
+    """`LISTENER://host:port`; an IPv6 host stands in brackets. Without a map, the listener is named by its protocol."""
+    listener, separator, address = text.partition("://") if isinstance(text, str) else ("", "", "")
+    host, colon, port = address.rpartition(":")
+    protocol = protocols.get(listener, listener)
+    if not (listener and separator and colon and isinstance(protocol, str)):
+        raise MalformedPayload(path, f"endpoints: not LISTENER://host:port but {text!r:.80}")
+    return Endpoint(listener, host.removeprefix("[").removesuffix("]"), _decimal(port, "endpoints", path), protocol)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _to_json(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,199 @@
+"""The whole dependency on coordination: a small tree of versioned nodes, with ZooKeeper's semantics.
+
+Implementations: `embedded.py` (one process, one local file) and later ZooKeeper through kazoo. The same tests run
+against every one (`tests/unit/broker/metadata/test_store_contract.py`), so a caller may rely on what is said here:
+
+- A node has data, a `version` (0 at creation, one more with every set) and a `czxid` (id of the write that created it,
+  growing for ever, also across restarts: the broker epoch is the czxid of the broker's registration, KIP-380).
+- A write is durable when its await returns, and no reader sees it before. One caller's writes happen in call order.
+- `multi` happens wholly or not at all; all that it creates has one czxid.
+- A write that ends in `ConnectionLost` or `SessionExpired` may or may not have happened: re-read and compare before
+  trying again (semantics.md S1, reliability.md section 6 "ZooKeeper").
+- All callbacks are plain functions, called in the event loop. They must not raise, and must be quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+ANY_VERSION = -1
+"""As the expected version: whatever the node's version is."""
+
+
+class MetadataError(Exception):
+    """Any failure of a metadata store. `path` is the node in question, "" when there is none."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path = path
+
+
+class NoNode(MetadataError):
+    """The node, or for a create its parent, does not exist."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "no such node")
+
+
+class NodeExists(MetadataError):
+    """The node to be created exists already."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "the node exists already")
+
+
+class BadVersion(MetadataError):
+    """The node's version is not the expected one: somebody else wrote it."""
+
+    def __init__(self, path: str, expected: int, actual: int) -> None:
+        super().__init__(path, f"expected version {expected}, but it is {actual}")
+
+
+class NotEmpty(MetadataError):
+    """The node to be deleted has children."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "the node has children")
+
+
+class NoChildrenForEphemerals(MetadataError):
+    """The parent of the node to be created is ephemeral."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "an ephemeral node has no children")
+
+
+class StoreUnavailable(MetadataError):
+    """The store did not answer. For a write: nobody knows whether it happened."""
+
+
+class ConnectionLost(StoreUnavailable):
+    """The connection broke; the session may still live, and a later try may succeed."""
+
+
+class SessionExpired(StoreUnavailable):
+    """The session is over (or the store closed): our ephemeral nodes are gone, no later try succeeds."""
+
+
+class SessionState(Enum):
+    """What the broker may believe about its session."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    """The connection is broken. Ephemeral nodes still stand; changes may be missed until CONNECTED comes."""
+    LOST = "lost"
+    """The session is over: somebody else may be controller or leader by now."""
+
+
+class Stat(NamedTuple):
+    """What the store knows of a node beside its data."""
+
+    version: int
+    czxid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Fails the multi unless the node exists with this version."""
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Creates the node; its parent must exist, possibly by an earlier operation of the same multi."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """Replaces the node's data if its version is the expected one."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Deletes the childless node if its version is the expected one."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+Operation = Check | Create | Set | Delete
+WatchCallback = Callable[[str], None]
+SessionCallback = Callable[[SessionState], None]
+Unsubscribe = Callable[[], None]
+
+
+class MetadataStore(Protocol):
+    """See the module's docstring. Every method that awaits may raise StoreUnavailable."""
+
+    @property
+    def session(self) -> SessionState:
+        """The state of the session now."""
+
+    async def get(self, path: str) -> tuple[bytes, Stat]:
+        """Data and stat of a node. NoNode."""
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """`get` for many nodes in one go, in the order asked; None for a node that does not exist. Not a snapshot."""
+
+    async def exists(self, path: str) -> Stat | None:
+        """The stat of a node, None if there is no such node."""
+
+    async def children(self, path: str) -> list[str]:
+        """The names (not paths) of a node's children, sorted. NoNode."""
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        """Replace a node's data. NoNode, BadVersion."""
+
+    async def create(self, path: str, data: bytes = b"", ephemeral: bool = False, make_parents: bool = False) -> Stat:
+        """Create a node, and with `make_parents` its missing ancestors (empty, persistent).
+
+        NodeExists, NoNode (the parent), NoChildrenForEphemerals.
+        """
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Delete a childless node. NoNode, BadVersion, NotEmpty."""
+
+    async def multi(self, operations: Sequence[Operation]) -> None:
+        """Do all operations, in order, or none; raises the error of the first that cannot be done, with its path."""
+
+    def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
+        """Call `callback` with the path of each node at or beneath `path` that is created, set or deleted from now on.
+
+        The callback says only that the caller should read that path again: several changes may come as one call.
+        Called with `path` itself, it means that anything beneath may have changed (after a reconnect). The path need
+        not exist. A change is told before the await of the write that made it returns.
+        """
+
+    def watch_session(self, callback: SessionCallback) -> Unsubscribe:
+        """Call `callback` with each new state of the session."""
+
+    async def close(self) -> None:
+        """End the session: our ephemeral nodes go. Writes that were started are finished first. May be repeated."""
+
+
+def check_path(path: str) -> None:
+    """Refuse a path that ZooKeeper would refuse: ValueError, since only a bug can produce one."""
+    if path == "/":
+        return
+    if not path.startswith("/"):
+        raise ValueError(f"a node's path starts with '/': {path!r}")
+    if "\0" in path or any(name in ("", ".", "..") for name in path[1:].split("/")):
+        raise ValueError(f"not a legal node path: {path!r}")
+
+
+def parent_of(path: str) -> str:
+    """The path of the node above; "/" is its own parent."""
+    return path.rpartition("/")[0] or "/"

@@ -1,0 +1,271 @@
+"""The disk seam: every file access of the log goes through `Disk` and `File`.
+
+Production code knows only the protocols, so that a simulated disk that loses, tears or refuses writes can take the
+place of `RealDisk`. Errors are the operating system's: OSError, and what to do about one is the caller's decision.
+All paths are `str`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import shutil
+import threading
+from contextlib import suppress
+from typing import Final, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+SMALL_READ_SIZE: Final = 128 * 1024
+"""Reads up to this size are copied by pread: cheaper than the page faults of a mapping, and a bad sector is an OSError
+there, where a mapping answers with SIGBUS. Larger reads are slices of a mapping, so that no byte is copied."""
+
+TEMPORARY_SUFFIX: Final = ".tmp"
+"""What `replace_file` writes before the rename; Kafka's name for it too."""
+
+
+class LockHeld(RuntimeError):
+    """Another process, or this one, has the directory open."""
+
+
+class File(Protocol):
+    """A file that grows at its end. `size` is what is known to be whole; readers never see beyond it."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def append(self, *buffers: Buffer) -> int:
+        """Write at the end, in one system call; returns the position of the first byte.
+
+        Raises OSError if not all bytes were written: the file is then cut back and `size` is as before.
+        """
+
+    def read(self, position: int, size: int) -> memoryview:
+        """Up to `size` bytes, fewer at the end of the file. Raises OSError."""
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size` bytes. See RealFile for the trap of views served before."""
+
+    def sync(self) -> None:
+        """fsync. After an OSError the unsynced bytes may be lost: calling again proves nothing."""
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    """A held lock on a directory."""
+
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """The file system calls that the broker makes. All raise OSError."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and appending; with `create` an absent file is made. Raises FileNotFoundError."""
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+
+    def make_directories(self, path: str) -> None: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written, wall time in ms since the epoch."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic; replaces `target`."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; no error if it is not there."""
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None:
+        """fsync the directory, so that names made, renamed or removed in it survive a power cut."""
+
+    def read_file(self, path: str) -> bytes: ...
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        """Set the content of a small file so that a crash leaves the old content or the new, never a mixture."""
+
+    def lock(self, path: str) -> Lock:
+        """Lock the file `path`, made if absent. Raises LockHeld."""
+
+
+class RealFile:
+    """`File` on a descriptor.
+
+    THE TRAP OF `read`: a large read returns a slice of a mapping of the file. If the file is cut below that slice
+    while it is still held, touching it kills the process (SIGBUS). Hence: only `truncate` cuts bytes that were ever
+    readable, it is called only for follower truncation and recovery, and the caller must have let go of the slices
+    above the cut (a partition that truncates is no longer a leader and has failed its fetches). Unlinking a file is
+    harmless: a mapping keeps its inode.
+    """
+
+    __slots__ = ("_fd", "_fd_guard", "_map", "path", "size")
+
+    def __init__(self, path: str, *, create: bool) -> None:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self._fd = os.open(path, flags, 0o644)
+        self._fd_guard = threading.Lock()
+        self._map: mmap.mmap | None = None
+        self.path = path
+        self.size = os.fstat(self._fd).st_size
+
+    def append(self, *buffers: Buffer) -> int:
+        # pwrite at `size`, not O_APPEND: were the cut below to fail, the next append would still overwrite the
+        # leftover, and no byte of a failed write could ever slip in between two good ones.
+        position = self.size
+        if len(buffers) == 1:
+            wanted = len(buffers[0])
+            written = os.pwrite(self._fd, buffers[0], position)
+        else:
+            wanted = sum(map(len, buffers))
+            written = os.pwritev(self._fd, buffers, position)
+        if written != wanted:
+            with suppress(OSError):
+                os.ftruncate(self._fd, position)
+            raise OSError(f"{self.path}: {written} of {wanted} bytes were written at {position}; is the disk full?")
+        self.size = position + wanted
+        return position
+
+    def read(self, position: int, size: int) -> memoryview:
+        size = min(size, self.size - position)
+        if size <= 0:
+            return memoryview(b"")
+        if size <= SMALL_READ_SIZE:
+            data = os.pread(self._fd, size, position)
+            if len(data) != size:
+                raise OSError(f"{self.path}: {len(data)} of {size} bytes at {position}: another process cut the file")
+            return memoryview(data)
+        mapped = self._map
+        if mapped is None or len(mapped) < position + size:
+            # The old mapping lives on as long as slices of it are held.
+            mapped = self._map = mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ)
+        return memoryview(mapped)[position : position + size]
+
+    def truncate(self, size: int) -> None:
+        self._map = None
+        os.ftruncate(self._fd, size)
+        self.size = size
+
+    def sync(self) -> None:
+        # Called from worker threads: the guard keeps a close from handing the descriptor's number to another file.
+        with self._fd_guard:
+            if self._fd < 0:
+                raise OSError(f"{self.path} was closed before it could be synced")
+            os.fsync(self._fd)
+
+    def close(self) -> None:
+        with self._fd_guard:
+            self._map = None
+            if self._fd >= 0:
+                descriptor, self._fd = self._fd, -1
+                os.close(descriptor)
+
+
+class RealDisk:
+    """The machine's own file system."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        return RealFile(path, create=create)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_directories(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def read_file(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        temporary = path + TEMPORARY_SUFFIX
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        self.sync_directory(os.path.dirname(path))
+
+    def lock(self, path: str) -> FileLock:
+        return FileLock(path)
+
+
+class FileLock:
+    """fcntl.lockf on a file, the kind of lock that Kafka's FileLock takes, so the two exclude each other.
+
+    Such locks belong to the process: a second attempt of the same process would succeed, and closing any descriptor
+    of the file would drop the lock. So locks held here are remembered, and asked before the file is opened at all.
+    """
+
+    _held: set[str] = set()  # noqa: RUF012 - shared on purpose, see above
+
+    __slots__ = ("_descriptor", "_key")
+
+    def __init__(self, path: str) -> None:
+        self._key = os.path.realpath(path)
+        directory = os.path.dirname(self._key)
+        if self._key in self._held:
+            raise LockHeld(
+                f"{directory} is already open in this process: each broker needs a data directory of its own"
+            )
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise LockHeld(
+                f"{directory} is locked by another process: stop the broker that uses it "
+                f"(`fuser {self._key}` names it), or give this one another data directory"
+            ) from error
+        self._held.add(self._key)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            self._held.discard(self._key)

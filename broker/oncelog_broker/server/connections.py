@@ -1,0 +1,51 @@
+"""All open connections of a broker, admitted within the limits and counted out again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from oncelog_broker.server.limits import Limits
+
+if TYPE_CHECKING:
+    from oncelog_broker.server.connection import BrokerConnection
+
+
+class Connections:
+    """Invariant: `limits` counts exactly the connections in here."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._open: set[BrokerConnection] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def admit(self, connection: BrokerConnection, host: str) -> str | None:
+        """Take the connection in, or say which limit forbids it."""
+        refused = self.limits.admit(host)
+        if refused is None:
+            self._open.add(connection)
+            self._empty.clear()
+        return refused
+
+    def release(self, connection: BrokerConnection, host: str) -> None:
+        """Forget a connection that is closed; harmless for one that was not admitted."""
+        if connection in self._open:
+            self._open.discard(connection)
+            self.limits.release(host)
+            if not self._open:
+                self._empty.set()
+
+    async def drained(self, timeout: float) -> None:
+        """Return when all are closed, at the latest after `timeout` seconds."""
+        try:
+            await asyncio.wait_for(self._empty.wait(), timeout)
+        except TimeoutError:
+            pass
+
+    def __iter__(self) -> Iterator[BrokerConnection]:
+        return iter(list(self._open))
+
+    def __len__(self) -> int:
+        return len(self._open)

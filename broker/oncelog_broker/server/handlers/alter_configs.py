@@ -1,0 +1,50 @@
+"""AlterConfigs (33), v0-2: replace all settings of a topic or broker by those given (older than key 44, racy, kept)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from oncelog_broker.config.alter import AlterOperation, ConfigChange, alter_broker_overrides, check_topic_overrides
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.handlers.config_resources import change_configs
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+
+Resource = AlterConfigsRequest.AlterConfigsResource
+Response = AlterConfigsResponse.AlterConfigsResourceResponse
+
+
+async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+    responses = []
+    for resource in request.resources:
+        code, message = ErrorCode.NONE, None
+        try:
+            await change_configs(
+                resource.resource_type,
+                resource.resource_name,
+                partial(_replace_topic, resource),
+                partial(_replace_broker, resource),
+                request.validate_only,
+                context,
+            )
+        except KafkaError as error:
+            code, message = error.code, error.message
+        responses.append(
+            Response(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return AlterConfigsResponse(responses=responses)
+
+
+def _replace_topic(resource: Resource, _: dict[str, str]) -> Mapping[str, str]:
+    return check_topic_overrides({config.name: config.value for config in resource.configs})
+
+
+def _replace_broker(resource: Resource, _: dict[str, str]) -> Mapping[str, str]:
+    changes = [ConfigChange(config.name, AlterOperation.SET, config.value) for config in resource.configs]
+    return alter_broker_overrides({}, changes)

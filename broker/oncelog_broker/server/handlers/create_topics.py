@@ -1,0 +1,86 @@
+"""CreateTopics (19), v2-7: create topics, and answer when their partitions can be used.
+
+Behaviour: each topic succeeds or fails by itself; one that is named twice fails with INVALID_REQUEST. -1 stands for the
+broker's default number of partitions or replicas (KIP-464). With validate_only nothing is created.
+Versions: v5 answers with the configuration and the numbers (KIP-525), v7 with the topic id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from oncelog_broker.config.alter import check_topic_overrides
+from oncelog_broker.config.broker_keys import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
+from oncelog_broker.config.resolve import describe_topic
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.shown import shows_topic, wait_until_shown
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from oncelog_protocol.schema import ZERO_UUID
+
+TopicRequest = CreateTopicsRequest.CreatableTopic
+TopicResult = CreateTopicsResponse.CreatableTopicResult
+
+
+async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    named = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in request.topics:
+        if named[topic.name] > 1:
+            error = KafkaError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is named twice in the request.")
+            results.append(_failed(topic.name, error))
+            continue
+        try:
+            results.append(await _create(topic, request, context))
+        except KafkaError as error:
+            results.append(_failed(topic.name, error))
+    return CreateTopicsResponse(topics=results)
+
+
+async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: RequestContext) -> TopicResult:
+    broker = context.broker
+    assignment = _assignment(topic)
+    partitions = broker.config[NUM_PARTITIONS] if topic.num_partitions == -1 else topic.num_partitions
+    replicas = broker.config[DEFAULT_REPLICATION_FACTOR] if topic.replication_factor == -1 else topic.replication_factor
+    overrides = check_topic_overrides({config.name: config.value for config in topic.configs})
+    created = await broker.topics.create_topic(
+        topic.name, partitions, replicas, overrides, assignment, validate_only=request.validate_only
+    )
+    if not request.validate_only:
+        await wait_until_shown(broker.metadata, shows_topic(topic.name, len(created.partitions)), request.timeout_ms)
+    return TopicResult(
+        name=topic.name,
+        topic_id=ZERO_UUID if request.validate_only or created.topic_id is None else created.topic_id,
+        error_code=ErrorCode.NONE,
+        num_partitions=len(created.partitions),
+        replication_factor=len(next(iter(created.partitions.values())).replicas),
+        configs=[
+            TopicResult.CreatableTopicConfigs(
+                name=line.name,
+                value=line.value,
+                read_only=line.is_read_only,
+                config_source=line.source,
+                is_sensitive=line.key.is_sensitive,
+            )
+            for line in describe_topic(overrides, broker.config)
+        ],
+    )
+
+
+def _assignment(topic: TopicRequest) -> dict[int, list[int]] | None:
+    """The assignment made by hand, if there is one. Raises KafkaError INVALID_REQUEST for one beside numbers."""
+    if not topic.assignments:
+        return None
+    if topic.num_partitions != -1 or topic.replication_factor != -1:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "Both a replica assignment and numbers of partitions or replicas were given: the numbers must be -1.",
+        )
+    assignment = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
+    if len(assignment) != len(topic.assignments):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned twice.")
+    return assignment
+
+
+def _failed(name: str, error: KafkaError) -> TopicResult:
+    return TopicResult(name=name, error_code=error.code, error_message=error.message)

@@ -1,0 +1,49 @@
+"""DeleteRecords (21), v0-2: make everything below an offset unreadable by moving the log start offset.
+
+Offset -1 stands for the high watermark. Segments that lie wholly below the new start are deleted.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+
+TopicResult = DeleteRecordsResponse.DeleteRecordsTopicResult
+PartitionResult = TopicResult.DeleteRecordsPartitionResult
+
+HIGH_WATERMARK: Final = -1
+
+
+def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    topics = []
+    for topic in request.topics:
+        results = []
+        for wanted in topic.partitions:
+            low_watermark, code = -1, ErrorCode.NONE
+            try:
+                low_watermark = _delete(topic.name, wanted.partition_index, wanted.offset, context)
+            except KafkaError as error:
+                code = error.code
+            results.append(
+                PartitionResult(partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=code)
+            )
+        topics.append(TopicResult(name=topic.name, partitions=results))
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _delete(topic: str, index: int, offset: int, context: RequestContext) -> int:
+    """The new log start offset. Raises KafkaError."""
+    partition = context.broker.replicas.leader(topic, index)
+    if "delete" not in partition.log.config.cleanup_policy:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} has cleanup.policy=compact: records are not deleted")
+    target = partition.high_watermark if offset == HIGH_WATERMARK else offset
+    if not 0 <= target <= partition.high_watermark:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is above the high watermark {partition.high_watermark}"
+        )
+    if target > partition.log.log_start_offset:
+        partition.log.delete_records_before(target)
+    return partition.log.log_start_offset

@@ -1,0 +1,56 @@
+"""DeleteTopics (20), v1-6: delete topics by name, or by id (v6).
+
+Behaviour: each topic succeeds or fails by itself; answered when this broker serves the topic no more.
+`delete.topic.enable=false` refuses all of them (INVALID_REQUEST before v3, as older clients do not know better).
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.config.broker_keys import DELETE_TOPIC_ENABLE
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.shown import lacks_topic, wait_until_shown
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from oncelog_protocol.schema import ZERO_UUID
+
+TopicResult = DeleteTopicsResponse.DeletableTopicResult
+TopicState = DeleteTopicsRequest.DeleteTopicState
+
+FIRST_DISABLED_ERROR_VERSION = 3
+
+
+async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    wanted = request.topics or [TopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
+    responses = []
+    for topic in wanted:
+        code, message = ErrorCode.NONE, None
+        try:
+            topic = _resolved(topic, context)
+            await _delete(topic, request.timeout_ms, context)
+        except KafkaError as error:
+            code, message = error.code, error.message
+        responses.append(TopicResult(name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=message))
+    return DeleteTopicsResponse(responses=responses)
+
+
+def _resolved(wanted: TopicState, context: RequestContext) -> TopicState:
+    """The topic with name and id. Raises KafkaError."""
+    if not context.broker.config[DELETE_TOPIC_ENABLE]:
+        known = context.version >= FIRST_DISABLED_ERROR_VERSION
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)
+    if (wanted.name is None) == (wanted.topic_id == ZERO_UUID):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic is deleted by name or by id, not by both or neither.")
+    image = context.broker.image
+    if wanted.name is None:
+        found = image.topic_by_id(wanted.topic_id)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return TopicState(name=found.name, topic_id=found.topic_id)
+    by_name = image.topic(wanted.name)
+    return TopicState(name=wanted.name, topic_id=ZERO_UUID if by_name is None else by_name.topic_id)
+
+
+async def _delete(topic: TopicState, timeout_ms: int, context: RequestContext) -> None:
+    assert topic.name is not None
+    topic_id = await context.broker.topics.delete_topic(topic.name)
+    await wait_until_shown(context.broker.metadata, lacks_topic(topic.name, topic_id), timeout_ms)

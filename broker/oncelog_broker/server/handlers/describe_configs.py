@@ -1,0 +1,72 @@
+"""DescribeConfigs (32), v1-4: every key of a topic or broker, its value, where that comes from (T23).
+
+Resources: topics; brokers, by id or "" for what holds for all of them. A secret has no value here.
+Versions: v1 sources and synonyms, v3 types and documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oncelog_broker.config.resolve import DescribedConfig, describe_broker, describe_topic
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.handlers.config_resources import broker_of, existing_topic
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    ResourceType,
+)
+
+Result = DescribeConfigsResponse.DescribeConfigsResult
+Entry = Result.DescribeConfigsResourceResult
+Synonym = Entry.DescribeConfigsSynonym
+
+
+def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    results = []
+    for resource in request.resources:
+        code, message, configs = ErrorCode.NONE, None, list[Entry]()
+        try:
+            wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
+            described = _describe(resource.resource_type, resource.resource_name, context)
+            configs = [_entry(line, request) for line in described if wanted is None or line.name in wanted]
+        except KafkaError as error:
+            code, message = error.code, error.message
+        results.append(
+            Result(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=configs,
+            )
+        )
+    return DescribeConfigsResponse(results=results)
+
+
+def _describe(resource_type: int, name: str, context: RequestContext) -> Iterable[DescribedConfig]:
+    broker = context.broker
+    if resource_type == ResourceType.TOPIC:
+        existing_topic(name, context)
+        return describe_topic(broker.image.config_of_topic(name), broker.config)
+    if resource_type == ResourceType.BROKER:
+        if broker_of(name, context) is None:
+            defaults = broker.image.broker_configs.get(None, {})
+            return [line for line in describe_broker(broker.config) if line.name in defaults]
+        return describe_broker(broker.config)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"configurations of resource type {resource_type} are not served")
+
+
+def _entry(line: DescribedConfig, request: DescribeConfigsRequest) -> Entry:
+    synonyms = [Synonym(name=synonym.name, value=synonym.value, source=synonym.source) for synonym in line.synonyms]
+    return Entry(
+        name=line.name,
+        value=line.value,
+        read_only=line.is_read_only,
+        config_source=line.source,
+        is_sensitive=line.key.is_sensitive,
+        synonyms=synonyms if request.include_synonyms else [],
+        config_type=line.key.type,
+        documentation=line.key.doc if request.include_documentation else None,
+    )

@@ -1,0 +1,43 @@
+"""IncrementalAlterConfigs (44), v0-1: set, delete, append to or subtract from single settings (KIP-339, T23)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from oncelog_broker.config.alter import ConfigChange, alter_broker_overrides, alter_topic_overrides
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.handlers.config_resources import change_configs
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+Response = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+
+
+async def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
+    responses = []
+    for resource in request.resources:
+        code, message = ErrorCode.NONE, None
+        changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
+        try:
+            await change_configs(
+                resource.resource_type,
+                resource.resource_name,
+                partial(alter_topic_overrides, changes=changes),
+                partial(alter_broker_overrides, changes=changes),
+                request.validate_only,
+                context,
+            )
+        except KafkaError as error:
+            code, message = error.code, error.message
+        responses.append(
+            Response(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return IncrementalAlterConfigsResponse(responses=responses)

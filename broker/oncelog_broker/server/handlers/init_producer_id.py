@@ -1,0 +1,39 @@
+"""InitProducerId (22), v0-5: a producer id for an idempotent producer (S5).
+
+Without a transactional id any broker answers, from its block, with epoch 0, and keeps no state. A transactional id
+belongs to its coordinator, which this broker is for none yet: NOT_COORDINATOR.
+Versions: v3+ may carry the present id and epoch, both or neither (KIP-360, T21). v6 is not stable in Kafka: not served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from oncelog_broker.metadata.producer_ids import ProducerIdsExhausted
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+
+def handle(
+    request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+    if request.transactional_id == "" or (request.producer_id == -1) != (request.producer_epoch == -1):
+        return _failed(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        return _failed(ErrorCode.NOT_COORDINATOR)
+    return _new_producer(context)
+
+
+async def _new_producer(context: RequestContext) -> InitProducerIdResponse:
+    try:
+        producer_id = await context.broker.producer_ids.generate()
+    except KafkaError as error:
+        return _failed(error.code)
+    except ProducerIdsExhausted:
+        return _failed(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
+
+
+def _failed(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

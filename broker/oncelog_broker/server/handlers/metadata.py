@@ -1,0 +1,129 @@
+"""Metadata (3), v0-13: brokers, topics, leaders; creates topics that are asked for where that is allowed.
+
+Behaviour: addresses are those of the listener that the request came through (T24). A missing topic is created when
+`auto.create.topics.enable` and the request (v4+) both allow it, and is then answered whole, leaders and all.
+Versions: v0 empty list = all topics, v1+ null = all and empty = none (T10); v4 allow_auto_topic_creation; v10 topic
+ids in the answer; v12 topics asked for by id, null names only here (T9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from oncelog_broker.config.broker_keys import AUTO_CREATE_TOPICS_ENABLE
+from oncelog_broker.controller.topic_names import INTERNAL_TOPICS, check_topic_name
+from oncelog_broker.metadata.image import ClusterImage, Topic
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog_protocol.schema import ZERO_UUID
+
+TopicResponse = MetadataResponse.MetadataResponseTopic
+PartitionResponse = TopicResponse.MetadataResponsePartition
+BrokerResponse = MetadataResponse.MetadataResponseBroker
+
+FIRST_AUTO_CREATION_FLAG_VERSION: Final = 4
+FIRST_NULL_NAME_VERSION: Final = 12
+
+
+def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
+    if request.topics is None or (context.version == 0 and not request.topics):
+        image = context.broker.image
+        return _response(context, [describe(topic, image) for topic in image.topics.values()])
+    missing = [
+        wanted.name
+        for wanted in request.topics
+        if wanted.name is not None and wanted.topic_id == ZERO_UUID and wanted.name not in context.broker.image.topics
+    ]
+    if missing and _may_create(request, context):
+        return _create_then_answer(request, context, missing)
+    return _response(context, _described(request, context, {}))
+
+
+def _may_create(request: MetadataRequest, context: RequestContext) -> bool:
+    allowed = request.allow_auto_topic_creation or context.version < FIRST_AUTO_CREATION_FLAG_VERSION
+    return allowed and context.broker.config[AUTO_CREATE_TOPICS_ENABLE]
+
+
+async def _create_then_answer(
+    request: MetadataRequest, context: RequestContext, missing: list[str]
+) -> MetadataResponse:
+    failures: dict[str, KafkaError] = {}
+    for name in missing:
+        try:
+            await context.broker.create_topic(name)
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another connection was quicker
+                failures[name] = error
+    return _response(context, _described(request, context, failures))
+
+
+def _described(
+    request: MetadataRequest, context: RequestContext, failures: dict[str, KafkaError]
+) -> list[TopicResponse]:
+    image = context.broker.image
+    answers = []
+    for wanted in request.topics or ():
+        if wanted.topic_id != ZERO_UUID:
+            if context.version < FIRST_NULL_NAME_VERSION:
+                answers.append(_failed(ErrorCode.INVALID_REQUEST, wanted.name or "", wanted.topic_id))
+                continue
+            topic = image.topic_by_id(wanted.topic_id)
+            missing = _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
+        else:
+            topic = image.topic(wanted.name or "")
+            missing = _failed(_why_missing(wanted.name or "", failures), wanted.name or "", ZERO_UUID)
+        answers.append(missing if topic is None else describe(topic, image))
+    return answers
+
+
+def _why_missing(name: str, failures: dict[str, KafkaError]) -> ErrorCode:
+    if name in failures:
+        return failures[name].code
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _failed(code: ErrorCode, name: str | None, topic_id: bytes) -> TopicResponse:
+    return TopicResponse(error_code=code, name=name, topic_id=topic_id, partitions=[])
+
+
+def describe(topic: Topic, image: ClusterImage) -> TopicResponse:
+    """A topic with its partitions as the image has them."""
+    partitions = []
+    for index, partition in topic.partitions.items():
+        leads = partition.leader in image.brokers
+        partitions.append(
+            PartitionResponse(
+                error_code=ErrorCode.NONE if leads else ErrorCode.LEADER_NOT_AVAILABLE,
+                partition_index=index,
+                leader_id=partition.leader if leads else -1,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=[replica for replica in partition.replicas if replica not in image.brokers],
+            )
+        )
+    return TopicResponse(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+    )
+
+
+def _response(context: RequestContext, topics: list[TopicResponse]) -> MetadataResponse:
+    image = context.broker.image
+    brokers = []
+    for broker in image.brokers.values():
+        endpoint = broker.endpoint(context.connection.listener)
+        if endpoint is not None:
+            brokers.append(BrokerResponse(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack))
+    return MetadataResponse(
+        brokers=brokers, cluster_id=image.cluster_id, controller_id=image.controller_id, topics=topics
+    )

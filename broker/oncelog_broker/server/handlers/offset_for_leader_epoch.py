@@ -1,0 +1,32 @@
+"""OffsetForLeaderEpoch (23), v2-4: where a leader epoch ends (KIP-101, KIP-320).
+
+Consumers ask it after a leader change, to find out whether what they read was cut off.
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+
+TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+EndOffset = TopicResult.EpochEndOffset
+
+
+def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            try:
+                partition = context.broker.replicas.leader(topic.topic, wanted.partition)
+                partition.check_leader_epoch(wanted.current_leader_epoch)
+                epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
+                answer = EndOffset(
+                    error_code=ErrorCode.NONE, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset
+                )
+            except KafkaError as error:
+                answer = EndOffset(error_code=error.code, partition=wanted.partition)
+            answers.append(answer)
+        topics.append(TopicResult(topic=topic.topic, partitions=answers))
+    return OffsetForLeaderEpochResponse(topics=topics)

@@ -1,0 +1,126 @@
+"""API keys, and the way from a key to its messages without importing what is not used.
+
+The messages of a key live in `messages/<its name in lower case>.py` as `<Name>Request` and `<Name>Response`. Importing
+all of them costs a start-up 0.1 s and more, so they come in when the first request needs them. For the same reason the
+versions of the headers, which depend on the first flexible version, are known here; the tests compare that with the
+declarations. Which keys and versions a broker serves is its own business.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+from oncelog_protocol.versions import MAX_VERSION
+
+NEVER: Final = MAX_VERSION + 1
+"""The first flexible version of an API that has none."""
+
+
+class ApiKey(IntEnum):
+    """Kafka's API keys, each with the first version that is flexible (KIP-482)."""
+
+    first_flexible: int
+
+    def __new__(cls, key: int, first_flexible: int = NEVER) -> ApiKey:
+        member = int.__new__(cls, key)
+        member._value_ = key
+        member.first_flexible = first_flexible
+        return member
+
+    PRODUCE = 0, 9
+    FETCH = 1, 12
+    LIST_OFFSETS = 2, 6
+    METADATA = 3, 9
+    OFFSET_COMMIT = 8, 8
+    OFFSET_FETCH = 9, 6
+    FIND_COORDINATOR = 10, 3
+    JOIN_GROUP = 11, 6
+    HEARTBEAT = 12, 4
+    LEAVE_GROUP = 13, 4
+    SYNC_GROUP = 14, 4
+    DESCRIBE_GROUPS = 15, 5
+    LIST_GROUPS = 16, 3
+    SASL_HANDSHAKE = 17, NEVER
+    API_VERSIONS = 18, 3
+    CREATE_TOPICS = 19, 5
+    DELETE_TOPICS = 20, 4
+    DELETE_RECORDS = 21, 2
+    INIT_PRODUCER_ID = 22, 2
+    OFFSET_FOR_LEADER_EPOCH = 23, 4
+    ADD_PARTITIONS_TO_TXN = 24, 3
+    ADD_OFFSETS_TO_TXN = 25, 3
+    END_TXN = 26, 3
+    WRITE_TXN_MARKERS = 27, 1
+    TXN_OFFSET_COMMIT = 28, 3
+    DESCRIBE_ACLS = 29, 2
+    CREATE_ACLS = 30, 2
+    DELETE_ACLS = 31, 2
+    DESCRIBE_CONFIGS = 32, 4
+    ALTER_CONFIGS = 33, 2
+    ALTER_REPLICA_LOG_DIRS = 34, 2
+    DESCRIBE_LOG_DIRS = 35, 2
+    SASL_AUTHENTICATE = 36, 2
+    CREATE_PARTITIONS = 37, 2
+    DELETE_GROUPS = 42, 2
+    ELECT_LEADERS = 43, 2
+    INCREMENTAL_ALTER_CONFIGS = 44, 1
+    ALTER_PARTITION_REASSIGNMENTS = 45, 0
+    LIST_PARTITION_REASSIGNMENTS = 46, 0
+    OFFSET_DELETE = 47, NEVER
+    DESCRIBE_CLIENT_QUOTAS = 48, 1
+    ALTER_CLIENT_QUOTAS = 49, 1
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50, 0
+    ALTER_USER_SCRAM_CREDENTIALS = 51, 0
+    DESCRIBE_QUORUM = 55, 0
+    UPDATE_FEATURES = 57, 0
+    DESCRIBE_CLUSTER = 60, 0
+    DESCRIBE_PRODUCERS = 61, 0
+    DESCRIBE_TRANSACTIONS = 65, 0
+    LIST_TRANSACTIONS = 66, 0
+    CONSUMER_GROUP_HEARTBEAT = 68, 0
+    CONSUMER_GROUP_DESCRIBE = 69, 0
+    LIST_CONFIG_RESOURCES = 74, 0
+    DESCRIBE_TOPIC_PARTITIONS = 75, 0
+    SHARE_GROUP_HEARTBEAT = 76, 0
+    SHARE_GROUP_DESCRIBE = 77, 0
+    SHARE_FETCH = 78, 0
+    SHARE_ACKNOWLEDGE = 79, 0
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90, 0
+    ALTER_SHARE_GROUP_OFFSETS = 91, 0
+    DELETE_SHARE_GROUP_OFFSETS = 92, 0
+
+    @property
+    def message_name(self) -> str:
+        """The name in Kafka's documents: "InitProducerId"."""
+        return self.name.title().replace("_", "")
+
+
+@cache
+def request_type(key: ApiKey) -> type[Any]:
+    """The class of the requests of `key`. Raises ModuleNotFoundError for one whose messages are not declared yet."""
+    return _message_type(key, "Request")
+
+
+@cache
+def response_type(key: ApiKey) -> type[Any]:
+    """As `request_type`, for the responses."""
+    return _message_type(key, "Response")
+
+
+def _message_type(key: ApiKey, suffix: str) -> type[Any]:
+    module = import_module(f"oncelog_protocol.messages.{key.name.lower()}")
+    found: type[Any] = getattr(module, key.message_name + suffix)
+    return found
+
+
+def request_header_version(key: ApiKey, version: int) -> int:
+    """The version of the RequestHeader before the body of `version`: 2 where that is flexible, otherwise 1."""
+    return 2 if version >= key.first_flexible else 1
+
+
+def response_header_version(key: ApiKey, version: int) -> int:
+    """The version of the ResponseHeader: 1 where the body is flexible, otherwise 0. ApiVersions: always 0 (T1)."""
+    return 1 if version >= key.first_flexible and key is not ApiKey.API_VERSIONS else 0

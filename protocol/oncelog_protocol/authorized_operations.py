@@ -1,0 +1,6 @@
+"""Authorized operations in responses: one bit per AclOperation code (KIP-430)."""
+
+from typing import Final
+
+AUTHORIZED_OPERATIONS_OMITTED: Final = -(2**31)
+"""Not asked for, or not known."""

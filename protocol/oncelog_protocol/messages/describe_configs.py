@@ -1,0 +1,110 @@
+"""DescribeConfigs (32): the configuration of topics, brokers and groups."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from oncelog_protocol.schema import Request, array, boolean, int8, int16, int32, message, string, struct
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to. Brokers are named by their id, "" being the default of all of them."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, the strongest first."""
+
+    UNKNOWN = 0
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+
+
+class ConfigType(IntEnum):
+    """How to read a value."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+@message(api_key=32, versions="1-4", flexible="4+")
+class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
+    """Describe resources, each whole or by some keys.
+
+    v1: include_synonyms (KIP-226).
+    v3: include_documentation (KIP-569).
+    v4: flexible.
+    """
+
+    resources: list[DescribeConfigsResource] = array()
+    include_synonyms: bool = boolean("1+", default=False)
+    include_documentation: bool = boolean("3+", default=False)
+
+    @struct
+    class DescribeConfigsResource:
+        resource_type: int = int8()  # a ResourceType
+        resource_name: str = string()
+        configuration_keys: list[str] | None = array(of=string(), nullable="0+", default=None)  # None: all
+
+
+@message(api_key=32, versions="1-4", flexible="4+")
+class DescribeConfigsResponse:
+    """All keys that were asked for, those at their default included (T23).
+
+    v1: config_source and synonyms in place of "is it the default" (KIP-226).
+    v2: on a quota violation the answer comes first, the throttling after.
+    v3: config_type and documentation (KIP-569).
+    v4: flexible.
+
+    Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (unknown type, another
+    broker's id), TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED.
+    """
+
+    throttle_time_ms: int = int32(default=0)
+    results: list[DescribeConfigsResult] = array()
+
+    @struct
+    class DescribeConfigsResult:
+        error_code: int = int16()
+        error_message: str | None = string(nullable="0+", default=None)
+        resource_type: int = int8()
+        resource_name: str = string()
+        configs: list[DescribeConfigsResourceResult] = array()
+
+        @struct
+        class DescribeConfigsResourceResult:
+            name: str = string()
+            value: str | None = string(nullable="0+")  # None where is_sensitive, or not set
+            read_only: bool = boolean()  # cannot be changed while the broker runs
+            config_source: int = int8("1+", default=-1)  # a ConfigSource
+            is_sensitive: bool = boolean()
+            # every place that sets this key, the strongest first
+            synonyms: list[DescribeConfigsSynonym] = array("1+")
+            config_type: int = int8("3+", default=0)  # a ConfigType
+            documentation: str | None = string("3+", nullable="0+", default=None)
+
+            @struct
+            class DescribeConfigsSynonym:
+                name: str = string("1+")
+                value: str | None = string("1+", nullable="0+")
+                source: int = int8("1+")

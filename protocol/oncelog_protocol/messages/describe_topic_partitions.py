@@ -1,0 +1,67 @@
+"""DescribeTopicPartitions (75): topics page by page (KIP-966)."""
+
+from __future__ import annotations
+
+from oncelog_protocol.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
+from oncelog_protocol.schema import Request, array, boolean, int16, int32, message, nested, string, struct, uuid
+
+
+@message(api_key=75, versions="0", flexible="0+")
+class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"]):
+    """Describe topics, sorted by name, from a cursor on. An empty list asks for all topics."""
+
+    topics: list[TopicRequest] = array()
+    response_partition_limit: int = int32(default=2000)  # partitions per page; the broker has a limit of its own
+    cursor: Cursor | None = nested(nullable="0+", default=None)  # None: from the beginning
+
+    @struct
+    class TopicRequest:
+        name: str = string()
+
+    @struct
+    class Cursor:
+        """The first topic and partition to describe."""
+
+        topic_name: str = string()
+        partition_index: int = int32()
+
+
+@message(api_key=75, versions="0", flexible="0+")
+class DescribeTopicPartitionsResponse:
+    """One page, and where the next one starts.
+
+    Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED. Of a partition:
+    LEADER_NOT_AVAILABLE. INVALID_REQUEST for a cursor that no page ended with.
+    """
+
+    throttle_time_ms: int = int32(default=0)
+    topics: list[DescribeTopicPartitionsResponseTopic] = array()
+    next_cursor: Cursor | None = nested(nullable="0+", default=None)  # None: this was the last page
+
+    @struct
+    class DescribeTopicPartitionsResponseTopic:
+        error_code: int = int16()
+        name: str | None = string(nullable="0+")
+        topic_id: bytes = uuid()
+        is_internal: bool = boolean(default=False)
+        partitions: list[DescribeTopicPartitionsResponsePartition] = array()
+        topic_authorized_operations: int = int32(default=AUTHORIZED_OPERATIONS_OMITTED)
+
+        @struct
+        class DescribeTopicPartitionsResponsePartition:
+            error_code: int = int16()
+            partition_index: int = int32()
+            leader_id: int = int32()  # -1: no leader
+            leader_epoch: int = int32(default=-1)
+            replica_nodes: list[int] = array(of=int32())
+            isr_nodes: list[int] = array(of=int32())
+            # outside the ISR, but with all that is committed
+            eligible_leader_replicas: list[int] | None = array(of=int32(), nullable="0+", default=None)
+            # for an operator who must choose an unclean leader
+            last_known_elr: list[int] | None = array(of=int32(), nullable="0+", default=None)
+            offline_replicas: list[int] = array(of=int32())
+
+    @struct
+    class Cursor:
+        topic_name: str = string()
+        partition_index: int = int32()

@@ -1,0 +1,41 @@
+"""DescribeTransactions (65): the state of transactional ids (KIP-664)."""
+
+from __future__ import annotations
+
+from oncelog_protocol.schema import Request, array, int16, int32, int64, message, string, struct
+
+
+@message(api_key=65, versions="0", flexible="0+")
+class DescribeTransactionsRequest(Request["DescribeTransactionsResponse"]):
+    """Describe transactional ids, asking their coordinator."""
+
+    transactional_ids: list[str] = array(of=string())
+
+
+@message(api_key=65, versions="0", flexible="0+")
+class DescribeTransactionsResponse:
+    """One entry per transactional id.
+
+    Errors of an id: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+    TRANSACTIONAL_ID_NOT_FOUND, TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Topics that the caller may not see are left out.
+    """
+
+    throttle_time_ms: int = int32(default=0)
+    transaction_states: list[TransactionState] = array()
+
+    @struct
+    class TransactionState:
+        error_code: int = int16()
+        transactional_id: str = string()
+        # by name (S33): Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort
+        transaction_state: str = string()
+        transaction_timeout_ms: int = int32()
+        transaction_start_time_ms: int = int64()  # -1: no transaction
+        producer_id: int = int64()
+        producer_epoch: int = int16()
+        topics: list[TopicData] = array()  # what the open transaction has written to
+
+        @struct
+        class TopicData:
+            topic: str = string()
+            partitions: list[int] = array(of=int32())

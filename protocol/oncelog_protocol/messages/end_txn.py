@@ -1,0 +1,41 @@
+"""EndTxn (26): commit or abort a transaction (S38)."""
+
+from __future__ import annotations
+
+from oncelog_protocol.schema import Request, boolean, int16, int32, int64, message, string
+
+
+@message(api_key=26, versions="0-5", flexible="3+")
+class EndTxnRequest(Request["EndTxnResponse"]):
+    """End the transaction of a transactional id.
+
+    v2: the client understands PRODUCER_FENCED (KIP-588).
+    v3: flexible.
+    v4: the client understands TRANSACTION_ABORTABLE (KIP-890).
+    v5: transactions V2: every end bumps the epoch, and an empty transaction may be aborted (KIP-890, T7).
+    """
+
+    transactional_id: str = string()
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    committed: bool = boolean()  # False: abort
+
+
+@message(api_key=26, versions="0-5", flexible="3+")
+class EndTxnResponse:
+    """The decision is in the log of the coordinator; the markers may still be on their way.
+
+    v1: on a quota violation the answer comes first, the throttling after.
+    v2: PRODUCER_FENCED possible, INVALID_PRODUCER_EPOCH before (T8).
+    v3: flexible.
+    v4: TRANSACTION_ABORTABLE possible (KIP-890).
+    v5: the producer id and epoch to go on with, sequences starting at 0 again (KIP-890, T7).
+
+    Errors: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_PRODUCER_ID_MAPPING,
+    PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS (try again), TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+    """
+
+    throttle_time_ms: int = int32(default=0)
+    error_code: int = int16()
+    producer_id: int = int64("5+", default=-1)
+    producer_epoch: int = int16("5+", default=-1)

@@ -1,0 +1,175 @@
+"""Fetch (1): read record batches. Consumers and followers alike."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from oncelog_protocol.schema import (
+    ZERO_UUID,
+    Records,
+    Request,
+    array,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    nested,
+    records,
+    string,
+    struct,
+    uuid,
+)
+
+
+class IsolationLevel(IntEnum):
+    """What a reader sees of transactions."""
+
+    READ_UNCOMMITTED = 0
+    """Everything below the high watermark."""
+    READ_COMMITTED = 1
+    """Everything below the last stable offset, with the list of aborted transactions (S50, S52)."""
+
+
+@message(api_key=1, versions="4-18", flexible="12+")
+class FetchRequest(Request["FetchResponse"]):
+    """Read from an offset on, waiting up to max_wait_ms for min_bytes.
+
+    v4: isolation_level; batches of format v2.
+    v5: log_start_offset, which followers report.
+    v7: fetch sessions (KIP-227): session id 0 with epoch -1 is no session, with epoch 0 asks for a new one.
+    v9: current_leader_epoch, by which leader and client fence each other (KIP-320).
+    v10: the client reads zstd (KIP-110, T19).
+    v11: rack_id, to read from the nearest replica (KIP-392).
+    v12: flexible; last_fetched_epoch lets the leader find where the reader diverged (KIP-595).
+    v13: topic ids in place of names (KIP-516).
+    v14: the client understands OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405).
+    v15: a follower names itself in replica_state, with its broker epoch, and no more in replica_id (KIP-903).
+    v16: the client understands hints at new leaders (KIP-951).
+    v17: replica_directory_id (KIP-853).
+    v18: high_watermark, which the follower knows already (KIP-1166).
+    """
+
+    cluster_id: str | None = string("12+", nullable="12+", tag=0, default=None)
+    # -1: a consumer; otherwise the broker id of a follower, not to be believed from clients
+    replica_id: int = int32("0-14", default=-1)
+    replica_state: ReplicaState | None = nested("15+", tag=1, default=None)
+    max_wait_ms: int = int32()
+    min_bytes: int = int32()
+    max_bytes: int = int32("3+", default=2**31 - 1)  # of the response; its first batch may exceed it
+    isolation_level: int = int8("4+", default=0)  # an IsolationLevel
+    session_id: int = int32("7+", default=0)
+    session_epoch: int = int32("7+", default=-1)
+    topics: list[FetchTopic] = array()  # in the order in which they are to be served (T11)
+    forgotten_topics_data: list[ForgottenTopic] = array("7+", default_factory=list)  # to be dropped from the session
+    rack_id: str = string("11+", default="")
+
+    @struct
+    class ReplicaState:
+        replica_id: int = int32("15+", default=-1)
+        replica_epoch: int = int64("15+", default=-1)
+
+    @struct
+    class FetchTopic:
+        topic: str = string("0-12", default="")
+        topic_id: bytes = uuid("13+", default=ZERO_UUID)
+        partitions: list[FetchPartition] = array()
+
+        @struct
+        class FetchPartition:
+            partition: int = int32()
+            current_leader_epoch: int = int32("9+", default=-1)  # -1: no check
+            fetch_offset: int = int64()
+            last_fetched_epoch: int = int32("12+", default=-1)  # -1: no check
+            log_start_offset: int = int64("5+", default=-1)  # of the follower; -1 from consumers
+            partition_max_bytes: int = int32()  # the first batch of the response may exceed it
+            replica_directory_id: bytes = uuid("17+", tag=0, default=ZERO_UUID)
+            # known to the follower; the default asks for no early answer
+            high_watermark: int = int64("18+", tag=1, default=2**63 - 1)
+
+    @struct
+    class ForgottenTopic:
+        topic: str = string("7-12", default="")
+        topic_id: bytes = uuid("13+", default=ZERO_UUID)
+        partitions: list[int] = array("7+", of=int32())
+
+
+@message(api_key=1, versions="4-18", flexible="12+")
+class FetchResponse:
+    """Whole batches from the first one that holds the offset asked for (T11): it may begin below that offset.
+
+    v4: last_stable_offset and aborted_transactions.
+    v5: log_start_offset.
+    v6: KAFKA_STORAGE_ERROR possible.
+    v7: fetch sessions (KIP-227); an error of the whole response.
+    v8: on a quota violation the answer comes first, the throttling after.
+    v10: records may be compressed with zstd; an older reader gets UNSUPPORTED_COMPRESSION_TYPE (KIP-110).
+    v11: preferred_read_replica (KIP-392).
+    v12: flexible; diverging_epoch and current_leader (KIP-595).
+    v13: topic ids in place of names; UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_ID possible (T9).
+    v14: OFFSET_MOVED_TO_TIERED_STORAGE possible (KIP-405).
+    v16: node_endpoints (KIP-951).
+
+    Errors of the response: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR. Of a
+    partition: OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+    UNKNOWN_LEADER_EPOCH, TOPIC_AUTHORIZATION_FAILED, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+    """
+
+    throttle_time_ms: int = int32("1+", default=0)
+    error_code: int = int16("7+", default=0)
+    session_id: int = int32("7+", default=0)  # 0: no session was made
+    responses: list[FetchableTopicResponse] = array()
+    # of the brokers named in current_leader
+    node_endpoints: list[NodeEndpoint] = array("16+", tag=0, default_factory=list)
+
+    @struct
+    class FetchableTopicResponse:
+        topic: str = string("0-12", default="")
+        topic_id: bytes = uuid("13+", default=ZERO_UUID)
+        partitions: list[PartitionData] = array()
+
+        @struct
+        class PartitionData:
+            partition_index: int = int32()
+            error_code: int = int16()
+            high_watermark: int = int64()
+            last_stable_offset: int = int64("4+", default=-1)  # every transaction below it is decided (S50)
+            log_start_offset: int = int64("5+", default=-1)
+            # where the log of the reader leaves ours: it must truncate to there
+            diverging_epoch: EpochEndOffset | None = nested("12+", tag=0, default=None)
+            current_leader: LeaderIdAndEpoch | None = nested("12+", tag=1, default=None)
+            # read this snapshot in place of the log (KRaft)
+            snapshot_id: SnapshotId | None = nested("12+", tag=2, default=None)
+            # None for read_uncommitted (S52)
+            aborted_transactions: list[AbortedTransaction] | None = array("4+", nullable="4+", default=None)
+            preferred_read_replica: int = int32("11+", default=-1)  # -1: stay here
+            records: Records = records(nullable="0+", default=None)
+
+            @struct
+            class EpochEndOffset:
+                """The last epoch not above the one of the reader, and where it ends."""
+
+                epoch: int = int32("12+", default=-1)
+                end_offset: int = int64("12+", default=-1)
+
+            @struct
+            class LeaderIdAndEpoch:
+                leader_id: int = int32("12+", default=-1)
+                leader_epoch: int = int32("12+", default=-1)
+
+            @struct
+            class SnapshotId:
+                end_offset: int = int64(default=-1)
+                epoch: int = int32(default=-1)
+
+            @struct
+            class AbortedTransaction:
+                producer_id: int = int64("4+")
+                first_offset: int = int64("4+")
+
+    @struct
+    class NodeEndpoint:
+        node_id: int = int32("16+")
+        host: str = string("16+")
+        port: int = int32("16+")
+        rack: str | None = string("16+", nullable="16+", default=None)

@@ -1,0 +1,31 @@
+"""What precedes the body of every request and response. `api.request_header_version` says which version to use."""
+
+from __future__ import annotations
+
+from oncelog_protocol.schema import int16, int32, message, string
+
+
+@message(versions="1-2", flexible="2+")
+class RequestHeader:
+    """Which API, which version of it, and by which number the client will know the answer.
+
+    v1: client_id.
+    v2: flexible: tagged fields.
+    """
+
+    request_api_key: int = int16()
+    request_api_version: int = int16()
+    correlation_id: int = int32()
+    # Not compact in v2 either: a broker must be able to read the header of an ApiVersions request that is newer than
+    # itself.
+    client_id: str | None = string("1+", nullable="1+", flexible=None, default=None)
+
+
+@message(versions="0-1", flexible="1+")
+class ResponseHeader:
+    """By which request this is the response.
+
+    v1: flexible: tagged fields. ApiVersions stays at v0 (T1).
+    """
+
+    correlation_id: int = int32()

@@ -1,0 +1,62 @@
+"""IncrementalAlterConfigs (44): change single keys of a configuration (KIP-339)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from oncelog_protocol.schema import Request, array, boolean, int8, int16, int32, message, string, struct
+
+
+class ConfigOperation(IntEnum):
+    """What to do with a key. APPEND and SUBTRACT are for lists: items already there, or not there, are no error."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@message(api_key=44, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"]):
+    """Apply operations to single keys; what is not named stays as it is. All operations on a resource apply, or none.
+
+    v1: flexible.
+    """
+
+    resources: list[AlterConfigsResource] = array()
+    validate_only: bool = boolean()  # True: change nothing
+
+    @struct
+    class AlterConfigsResource:
+        resource_type: int = int8()  # a ResourceType (describe_configs.py)
+        resource_name: str = string()
+        configs: list[AlterableConfig] = array()
+
+        @struct
+        class AlterableConfig:
+            name: str = string()
+            config_operation: int = int8()  # a ConfigOperation
+            # None with DELETE; comma-separated items with APPEND and SUBTRACT
+            value: str | None = string(nullable="0+")
+
+
+@message(api_key=44, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsResponse:
+    """One result per resource.
+
+    v1: flexible.
+
+    Errors of a resource: INVALID_CONFIG, INVALID_REQUEST (a key twice, a null value, an operation that does not fit),
+    UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION, NOT_CONTROLLER, TOPIC_AUTHORIZATION_FAILED,
+    CLUSTER_AUTHORIZATION_FAILED.
+    """
+
+    throttle_time_ms: int = int32(default=0)
+    responses: list[AlterConfigsResourceResponse] = array()
+
+    @struct
+    class AlterConfigsResourceResponse:
+        error_code: int = int16()
+        error_message: str | None = string(nullable="0+", default=None)
+        resource_type: int = int8()
+        resource_name: str = string()

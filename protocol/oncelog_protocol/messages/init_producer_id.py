@@ -1,0 +1,48 @@
+"""InitProducerId (22): a producer id and epoch; for a transactional id also the fence against its older producers."""
+
+from __future__ import annotations
+
+from oncelog_protocol.schema import Request, boolean, int16, int32, int64, message, string
+
+
+@message(api_key=22, versions="0-6", flexible="2+")
+class InitProducerIdRequest(Request["InitProducerIdResponse"]):
+    """Get a producer id (S5), or take over a transactional id (S34).
+
+    v2: flexible.
+    v3: producer_id and producer_epoch, both or neither: bump the epoch and go on after an error (KIP-360, T21).
+    v4: the client understands PRODUCER_FENCED (KIP-588).
+    v5: the client understands TRANSACTION_ABORTABLE (KIP-890).
+    v6: two-phase commit by an outside coordinator (KIP-939); not stable in Kafka yet.
+    """
+
+    transactional_id: str | None = string(nullable="0+", default=None)  # None: idempotent only
+    # at most transaction.max.timeout.ms (E2); without a transactional id not used
+    transaction_timeout_ms: int = int32()
+    producer_id: int = int64("3+", default=-1)  # -1: a new one
+    producer_epoch: int = int16("3+", default=-1)
+    enable2_pc: bool = boolean("6+", default=False)  # never time the transaction out
+    keep_prepared_txn: bool = boolean("6+", default=False)  # leave the open transaction as it is
+
+
+@message(api_key=22, versions="0-6", flexible="2+")
+class InitProducerIdResponse:
+    """The id and epoch to write with.
+
+    v1: on a quota violation the answer comes first, the throttling after.
+    v2: flexible.
+    v4: PRODUCER_FENCED possible, INVALID_PRODUCER_EPOCH before (T8).
+    v5: TRANSACTION_ABORTABLE possible (KIP-890).
+    v6: the transaction that was kept open (KIP-939).
+
+    Errors: CONCURRENT_TRANSACTIONS (try again), NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
+    COORDINATOR_LOAD_IN_PROGRESS, INVALID_TRANSACTION_TIMEOUT, INVALID_REQUEST (an empty transactional id),
+    INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
+    """
+
+    throttle_time_ms: int = int32(default=0)
+    error_code: int = int16()
+    producer_id: int = int64(default=-1)
+    producer_epoch: int = int16()
+    ongoing_txn_producer_id: int = int64("6+", default=-1)
+    ongoing_txn_producer_epoch: int = int16("6+", default=-1)

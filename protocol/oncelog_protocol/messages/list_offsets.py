@@ -1,0 +1,84 @@
+"""ListOffsets (2): the offset of a timestamp, or of one end of the log."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_protocol.schema import Request, array, int8, int16, int32, int64, message, string, struct
+
+LATEST_TIMESTAMP: Final = -1
+"""The high watermark, or the last stable offset for read_committed."""
+EARLIEST_TIMESTAMP: Final = -2
+"""The log start offset."""
+MAX_TIMESTAMP: Final = -3
+"""The record with the largest timestamp (v7+)."""
+EARLIEST_LOCAL_TIMESTAMP: Final = -4
+"""The first offset that is on local disk (v8+)."""
+LATEST_TIERED_TIMESTAMP: Final = -5
+"""The last offset in remote storage (v9+)."""
+EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
+"""The first offset that is not in remote storage yet (v11+)."""
+
+
+@message(api_key=2, versions="1-11", flexible="6+")
+class ListOffsetsRequest(Request["ListOffsetsResponse"]):
+    """Find an offset per partition: of a timestamp in ms, or of one of the negative ones above (T12).
+
+    v1: one offset per partition, with its timestamp.
+    v2: isolation_level.
+    v4: current_leader_epoch (KIP-320).
+    v6: flexible.
+    v7: MAX_TIMESTAMP (KIP-734).
+    v8: EARLIEST_LOCAL_TIMESTAMP (KIP-405).
+    v9: LATEST_TIERED_TIMESTAMP (KIP-1005).
+    v10: timeout_ms, for the lookups in remote storage (KIP-1075).
+    v11: EARLIEST_PENDING_UPLOAD_TIMESTAMP (KIP-1023).
+    """
+
+    replica_id: int = int32()  # -1: a consumer
+    isolation_level: int = int8("2+", default=0)  # an IsolationLevel (fetch.py)
+    topics: list[ListOffsetsTopic] = array()
+    timeout_ms: int = int32("10+", default=0)
+
+    @struct
+    class ListOffsetsTopic:
+        name: str = string()
+        partitions: list[ListOffsetsPartition] = array()
+
+        @struct
+        class ListOffsetsPartition:
+            partition_index: int = int32()
+            current_leader_epoch: int = int32("4+", default=-1)  # -1: no check
+            timestamp: int = int64()
+
+
+@message(api_key=2, versions="1-11", flexible="6+")
+class ListOffsetsResponse:
+    """The offset and timestamp of the first record at or after the timestamp asked for; -1 and -1 where there is none.
+
+    v2: throttle_time_ms.
+    v3: on a quota violation the answer comes first, the throttling after.
+    v4: leader_epoch of the record found (KIP-320).
+    v5: OFFSET_NOT_AVAILABLE possible: the high watermark lags behind after an election.
+    v6: flexible.
+
+    Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+    UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE, LEADER_NOT_AVAILABLE (before v5), UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    UNSUPPORTED_VERSION (a negative timestamp that the version does not have), TOPIC_AUTHORIZATION_FAILED.
+    """
+
+    throttle_time_ms: int = int32("2+", default=0)
+    topics: list[ListOffsetsTopicResponse] = array()
+
+    @struct
+    class ListOffsetsTopicResponse:
+        name: str = string()
+        partitions: list[ListOffsetsPartitionResponse] = array()
+
+        @struct
+        class ListOffsetsPartitionResponse:
+            partition_index: int = int32()
+            error_code: int = int16()
+            timestamp: int = int64("1+", default=-1)
+            offset: int = int64("1+", default=-1)
+            leader_epoch: int = int32("4+", default=-1)  # -1: not known

@@ -1,0 +1,57 @@
+"""OffsetForLeaderEpoch (23): where a leader epoch ends, so that a reader finds where its log left the leader's."""
+
+from __future__ import annotations
+
+from oncelog_protocol.schema import Request, array, int16, int32, int64, message, string, struct
+
+
+@message(api_key=23, versions="2-4", flexible="4+")
+class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
+    """Ask for the end offset of an epoch (KIP-101, KIP-320).
+
+    v2: current_leader_epoch, for fencing.
+    v3: replica_id: its default -2 is a consumer that may look past the high watermark.
+    v4: flexible.
+    """
+
+    replica_id: int = int32("3+", default=-2)
+    topics: list[OffsetForLeaderTopic] = array()
+
+    @struct
+    class OffsetForLeaderTopic:
+        topic: str = string()
+        partitions: list[OffsetForLeaderPartition] = array()
+
+        @struct
+        class OffsetForLeaderPartition:
+            partition: int = int32()
+            current_leader_epoch: int = int32("2+", default=-1)  # -1: no check
+            leader_epoch: int = int32()  # the epoch whose end is asked for
+
+
+@message(api_key=23, versions="2-4", flexible="4+")
+class OffsetForLeaderEpochResponse:
+    """The largest epoch that is not above the one asked for, and where it ends.
+
+    v2: throttle_time_ms.
+    v4: flexible.
+
+    Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+    UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR, TOPIC_AUTHORIZATION_FAILED.
+    """
+
+    throttle_time_ms: int = int32("2+", default=0)
+    topics: list[OffsetForLeaderTopicResult] = array()
+
+    @struct
+    class OffsetForLeaderTopicResult:
+        topic: str = string()
+        partitions: list[EpochEndOffset] = array()
+
+        @struct
+        class EpochEndOffset:
+            error_code: int = int16()
+            partition: int = int32()
+            leader_epoch: int = int32("1+", default=-1)  # -1: no such epoch
+            # -1: not known; otherwise where the next epoch starts, or the end of the log
+            end_offset: int = int64(default=-1)

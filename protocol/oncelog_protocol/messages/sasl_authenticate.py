@@ -1,0 +1,31 @@
+"""SaslAuthenticate (36): the tokens of a SASL exchange, one round trip each (KIP-152)."""
+
+from __future__ import annotations
+
+from oncelog_protocol.schema import Request, bytes_, int16, int64, message, string
+
+
+@message(api_key=36, versions="0-2", flexible="2+")
+class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"]):
+    """A token of the client.
+
+    v2: flexible.
+    """
+
+    auth_bytes: bytes = bytes_()
+
+
+@message(api_key=36, versions="0-2", flexible="2+")
+class SaslAuthenticateResponse:
+    """The answer of the server.
+
+    v1: session_lifetime_ms: the client must authenticate again within it (KIP-368, T22).
+    v2: flexible.
+
+    Errors: SASL_AUTHENTICATION_FAILED (the connection closes), ILLEGAL_SASL_STATE.
+    """
+
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    auth_bytes: bytes = bytes_()
+    session_lifetime_ms: int = int64("1+", default=0)  # 0: no limit

@@ -1,0 +1,27 @@
+"""SaslHandshake (17): agree on a SASL mechanism. Never becomes flexible (T13)."""
+
+from __future__ import annotations
+
+from oncelog_protocol.schema import Request, array, int16, message, string
+
+
+@message(api_key=17, versions="0-1", flexible=None)
+class SaslHandshakeRequest(Request["SaslHandshakeResponse"]):
+    """Choose a mechanism, before anything but ApiVersions.
+
+    v0: the tokens follow raw, each behind an int32 size.
+    v1: the tokens follow in SaslAuthenticate requests (KIP-152, T22).
+    """
+
+    mechanism: str = string()
+
+
+@message(api_key=17, versions="0-1", flexible=None)
+class SaslHandshakeResponse:
+    """Whether the mechanism is enabled.
+
+    Errors: UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE.
+    """
+
+    error_code: int = int16()
+    mechanisms: list[str] = array(of=string())  # those that are enabled on this listener

@@ -1,0 +1,238 @@
+"""Writing record batches: the accumulator of a producer, and `build_batch` for whoever has all records at hand.
+
+Records are encoded once, as they come, behind room for the header. `close` compresses them. `build` writes the header
+with the producer's stamp and the CRC: that alone is what a new stamp costs (S21, S26, S27).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from oncelog_protocol.records.batch import (
+    CONTROL_BIT,
+    CRC_AT,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    Buffer,
+    batch_crc,
+)
+from oncelog_protocol.records.compression import Compression, compress
+from oncelog_protocol.records.record import Record
+from oncelog_protocol.records.varint import encode_varint, encode_varlong
+
+HeaderSequence = Sequence[tuple[str, Buffer | None]]
+
+MAX_RECORD_OVERHEAD: Final = 36
+"""The most bytes around key, value and headers: five varints, one varlong, the attributes."""
+MAX_VARINT: Final = 5
+
+MAX_BATCH_SIZE: Final = 2**31 - 1 + LOG_OVERHEAD
+"""What the int32 batch_length can say."""
+
+SMALL: Final = 512
+SMALL_VARINTS: Final = tuple(encode_varint(value) for value in range(SMALL))
+"""The varints that nearly all records are made of, ready to be joined."""
+NULL: Final = encode_varint(-1)
+NO_HEADERS: Final = encode_varint(0)
+ATTRIBUTES: Final = b"\x00"
+
+
+def record_size_upper_bound(key: Buffer | None, value: Buffer | None, headers: HeaderSequence = ()) -> int:
+    """The most bytes that a batch with this one record takes before compression: to check `max.request.size` early."""
+    size = HEADER_SIZE + MAX_RECORD_OVERHEAD
+    for data in (key, value):
+        size += len(data) if data is not None else 0
+    for name, data in headers:
+        size += 2 * MAX_VARINT + len(name.encode()) + (len(data) if data is not None else 0)
+    return size
+
+
+def encode_record(
+    offset_delta: int,
+    timestamp_delta: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: HeaderSequence = (),
+) -> bytes:
+    """One record as it lies in a batch, its length in front. Raises ValueError where a number does not fit."""
+    small = SMALL_VARINTS
+    offset_part = small[offset_delta] if 0 <= offset_delta < SMALL else encode_varint(offset_delta)
+    timestamp_part = small[timestamp_delta] if 0 <= timestamp_delta < SMALL else encode_varlong(timestamp_delta)
+    headers_part = _encode_headers(headers) if headers else NO_HEADERS
+    length = 1 + len(timestamp_part) + len(offset_part) + len(headers_part)
+    if key is None:
+        key, key_part = b"", NULL
+        length += 1
+    else:
+        size = len(key)
+        key_part = small[size] if size < SMALL else encode_varint(size)
+        length += len(key_part) + size
+    if value is None:
+        value, value_part = b"", NULL
+        length += 1
+    else:
+        size = len(value)
+        value_part = small[size] if size < SMALL else encode_varint(size)
+        length += len(value_part) + size
+    length_part = small[length] if length < SMALL else encode_varint(length)
+    return b"".join(
+        (length_part, ATTRIBUTES, timestamp_part, offset_part, key_part, key, value_part, value, headers_part)
+    )
+
+
+def _encode_headers(headers: HeaderSequence) -> bytes:
+    small = SMALL_VARINTS
+    parts: list[Buffer] = [encode_varint(len(headers))]
+    for name, value in headers:
+        encoded_name = name.encode()
+        size = len(encoded_name)
+        parts += (small[size] if size < SMALL else encode_varint(size), encoded_name)
+        if value is None:
+            parts.append(NULL)
+        else:
+            size = len(value)
+            parts += (small[size] if size < SMALL else encode_varint(size), value)
+    return b"".join(parts)
+
+
+class RecordBatchBuilder:
+    """One batch in the making: `append` until it says None, `close` once, `build` for each stamp.
+
+    Invariant: `_buffer` begins with HEADER_SIZE bytes of room for the header, then come the records; after `close` it
+    never grows, and a buffer that `build` has handed out is never written to again (a transport may still hold it).
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_compression",
+        "_handed_out",
+        "_is_closed",
+        "_size_limit",
+        "base_timestamp",
+        "max_timestamp",
+        "records_count",
+    )
+
+    def __init__(self, size_limit: int) -> None:
+        """`size_limit` (`batch.size`) counts header and records before compression. The first record may exceed it."""
+        self._size_limit = size_limit
+        self._buffer = bytearray(HEADER_SIZE)
+        self._compression = Compression.NONE
+        self._is_closed = False
+        self._handed_out = False
+        self.records_count = 0
+        self.base_timestamp = NO_TIMESTAMP
+        self.max_timestamp = NO_TIMESTAMP
+
+    @property
+    def size(self) -> int:
+        """Bytes of header and records: before compression until `close`, the final size of the batch after it."""
+        return len(self._buffer)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def append(
+        self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: HeaderSequence = ()
+    ) -> int | None:
+        """Add a record (`timestamp` in ms) and return its offset delta, or None if the batch has no room for it."""
+        assert not self._is_closed, "a closed batch takes no records"
+        offset_delta = self.records_count
+        if not offset_delta:
+            self.base_timestamp = timestamp
+        record = encode_record(offset_delta, timestamp - self.base_timestamp, key, value, headers)
+        buffer = self._buffer
+        if offset_delta and len(buffer) + len(record) > self._size_limit:
+            return None
+        buffer += record
+        self.records_count = offset_delta + 1
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        return offset_delta
+
+    def close(self, compression: Compression = Compression.NONE, level: int | None = None) -> None:
+        """Take no more records, and compress what is there. Needs no event loop: may run in a worker thread."""
+        assert not self._is_closed, "a batch is closed once"
+        self._is_closed = True
+        self._compression = compression
+        if compression is not Compression.NONE:
+            records = compress(compression, memoryview(self._buffer)[HEADER_SIZE:], level)
+            self._buffer = bytearray(HEADER_SIZE)
+            self._buffer += records
+
+    def build(
+        self,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        transactional: bool = False,
+        control: bool = False,
+        base_offset: int = 0,
+        partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    ) -> bytearray:
+        """The whole batch with this stamp and its CRC. Called again, it returns a new buffer with the new stamp."""
+        assert self._is_closed, "close the batch before building it"
+        batch = bytearray(self._buffer) if self._handed_out else self._buffer
+        self._buffer, self._handed_out = batch, True
+        attributes = int(self._compression)
+        attributes |= (TRANSACTIONAL_BIT if transactional else 0) | (CONTROL_BIT if control else 0)
+        HEADER.pack_into(
+            batch,
+            0,
+            base_offset,
+            len(batch) - LOG_OVERHEAD,
+            partition_leader_epoch,
+            MAGIC_V2,
+            0,
+            attributes,
+            self.records_count - 1,
+            self.base_timestamp,
+            self.max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self.records_count,
+        )
+        batch[CRC_AT : CRC_AT + 4] = batch_crc(batch).to_bytes(4, "big")
+        return batch
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    compression: Compression = Compression.NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+) -> bytearray:
+    """All of `records` in one batch, at consecutive offsets from `base_offset` (the records' own are not looked at)."""
+    builder = RecordBatchBuilder(size_limit=MAX_BATCH_SIZE)
+    for record in records:
+        offset_delta = builder.append(record.timestamp, record.key, record.value, record.headers)
+        if offset_delta is None:
+            raise ValueError(f"more than {MAX_BATCH_SIZE} bytes of records do not fit a batch")
+    builder.close(compression)
+    return builder.build(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        transactional=transactional,
+        control=control,
+        base_offset=base_offset,
+        partition_leader_epoch=partition_leader_epoch,
+    )

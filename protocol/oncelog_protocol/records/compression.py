@@ -1,0 +1,158 @@
+"""The four codecs of Kafka's batches, and no way to make us allocate more than we agreed to.
+
+Traps, each with a test: Java's reader refuses LZ4 frames with linked blocks, which is what most libraries write by
+default; Java writes Snappy in xerial's framing, others write it raw, both must be read (T19); the size after
+decompression is known only by decompressing, so output goes into a buffer that grows up to the caller's limit.
+
+cramjam, the one library behind all four, is imported at first use: a broker that never decompresses (clients do that)
+never pays for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final
+
+from oncelog_protocol.records.batch import Buffer, CorruptBatch
+
+
+class Compression(IntEnum):
+    """The codec of a batch: bits 0-2 of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+LZ4_FAST_LEVEL: Final = 0
+"""Levels from 3 on are LZ4-HC, several times slower; Java's default is the fast compressor too."""
+
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01" + b"\x00\x00\x00\x01"
+"""Magic, version 1, readable by readers of version 1 and up. Blocks follow: int32 length, raw Snappy."""
+XERIAL_BLOCK_SIZE: Final = 32 * 1024
+"""Uncompressed bytes in each block that we write: snappy-java's default."""
+
+SNAPPY_MAX_RATIO: Final = 22
+"""Snappy's densest element copies 64 bytes with 3, so a block that claims more than 22 times its size lies."""
+
+FIRST_CAPACITY: Final = 16 * 1024
+CAPACITY_FACTOR: Final = 4
+"""First guess: four times the input; each wrong guess grows fourfold, so all retries cost 1/3 of the work at most."""
+OUTPUT_FULL: Final = "failed to write whole buffer"
+"""How cramjam (Rust's standard library) says that the output buffer is too small, rather than the input bad."""
+
+
+def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
+    """`data` as one compressed block that Java, librdkafka and every other client read.
+
+    `level` is the codec's own scale, None its default; Snappy has none and ignores it.
+    """
+    if codec is Compression.NONE:
+        return bytes(data)
+    import cramjam
+
+    if codec is Compression.GZIP:
+        return bytes(cramjam.gzip.compress(data, level))
+    if codec is Compression.SNAPPY:
+        return _compress_xerial(data)
+    if codec is Compression.LZ4:
+        # Java reads independent blocks only. A content checksum would say what the CRC of the batch says already.
+        compressor = cramjam.lz4.Compressor(
+            level=LZ4_FAST_LEVEL if level is None else level, content_checksum=False, block_linked=False
+        )
+        compressor.compress(bytes(data))
+        return bytes(compressor.finish())
+    return bytes(cramjam.zstd.compress(data, level))
+
+
+def decompress(codec: int, data: Buffer, *, max_bytes: int) -> bytes:
+    """What `data` was before compression, if that is at most `max_bytes` long.
+
+    Raises CorruptBatch for an unknown codec, for data that is not of that codec, and for more than `max_bytes`.
+    Memory taken is bounded by `max_bytes` whatever the data claims.
+    """
+    if codec == Compression.NONE:
+        if len(data) > max_bytes:
+            raise CorruptBatch(f"{len(data)} bytes of records, the limit is {max_bytes}")
+        return bytes(data)
+    import cramjam
+
+    if codec == Compression.GZIP:
+        return _decompress_growing(cramjam.gzip.decompress_into, data, max_bytes)
+    if codec == Compression.SNAPPY:
+        return _decompress_snappy(data, max_bytes)
+    if codec == Compression.LZ4:
+        return _decompress_growing(cramjam.lz4.decompress_into, data, max_bytes)
+    if codec == Compression.ZSTD:
+        return _decompress_growing(cramjam.zstd.decompress_into, data, max_bytes)
+    raise CorruptBatch(f"compression codec {codec} is not known")
+
+
+def _decompress_growing(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, max_bytes: int) -> bytes:
+    """Decompress into ever larger buffers, up to `max_bytes`."""
+    import cramjam
+
+    capacity = min(max_bytes, max(len(data) * CAPACITY_FACTOR, FIRST_CAPACITY))
+    while True:
+        output = bytearray(capacity)
+        try:
+            size = decompress_into(data, output)
+        except cramjam.DecompressionError as error:
+            if OUTPUT_FULL not in str(error):
+                raise CorruptBatch(f"cannot be decompressed: {error}") from None
+            if capacity == max_bytes:
+                raise CorruptBatch(f"more than {max_bytes} bytes after decompression") from None
+            capacity = min(max_bytes, capacity * CAPACITY_FACTOR)
+        else:
+            return bytes(memoryview(output)[:size])
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    from cramjam import snappy
+
+    view = memoryview(data)
+    parts = [XERIAL_HEADER]
+    for start in range(0, len(view), XERIAL_BLOCK_SIZE):
+        block = bytes(snappy.compress_raw(view[start : start + XERIAL_BLOCK_SIZE]))
+        parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
+    view = memoryview(data)
+    if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+        return bytes(_decompress_snappy_block(view, max_bytes))
+    if len(view) < len(XERIAL_HEADER):
+        raise CorruptBatch("xerial Snappy header is cut")
+    output = bytearray()
+    position, end = len(XERIAL_HEADER), len(view)
+    while position < end:
+        block_start = position + 4
+        block_end = block_start + int.from_bytes(view[position:block_start], "big")
+        if block_end > end:
+            raise CorruptBatch(f"xerial Snappy block at byte {position} ends {block_end - end} bytes after the data")
+        output += _decompress_snappy_block(view[block_start:block_end], max_bytes - len(output))
+        position = block_end
+    return bytes(output)
+
+
+def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytearray:
+    import cramjam
+
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > max_bytes:
+            raise CorruptBatch(f"Snappy block claims {size} bytes, {max_bytes} are allowed")
+        if size > len(block) * SNAPPY_MAX_RATIO:
+            raise CorruptBatch(f"Snappy block of {len(block)} bytes claims {size} bytes")
+        output = bytearray(size)
+        written = cramjam.snappy.decompress_raw_into(block, output)
+    except cramjam.DecompressionError as error:
+        raise CorruptBatch(f"not Snappy data: {error}") from None
+    if written != size:
+        raise CorruptBatch(f"Snappy block claims {size} bytes and holds {written}")
+    return output

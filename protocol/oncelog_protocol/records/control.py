@@ -1,0 +1,106 @@
+"""Control records: the COMMIT and ABORT markers that end a transaction on a partition.
+
+    key    int16 version 0, int16 type: ABORT 0, COMMIT 1   (E1: the other way round swaps commit and abort in silence)
+    value  int16 version 0, int32 epoch of the coordinator that wrote it
+
+A marker travels alone in a batch with the transactional and the control bit, base sequence -1 (S39). Later versions
+may append fields, so more bytes than these are no error; less are. Source: Kafka's ControlRecordType,
+EndTransactionMarker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+from typing import Final
+
+from oncelog_protocol.records.batch import NO_PARTITION_LEADER_EPOCH, CorruptBatch, RecordBatch
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record, read_records
+
+CONTROL_KEY: Final = Struct(">hh")
+END_TRANSACTION_VALUE: Final = Struct(">hi")
+CONTROL_RECORD_VERSION: Final = 0
+MAX_CONTROL_BATCH_BYTES: Final = 4096
+"""A marker takes 10 bytes of key and value; nothing that large is one."""
+
+
+class ControlType(IntEnum):
+    """What a control record says. Kafka has further types (raft's, above 1), which readers skip."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+@dataclass(slots=True, frozen=True)
+class EndTransactionMarker:
+    """The outcome of a transaction on one partition, and the epoch of the coordinator that decided it (S40)."""
+
+    control_type: ControlType
+    coordinator_epoch: int
+
+    @property
+    def is_commit(self) -> bool:
+        return self.control_type is ControlType.COMMIT
+
+    def key(self) -> bytes:
+        return CONTROL_KEY.pack(CONTROL_RECORD_VERSION, self.control_type)
+
+    def value(self) -> bytes:
+        return END_TRANSACTION_VALUE.pack(CONTROL_RECORD_VERSION, self.coordinator_epoch)
+
+
+def parse_control_key(key: bytes | None) -> ControlType | None:
+    """The type that a control record's key names, None for one we do not know. Raises CorruptBatch."""
+    if key is None or len(key) < CONTROL_KEY.size:
+        raise CorruptBatch(f"the key of a control record has {CONTROL_KEY.size} bytes, not {key!r}")
+    version, control_type = CONTROL_KEY.unpack_from(key)
+    if version < CONTROL_RECORD_VERSION:
+        raise CorruptBatch(f"control record key version {version}")
+    return ControlType(control_type) if control_type in (ControlType.ABORT, ControlType.COMMIT) else None
+
+
+def parse_marker(record: Record) -> EndTransactionMarker | None:
+    """The marker that a control batch's `record` is; None for one of another type. Raises CorruptBatch."""
+    control_type = parse_control_key(record.key)
+    if control_type is None:
+        return None
+    if record.value is None or len(record.value) < END_TRANSACTION_VALUE.size:
+        raise CorruptBatch(f"the value of a marker has {END_TRANSACTION_VALUE.size} bytes, not {record.value!r}")
+    version, coordinator_epoch = END_TRANSACTION_VALUE.unpack_from(record.value)
+    if version < CONTROL_RECORD_VERSION:
+        raise CorruptBatch(f"marker value version {version}")
+    return EndTransactionMarker(control_type, coordinator_epoch)
+
+
+def read_marker(batch: RecordBatch) -> EndTransactionMarker | None:
+    """The marker in control batch `batch`; None if it holds another type, or nothing (emptied by a cleaner).
+
+    Raises CorruptBatch.
+    """
+    assert batch.is_control, "only control batches hold markers"
+    for record in read_records(batch, max_decompressed_bytes=MAX_CONTROL_BATCH_BYTES):
+        return parse_marker(record)
+    return None
+
+
+def marker_batch(
+    marker: EndTransactionMarker,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+) -> bytearray:
+    """The control batch with `marker` for the producer whose transaction it ends; `timestamp` in ms."""
+    return build_batch(
+        [Record(base_offset, timestamp, marker.key(), marker.value(), [])],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+        base_offset=base_offset,
+        partition_leader_epoch=partition_leader_epoch,
+    )

@@ -1,0 +1,244 @@
+"""Any message of any version survives the wire; any bytes give a message or MalformedMessage, nothing else.
+
+Messages are made from the declarations. The compiled codec and the interpreted one must agree in everything: bytes,
+values, and which bytes they refuse.
+"""
+
+import dataclasses
+import tracemalloc
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog_protocol.api import ApiKey, request_type, response_type
+from oncelog_protocol.codec import codec, default_value, interpreted_codec
+from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.messages.headers import RequestHeader, ResponseHeader
+from oncelog_protocol.schema import (
+    FieldSchema,
+    array,
+    boolean,
+    fields_of,
+    int8,
+    int64,
+    message,
+    schema_of,
+    string,
+    uuid,
+)
+
+EXAMPLES_PER_VERSION = 4
+ANY_BYTES_PER_VERSION = 8
+LIED_TO_MEMORY_BYTES = 64 * 1024
+
+
+def declared():
+    yield from (RequestHeader, ResponseHeader)
+    for key in ApiKey:
+        try:
+            yield request_type(key)
+        except ModuleNotFoundError:
+            continue
+        yield response_type(key)
+
+
+VERSIONS = [
+    pytest.param(cls, version, id=f"{cls.__name__}-{version}")
+    for cls in declared()
+    for version in range(schema_of(cls).versions.low, schema_of(cls).versions.high + 1)
+]
+every_version = pytest.mark.parametrize(("cls", "version"), VERSIONS)
+every_flexible_version = pytest.mark.parametrize(
+    ("cls", "version"), [param for param in VERSIONS if param.values[1] in schema_of(param.values[0]).flexible]
+)
+
+PRIMITIVES = {
+    "boolean": st.booleans(),
+    "int8": st.integers(-(2**7), 2**7 - 1),
+    "int16": st.integers(-(2**15), 2**15 - 1),
+    "uint16": st.integers(0, 2**16 - 1),
+    "int32": st.integers(-(2**31), 2**31 - 1),
+    "uint32": st.integers(0, 2**32 - 1),
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "float64": st.floats(allow_nan=False),
+    "uuid": st.binary(min_size=16, max_size=16),
+    "string": st.text(max_size=5),
+    "bytes": st.binary(max_size=5),
+    "records": st.binary(max_size=5),
+}
+
+
+@cache
+def messages(cls: type, version: int) -> st.SearchStrategy:
+    """Messages in which a field that the version does not carry may hold anything too: it must not be sent."""
+    return st.builds(cls, **{field.name: values(field, version) for field in fields_of(cls)})
+
+
+def values(field: FieldSchema, version: int) -> st.SearchStrategy:
+    if version not in field.versions:
+        if field.struct:
+            return st.just(default_value(field))
+        return st.just(default_value(field)) | values(field, field.versions.low)
+    if field.type_name == "array":
+        strategy = st.lists(values(field.element, version), max_size=2)
+    elif field.struct:
+        strategy = messages(field.struct, version)
+    else:
+        strategy = PRIMITIVES[field.type_name]
+    tagged_struct = version in field.tagged and field.type_name == "struct"
+    return st.none() | strategy if version in field.nullable or tagged_struct else strategy
+
+
+def as_received(message, version: int):
+    """What is left of a message at `version`: the fields that it does not carry have their defaults."""
+    if isinstance(message, list):
+        return [as_received(item, version) for item in message]
+    if not dataclasses.is_dataclass(message):
+        return message
+    return type(message)(
+        **{
+            field.name: as_received(getattr(message, field.name), version)
+            if version in field.versions
+            else default_value(field)
+            for field in fields_of(type(message))
+        }
+    )
+
+
+def outcome(decoder, data: bytes):
+    """The message and where it ends, or MalformedMessage; anything else that is raised fails the test."""
+    try:
+        decoded, end = decoder.decode_from(data)
+    except MalformedMessage:
+        return MalformedMessage
+    assert end <= len(data)
+    return decoded, end
+
+
+def elements(value) -> int:
+    """Array elements of a message, over all its arrays."""
+    if isinstance(value, list):
+        return len(value) + sum(map(elements, value))
+    if dataclasses.is_dataclass(value):
+        return sum(elements(getattr(value, field.name)) for field in fields_of(type(value)))
+    return 0
+
+
+def assert_elements_are_counted(decoder, data, count):
+    decoder.decode(data, max_elements=count)
+    if count > 0:
+        with pytest.raises(MalformedMessage):
+            decoder.decode(data, max_elements=count - 1)
+
+
+@every_version
+def test_round_trip(cls, version):
+    compiled, interpreted = codec(cls, version), interpreted_codec(cls, version)
+
+    @settings(max_examples=EXAMPLES_PER_VERSION)
+    @given(messages(cls, version))
+    def check(message):
+        data = compiled.encode(message)
+        assert interpreted.encode(message) == data
+        received = as_received(message, version)
+        assert compiled.decode_from(data) == interpreted.decode_from(data) == (received, len(data))
+        assert_elements_are_counted(compiled, data, elements(received))
+        assert_elements_are_counted(interpreted, data, elements(received))
+
+    check()
+
+
+@every_version
+def test_truncated_bytes(cls, version):
+    compiled, interpreted = codec(cls, version), interpreted_codec(cls, version)
+
+    @settings(max_examples=2)
+    @given(messages(cls, version))
+    def check(message):
+        data = compiled.encode(message)
+        for size in range(len(data)):
+            assert outcome(compiled, data[:size]) is MalformedMessage
+            assert outcome(interpreted, data[:size]) is MalformedMessage
+
+    check()
+
+
+@every_version
+def test_mutated_bytes(cls, version):
+    """Each byte one more, one less, and any other: lengths, counts, tags and their sizes off by one among them."""
+    compiled, interpreted = codec(cls, version), interpreted_codec(cls, version)
+
+    @settings(max_examples=3)
+    @given(messages(cls, version), st.integers(2, 254))
+    def check(message, difference):
+        data = bytearray(compiled.encode(message))
+        for position, byte in enumerate(data):
+            for change in (1, 255, difference):
+                data[position] = (byte + change) & 0xFF
+                assert outcome(compiled, data) == outcome(interpreted, data)
+            data[position] = byte
+
+    check()
+
+
+@every_flexible_version
+def test_unknown_tags_are_skipped(cls, version):
+    """A newer peer may add tagged fields that we have not heard of (KIP-482)."""
+    compiled, interpreted = codec(cls, version), interpreted_codec(cls, version)
+
+    @settings(max_examples=2)
+    @given(messages(cls, version))
+    def check(message):
+        for field in fields_of(cls):
+            if version in field.tagged:
+                setattr(message, field.name, default_value(field))
+        without_tags = compiled.encode(message)[:-1]
+        data = without_tags + b"\x02" + b"\x63\x03new" + b"\xe4\x07\x00"
+        lying = without_tags + b"\x01" + b"\x63\x04new"
+        for decoder in (compiled, interpreted):
+            assert outcome(decoder, data) == (as_received(message, version), len(data))
+            assert outcome(decoder, lying) is MalformedMessage
+
+    check()
+
+
+@every_version
+def test_any_bytes(cls, version):
+    compiled, interpreted = codec(cls, version), interpreted_codec(cls, version)
+
+    @settings(max_examples=ANY_BYTES_PER_VERSION)
+    @given(st.binary(max_size=60))
+    def check(data):
+        assert outcome(compiled, data) == outcome(interpreted, data)
+
+    check()
+
+
+@message(versions="0-1", flexible="1+")
+class ArraysOfEverything:
+    """An array of each primitive: those of fixed size are read at one stroke."""
+
+    uuids: list[bytes] = array(of=uuid())
+    flags: list[bool] = array(of=boolean())
+    bytes_: list[int] = array(of=int8())
+    longs: list[int] = array(of=int64())
+    strings: list[str] = array(of=string())
+
+
+@pytest.mark.parametrize("pattern", ["000fffff", "ffff3f", "7fffffff", "fffffe07", "7f", "ff"])
+def test_lengths_that_lie_take_no_memory(pattern):
+    """Counts and lengths far beyond the bytes that are there (CVE-2022-34917)."""
+    data = bytes.fromhex(pattern) * 16
+    decoders = [codec(ArraysOfEverything, version) for version in (0, 1)]
+    decoders += [codec(*param.values) for param in VERSIONS]
+    tracemalloc.start()
+    try:
+        for decoder in decoders:
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            outcome(decoder, data)
+            assert tracemalloc.get_traced_memory()[1] - before < LIED_TO_MEMORY_BYTES, decoder.cls
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,114 @@
+import pytest
+
+from oncelog_broker.config.alter import (
+    AlterOperation,
+    ConfigChange,
+    alter_broker_overrides,
+    alter_topic_overrides,
+    check_topic_overrides,
+)
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+SET, DELETE, APPEND, SUBTRACT = AlterOperation
+
+
+def change(name, operation, value=None):
+    return ConfigChange(name, operation, value)
+
+
+def refused(code, call, *args):
+    with pytest.raises(KafkaError) as caught:
+        call(*args)
+    assert caught.value.code is code
+    return caught.value.message
+
+
+def test_operation_codes():
+    assert [int(operation) for operation in AlterOperation] == [0, 1, 2, 3]
+
+
+def test_create_topic_overrides_are_kept_in_one_form():
+    assert check_topic_overrides(
+        {"cleanup.policy": " compact , delete", "retention.ms": " 5 ", "preallocate": "TRUE"}
+    ) == {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": "5",
+        "preallocate": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"retention.msx": "1"}, "did you mean retention.ms?"),
+        ({"log.retention.ms": "1"}, "Unknown configuration log.retention.ms"),
+        ({"retention.ms": "-2"}, "'-2' for configuration retention.ms: expected a 64-bit integer, at least -1"),
+        ({"cleanup.policy": "shrink"}, "one or more of delete, compact"),
+        ({"cleanup.policy": ""}, "one or more of"),
+        ({"compression.type": "brotli"}, "one of producer, uncompressed, gzip, snappy, lz4, zstd"),
+        ({"retention.ms": None}, "retention.ms has no value"),
+        ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}, "greater than max.compaction.lag.ms 8"),
+        ({"min.insync.replicas": "0"}, "between 1 and"),
+    ],
+)
+def test_bad_overrides(overrides, words):
+    assert words in refused(ErrorCode.INVALID_CONFIG, check_topic_overrides, overrides)
+
+
+def test_set_and_delete():
+    current = {"retention.ms": "5", "segment.bytes": "1000"}
+    altered = alter_topic_overrides(current, [change("retention.ms", DELETE), change("flush.ms", SET, "9")])
+    assert altered == {"segment.bytes": "1000", "flush.ms": "9"}
+    assert current == {"retention.ms": "5", "segment.bytes": "1000"}, "the overrides given stay as they are"
+
+
+def test_delete_of_what_is_not_set_is_no_error():
+    assert alter_topic_overrides({}, [change("retention.ms", DELETE)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("current", "operation", "value", "policy"),
+    [
+        (None, APPEND, "compact", "delete,compact"),
+        (None, APPEND, "delete", "delete"),
+        ("compact", APPEND, "delete,compact", "compact,delete"),
+        ("compact,delete", SUBTRACT, "delete", "compact"),
+        ("compact", SUBTRACT, "delete", "compact"),
+    ],
+)
+def test_append_and_subtract(current, operation, value, policy):
+    overrides = {} if current is None else {"cleanup.policy": current}
+    assert alter_topic_overrides(overrides, [change("cleanup.policy", operation, value)]) == {"cleanup.policy": policy}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ([change("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG),
+        ([change("cleanup.policy", SUBTRACT, "delete")], ErrorCode.INVALID_CONFIG),
+        ([change("cleanup.policy", APPEND, "shrink")], ErrorCode.INVALID_CONFIG),
+        ([change("cleanup.policy", APPEND)], ErrorCode.INVALID_CONFIG),
+        ([change("nothing", DELETE)], ErrorCode.INVALID_CONFIG),
+        ([change("retention.ms", SET)], ErrorCode.INVALID_CONFIG),
+        ([change("retention.ms", SET, "x")], ErrorCode.INVALID_CONFIG),
+        ([change("retention.ms", 4, "1")], ErrorCode.INVALID_REQUEST),
+        ([change("retention.ms", SET, "1"), change("retention.ms", DELETE)], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_bad_changes(changes, code):
+    assert refused(code, alter_topic_overrides, {}, changes)
+
+
+def test_changes_are_checked_against_what_is_set():
+    current = {"max.compaction.lag.ms": "8"}
+    refused(ErrorCode.INVALID_CONFIG, alter_topic_overrides, current, [change("min.compaction.lag.ms", SET, "9")])
+
+
+def test_broker_changes():
+    assert alter_broker_overrides({}, [change("log.retention.ms", SET, "5")]) == {"log.retention.ms": "5"}
+    assert alter_broker_overrides({}, [change("log.cleanup.policy", APPEND, "compact")]) == {
+        "log.cleanup.policy": "delete,compact"
+    }
+    message = refused(ErrorCode.INVALID_REQUEST, alter_broker_overrides, {}, [change("node.id", SET, "5")])
+    assert "cannot change" in message
+    refused(ErrorCode.INVALID_CONFIG, alter_broker_overrides, {}, [change("retention.ms", SET, "5")])

@@ -1,0 +1,120 @@
+import pytest
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.declared import InvalidConfig
+from oncelog_broker.config.listeners import (
+    Listener,
+    SecurityProtocol,
+    advertised_listeners,
+    listeners,
+    with_bound_ports,
+)
+
+PLAINTEXT = SecurityProtocol.PLAINTEXT
+
+
+def config(listen, advertise=None, protocols=None):
+    texts = {"listeners": listen}
+    if advertise is not None:
+        texts["advertised.listeners"] = advertise
+    if protocols is not None:
+        texts["listener.security.protocol.map"] = protocols
+    return BrokerConfig.of(texts)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("PLAINTEXT://127.0.0.1:9092", "127.0.0.1", 9092),
+        ("plaintext://Host-1.example:1", "Host-1.example", 1),
+        ("PLAINTEXT://:0", "", 0),
+        ("PLAINTEXT://0.0.0.0:65535", "0.0.0.0", 65535),
+        ("PLAINTEXT://[::1]:9092", "::1", 9092),
+    ],
+)
+def test_one_listener(text, host, port):
+    (listener,) = listeners(config(text))
+    assert listener == Listener("PLAINTEXT", PLAINTEXT, host, port)
+
+
+def test_the_default_is_loopback():
+    assert listeners(BrokerConfig()) == (Listener("PLAINTEXT", PLAINTEXT, "127.0.0.1", 9092),)
+    assert advertised_listeners(BrokerConfig(), "me") == listeners(BrokerConfig())
+
+
+def test_names_of_ones_own():
+    protocols = "INTERNAL:PLAINTEXT,EXTERNAL:plaintext"
+    parsed = listeners(config("INTERNAL://a:1,EXTERNAL://b:2", protocols=protocols))
+    assert [listener.name for listener in parsed] == ["INTERNAL", "EXTERNAL"]
+    assert [str(listener) for listener in parsed] == ["INTERNAL://a:1", "EXTERNAL://b:2"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["127.0.0.1:9092", "PLAINTEXT://a", "PLAINTEXT://a:", "PLAINTEXT://a:65536", "PLAINTEXT://a:-1", "PLAINTEXT://::1:1",
+     "PLAINTEXT:a:1", "://a:1", "PLAINTEXT://a b:1", "PLAINTEXT://a:1/"],
+)  # fmt: skip
+def test_no_address(text):
+    with pytest.raises(InvalidConfig, match=r"listeners: .* expected NAME://host:port"):
+        listeners(config(text))
+
+
+def test_a_name_without_a_protocol():
+    with pytest.raises(InvalidConfig, match=r"SSL.*no security protocol; known: PLAINTEXT"):
+        listeners(config("SSL://a:1"))
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL", "TELNET"])
+def test_protocols_that_are_not_served(protocol):
+    with pytest.raises(InvalidConfig, match=f"{protocol} of listener SECURE is not served; served: PLAINTEXT"):
+        listeners(config("PLAINTEXT://a:1", protocols=f"PLAINTEXT:PLAINTEXT,SECURE:{protocol}"))
+
+
+def test_a_broken_protocol_map():
+    with pytest.raises(InvalidConfig, match="expected NAME:PROTOCOL"):
+        listeners(config("PLAINTEXT://a:1", protocols="PLAINTEXT"))
+
+
+def test_twice_the_same_name_or_port():
+    protocols = "A:PLAINTEXT,B:PLAINTEXT"
+    with pytest.raises(InvalidConfig, match="name of its own"):
+        listeners(config("A://a:1,A://a:2", protocols=protocols))
+    with pytest.raises(InvalidConfig, match="same host and port"):
+        listeners(config("A://a:1,B://a:1", protocols=protocols))
+    assert len(listeners(config("A://a:0,B://a:0", protocols=protocols))) == 2
+
+
+@pytest.mark.parametrize("every", ["", "0.0.0.0", "[::]"])
+def test_every_interface_is_advertised_as_this_host(every):
+    (advertised,) = advertised_listeners(config(f"PLAINTEXT://{every}:9092"), "me.example")
+    assert str(advertised) == "PLAINTEXT://me.example:9092"
+
+
+def test_advertised_as_said():
+    (advertised,) = advertised_listeners(config("PLAINTEXT://:9092", "PLAINTEXT://public:19092"), "me")
+    assert str(advertised) == "PLAINTEXT://public:19092"
+
+
+@pytest.mark.parametrize(
+    ("advertise", "words"),
+    [
+        ("PLAINTEXT://0.0.0.0:1", "no address that a client can connect to"),
+        ("PLAINTEXT://:1", "no address that a client can connect to"),
+        ("OTHER://a:1", "no listener of that name"),
+        ("PLAINTEXT://a", "expected NAME://host:port"),
+    ],
+)
+def test_bad_advertised_listeners(advertise, words):
+    broker = config("PLAINTEXT://:1", advertise, "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT")
+    with pytest.raises(InvalidConfig, match=f"advertised.listeners: .*{words}"):
+        advertised_listeners(broker, "me")
+
+
+def test_port_0_becomes_the_port_that_was_bound():
+    broker = config("A://:0,B://:9", protocols="A:PLAINTEXT,B:PLAINTEXT")
+    advertised = with_bound_ports(advertised_listeners(broker, "me"), {"A": 40123, "B": 9})
+    assert [str(listener) for listener in advertised] == ["A://me:40123", "B://me:9"]
+
+
+def test_ipv6_is_written_in_brackets():
+    assert str(Listener("A", PLAINTEXT, "::1", 1)) == "A://[::1]:1"

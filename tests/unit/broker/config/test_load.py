@@ -1,0 +1,118 @@
+import subprocess
+import sys
+
+import pytest
+
+from oncelog_broker.config.broker_keys import AUTO_CREATE_TOPICS_ENABLE, LISTENERS, NUM_PARTITIONS
+from oncelog_broker.config.declared import InvalidConfig
+from oncelog_broker.config.load import environment_settings, file_settings, load_broker_config
+from oncelog_broker.config.topic_defaults import LOG_CLEANUP_POLICY, LOG_RETENTION_HOURS
+
+
+def test_without_anything_the_defaults_hold():
+    assert load_broker_config()[NUM_PARTITIONS] == 1
+
+
+def test_precedence(tmp_path):
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=2\nlog.retention.hours=2\nlog.cleanup.policy=compact\n")
+    environment = {"ONCELOG_NUM_PARTITIONS": "3", "ONCELOG_LOG_RETENTION_HOURS": "3", "PATH": "/bin"}
+    config = load_broker_config(file, environment, ["num.partitions = 4"])
+    assert config[NUM_PARTITIONS] == 4
+    assert config[LOG_RETENTION_HOURS] == 3
+    assert config[LOG_CLEANUP_POLICY] == ("compact",)
+
+
+def test_the_last_assignment_holds():
+    assert load_broker_config(assignments=["num.partitions=4", "num.partitions=5"])[NUM_PARTITIONS] == 5
+
+
+def test_properties(tmp_path):
+    file = tmp_path / "server.properties"
+    file.write_text("# comment\nlisteners = PLAINTEXT://a:1,\\\n  PLAINTEXT2://b:2\nauto.create.topics.enable: FALSE\n")
+    config = load_broker_config(file)
+    assert config[LISTENERS] == ("PLAINTEXT://a:1", "PLAINTEXT2://b:2")
+    assert config[AUTO_CREATE_TOPICS_ENABLE] is False
+
+
+def test_toml(tmp_path):
+    file = tmp_path / "broker.toml"
+    file.write_text(
+        'listeners = ["PLAINTEXT://a:1"]\nnum.partitions = 6\n[log]\ncleanup.policy = "compact, delete"\n'
+        "[log.retention]\nhours = 24\n[auto.create.topics]\nenable = false\n"
+    )
+    config = load_broker_config(file)
+    assert config[LISTENERS] == ("PLAINTEXT://a:1",)
+    assert config[NUM_PARTITIONS] == 6
+    assert config[LOG_CLEANUP_POLICY] == ("compact", "delete")
+    assert config[LOG_RETENTION_HOURS] == 24
+    assert config[AUTO_CREATE_TOPICS_ENABLE] is False
+
+
+@pytest.mark.parametrize(
+    ("file_name", "content"),
+    [
+        ("a.toml", b"num.partitions = "),
+        ("a.toml", b"\xff"),
+        ("a.toml", b"num.partitions = 1979-05-27"),
+        ("a.properties", b"\xff"),
+        ("a.properties", b"num.partitions=\\u12"),
+    ],
+)
+def test_unreadable_files(file_name, content):
+    with pytest.raises(InvalidConfig, match=f"{file_name} cannot be read"):
+        file_settings(file_name, content)
+
+
+def test_environment_of_kafkas_container_image():
+    environment = {
+        "ONCELOG_NUM_PARTITIONS": "3",
+        "KAFKA_NUM_PARTITIONS": "2",
+        "KAFKA_AUTO_CREATE_TOPICS_ENABLE": "false",
+        "KAFKA_HEAP_OPTS": "-Xmx1G",
+    }
+    config = load_broker_config(environment=environment)
+    assert config[NUM_PARTITIONS] == 3
+    assert config[AUTO_CREATE_TOPICS_ENABLE] is False
+    assert [setting.name for setting in environment_settings(environment)] == [
+        "num.partitions",
+        "auto.create.topics.enable",
+        "num.partitions",
+    ]
+
+
+def test_mistakes_are_reported_together_with_key_value_source_and_remedy(tmp_path):
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitons=2\nlog.retention.hours=soon\n")
+    with pytest.raises(InvalidConfig) as caught:
+        load_broker_config(file, {"ONCELOG_MAX_CONECTIONS": "5"}, ["num.partitions=0"])
+    assert str(caught.value).splitlines() == [
+        "Unknown configuration num.partitons: did you mean num.partitions? (from server.properties)",
+        "Invalid value 'soon' for configuration log.retention.hours: expected a 32-bit integer, at least -1 "
+        "(from server.properties)",
+        "Unknown configuration max.conections: did you mean max.connections? "
+        "(from environment variable ONCELOG_MAX_CONECTIONS)",
+        "Invalid value '0' for configuration num.partitions: expected a 32-bit integer, at least 1 (from --set)",
+    ]
+
+
+def test_a_mistake_that_is_replaced_does_not_matter():
+    assert load_broker_config(assignments=["num.partitions=x", "num.partitions=2"])[NUM_PARTITIONS] == 2
+
+
+def test_an_assignment_needs_an_equals_sign():
+    with pytest.raises(InvalidConfig, match="key=value"):
+        load_broker_config(assignments=["num.partitions"])
+
+
+def test_a_file_that_is_not_there_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load_broker_config(tmp_path / "none")
+
+
+def test_readers_are_imported_only_for_a_file():
+    code = (
+        "import sys; from oncelog_broker.config.load import load_broker_config; load_broker_config();"
+        "sys.exit(bool({'javaproperties', 'tomllib', 'difflib'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

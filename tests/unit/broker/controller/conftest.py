@@ -1,0 +1,22 @@
+"""A cluster of one: founded, registered, with its controller."""
+
+from typing import Any
+
+import pytest
+
+from oncelog_broker.controller.leadership import Controllership, claim_controllership
+from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
+from oncelog_broker.metadata.registration import register_broker
+
+
+@pytest.fixture
+async def store(unreliable_store: Any) -> Any:
+    await register_broker(unreliable_store, 1, BrokerRegistration((Endpoint("PLAINTEXT", "h", 1),)))
+    return unreliable_store
+
+
+@pytest.fixture
+async def controller(store: Any) -> Controllership:
+    controllership = await claim_controllership(store, 1, now_ms=1)
+    assert controllership is not None
+    return controllership

@@ -1,0 +1,30 @@
+"""Every implementation of MetadataStore, for the contract tests; fresh stores for the others."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from oncelog_broker.metadata.embedded import EmbeddedStore
+from oncelog_broker.metadata.store import MetadataStore
+
+OpenStore = Callable[[], Awaitable[MetadataStore]]
+
+
+@pytest.fixture(params=["embedded"])
+async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
+    """Opens a session on one and the same tree; for an embedded store the one before must be closed."""
+    opened: list[MetadataStore] = []
+
+    async def open_embedded() -> MetadataStore:
+        opened.append(EmbeddedStore.open(tmp_path / "metadata.db"))
+        return opened[-1]
+
+    yield open_embedded
+    for store in opened:
+        await store.close()
+
+
+@pytest.fixture
+async def store(open_store: OpenStore) -> MetadataStore:
+    return await open_store()

@@ -1,0 +1,229 @@
+"""The current image follows the store through its watches."""
+
+import asyncio
+
+import pytest
+
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.cache import MetadataCache
+from oncelog_broker.metadata.payloads import (
+    BrokerRegistration,
+    ControllerRegistration,
+    Endpoint,
+    MalformedPayload,
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+    encode_broker,
+    encode_cluster_id,
+    encode_config,
+    encode_controller,
+    encode_partition_state,
+    encode_topic,
+)
+from oncelog_broker.metadata.store import Create, Delete, NoNode, Set
+
+ID = b"i" * 16
+
+
+def topic_operations(name, partitions=1, topic_id=ID, with_states=True):
+    assignment = TopicAssignment(topic_id, {p: ReplicaAssignment((1,)) for p in range(partitions)})
+    yield Create(paths.topic(name), encode_topic(assignment))
+    yield Create(paths.partitions(name))
+    for p in range(partitions if with_states else 0):
+        yield Create(paths.partition(name, p))
+        yield Create(paths.partition_state(name, p), encode_partition_state(PartitionState(1, 0, (1,), 1)))
+
+
+@pytest.fixture
+async def cluster(embedded_store):
+    """A store with a founded cluster, and the image of it."""
+    operations = [Create(path) for path in paths.PERSISTENT]
+    await embedded_store.multi([*operations, Create(paths.CLUSTER_ID, encode_cluster_id("cluster"))])
+    return embedded_store
+
+
+@pytest.fixture
+async def cache(cluster):
+    cache = await MetadataCache.start(cluster)
+    yield cache
+    await cache.close()
+
+
+async def settled(cache):
+    """The image after all changes so far."""
+    if cache._refreshing is not None:
+        await asyncio.gather(cache._refreshing, return_exceptions=True)
+    return cache.image
+
+
+async def test_a_start_reads_all_there_is(cluster):
+    registration = BrokerRegistration((Endpoint("A", "h", 1),), rack="r")
+    stat = await cluster.create(paths.broker_id(1), encode_broker(registration), ephemeral=True)
+    await cluster.create(paths.CONTROLLER, encode_controller(ControllerRegistration(1, 0)), ephemeral=True)
+    await cluster.multi([*topic_operations("t", 2), Create(paths.topic_config("t"), encode_config({"a": "1"}))])
+    await cluster.create(paths.broker_config(None), encode_config({"b": "2"}))
+    await cluster.create(paths.broker_config(1), encode_config({"c": "3"}))
+    cache = await MetadataCache.start(cluster)
+    image = cache.image
+    assert image.cluster_id == "cluster"
+    assert image.controller_id == 1
+    assert (image.brokers[1].epoch, image.brokers[1].rack) == (stat.czxid, "r")
+    assert list(image.topics["t"].partitions) == [0, 1]
+    assert image.partition("t", 1).leader == 1
+    assert image.topic_by_id(ID).name == "t"
+    assert image.config_of_topic("t") == {"a": "1"}
+    assert image.config_of_broker(1) == {"b": "2", "c": "3"}
+    await cache.close()
+
+
+async def test_a_store_that_nobody_founded_is_no_cluster(embedded_store):
+    with pytest.raises(NoNode):
+        await MetadataCache.start(embedded_store)
+
+
+async def test_a_start_on_nonsense_names_the_node(cluster):
+    await cluster.create(paths.topic("bad"), b"{")
+    with pytest.raises(MalformedPayload, match="/brokers/topics/bad holds no valid metadata"):
+        await MetadataCache.start(cluster)
+
+
+async def test_a_multi_comes_as_one_new_image_to_every_subscriber(cluster, cache):
+    seen = []
+    cache.subscribe(lambda old, new: seen.append((old, new)))
+    before = cache.image
+    await cluster.multi([*topic_operations("t", 3), Create(paths.topic_config("t"), encode_config({"a": "1"}))])
+    image = await settled(cache)
+    assert seen == [(before, image)]
+    assert len(image.topics["t"].partitions) == 3
+    assert image.config_of_topic("t") == {"a": "1"}
+
+
+async def test_a_partition_state_changes_one_partition_only(cluster, cache):
+    await cluster.multi(list(topic_operations("t", 2)))
+    before = await settled(cache)
+    state = encode_partition_state(PartitionState(1, 5, (1,), 1))
+    await cluster.set(paths.partition_state("t", 1), state)
+    after = await settled(cache)
+    assert (after.partition("t", 1).leader_epoch, after.partition("t", 1).partition_epoch) == (5, 1)
+    assert after.partition("t", 0) is before.partition("t", 0)
+
+
+async def test_partitions_without_a_state_have_no_leader_until_it_comes(cluster, cache):
+    await cluster.multi(list(topic_operations("t", 1, with_states=False)))
+    assert (await settled(cache)).partition("t", 0).leader == -1
+    state = encode_partition_state(PartitionState(1, 0, (1,), 1))
+    await cluster.create(paths.partition_state("t", 0), state, make_parents=True)
+    assert (await settled(cache)).partition("t", 0).leader == 1
+
+
+async def test_a_topic_deleted_and_made_again_has_its_new_id(cluster, cache):
+    await cluster.multi(list(topic_operations("t", with_states=False)))
+    await settled(cache)
+    again = topic_operations("t", topic_id=b"j" * 16, with_states=False)
+    await cluster.multi([Delete(paths.partitions("t")), Delete(paths.topic("t")), *again])
+    image = await settled(cache)
+    assert (image.topic_by_id(ID), image.topic("t").topic_id) == (None, b"j" * 16)
+    await cluster.multi([Delete(paths.partitions("t")), Delete(paths.topic("t"))])
+    assert not (await settled(cache)).topics
+
+
+async def test_brokers_controller_and_settings_come_and_go(cluster, cache):
+    registration = encode_broker(BrokerRegistration((Endpoint("A", "h", 1),)))
+    controller = encode_controller(ControllerRegistration(1, 0))
+    config = encode_config({"a": "1"})
+    here = [(paths.broker_id(1), registration), (paths.CONTROLLER, controller)]
+    here += [(path, config) for path in (paths.topic_config("t"), paths.broker_config(1), paths.broker_config(None))]
+    await cluster.multi([Create(path, data) for path, data in here])
+    image = await settled(cache)
+    assert (list(image.brokers), image.controller_id) == ([1], 1)
+    assert (image.topic_configs, image.broker_configs) == ({"t": {"a": "1"}}, {1: {"a": "1"}, None: {"a": "1"}})
+    await cluster.multi([Delete(path) for path, _ in here])
+    image = await settled(cache)
+    assert (dict(image.brokers), image.controller_id, image.topic_configs, image.broker_configs) == ({}, -1, {}, {})
+
+
+async def test_wait_for_returns_once_the_image_shows_it_and_subscribers_have_seen_it(cluster, cache):
+    seen = []
+    cache.subscribe(lambda _, new: seen.append("t" in new.topics))
+    waiting = asyncio.ensure_future(cache.wait_for(lambda image: "t" in image.topics))
+    await cluster.multi(list(topic_operations("u", topic_id=b"u" * 16)))
+    await settled(cache)
+    assert not waiting.done()
+    await cluster.multi(list(topic_operations("t")))
+    assert "t" in (await waiting).topics
+    assert seen == [False, True]
+    assert await cache.wait_for(lambda image: "t" in image.topics) is cache.image
+
+
+async def test_a_wait_that_is_given_up_leaves_nothing_behind(cache):
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await cache.wait_for(lambda _: False)
+    assert cache._waiting == []
+
+
+async def test_a_failing_subscriber_stops_nobody(cluster, cache, caplog):
+    def fail(_old, _new):
+        raise RuntimeError("no good")
+
+    seen = []
+    unsubscribe = cache.subscribe(fail)
+    cache.subscribe(lambda _, new: seen.append(new))
+    await cluster.multi(list(topic_operations("t")))
+    assert seen == [await settled(cache)]
+    assert "no good" in caplog.text
+    unsubscribe()
+    unsubscribe()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        paths.topic("bad"),
+        paths.topic_config("bad"),
+        paths.broker_config(7),
+        paths.broker_id(7),
+        paths.CONTROLLER,
+        paths.partition_state("old", 0),
+    ],
+)
+async def test_nonsense_in_one_node_keeps_no_other_change_away(cluster, cache, caplog, path):
+    await cluster.multi(list(topic_operations("old", topic_id=b"o" * 16)))
+    before = await settled(cache)
+    damage = Set(path, b"{") if "old" in path else Create(path, b"{")
+    await cluster.multi([damage, *topic_operations("t")])
+    image = await settled(cache)
+    assert "t" in image.topics
+    assert image.topics["old"] is before.topics["old"]
+    assert f"{path} holds no valid metadata" in caplog.text
+
+
+async def test_after_an_outage_the_watched_roots_bring_the_image_up_to_date(unreliable_store, cluster, caplog):
+    cache = await MetadataCache.start(unreliable_store)
+    unreliable_store.unreachable = True
+    await cluster.multi(list(topic_operations("t")))
+    assert not (await settled(cache)).topics
+    assert "not current" in caplog.text
+    unreliable_store.unreachable = False
+    cache._on_change(paths.BROKERS)  # as a store says after a reconnect
+    assert "t" in (await settled(cache)).topics
+    await cache.close()
+
+
+async def test_changes_during_a_refresh_are_taken_in_the_next_round(cluster, cache):
+    def change_once(_old, new):
+        if "u" not in new.topics:
+            writes.append(asyncio.ensure_future(cluster.multi(list(topic_operations("u", topic_id=b"u" * 16)))))
+
+    writes = []
+    cache.subscribe(change_once)
+    await cluster.multi(list(topic_operations("t")))
+    await cache.wait_for(lambda image: len(image.topics) == 2)
+    assert len(writes) == 1
+
+
+async def test_a_closed_cache_keeps_its_last_image(cluster, cache):
+    await cache.close()
+    await cluster.multi(list(topic_operations("t")))
+    assert not (await settled(cache)).topics

@@ -1,0 +1,79 @@
+"""Founding a cluster and registering in it: one write, also when it takes over a foreign data directory."""
+
+import asyncio
+
+import pytest
+
+from oncelog_broker.metadata import embedded, paths, reader
+from oncelog_broker.metadata.image import NO_LEADER
+from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
+from oncelog_broker.metadata.producer_ids import ProducerIdManager
+from oncelog_broker.metadata.registration import BrokerIdInUse, FoundLogs, FoundTopic, register_broker
+from oncelog_broker.metadata.store import ConnectionLost, SessionState
+from oncelog_protocol.uuids import uuid_from_string
+
+REGISTRATION = BrokerRegistration((Endpoint("PLAINTEXT", "h", 9092),), timestamp_ms=1)
+
+
+async def test_the_first_broker_founds_the_cluster_in_one_commit(embedded_store, monkeypatch):
+    commits = []
+    commit = embedded._commit_rows
+    monkeypatch.setattr(embedded, "_commit_rows", lambda *arguments: (commits.append(1), commit(*arguments)))
+    membership = await register_broker(embedded_store, 1, REGISTRATION)
+    assert commits == [1]
+    assert membership.founded
+    assert len(uuid_from_string(membership.cluster_id)) == 16
+    image = await reader.read_image(embedded_store)
+    assert image.cluster_id == membership.cluster_id
+    assert image.brokers[1].epoch == membership.broker_epoch
+    assert image.brokers[1].endpoint("PLAINTEXT").port == 9092
+
+
+async def test_a_restart_keeps_the_cluster_and_has_a_higher_broker_epoch(open_store):
+    store = await open_store()
+    first = await register_broker(store, 1, REGISTRATION)
+    await store.close()
+    second = await register_broker(await open_store(), 1, REGISTRATION, found_logs=lambda: pytest.fail("asked"))
+    assert second.cluster_id == first.cluster_id
+    assert second.broker_epoch > first.broker_epoch
+    assert not second.founded
+
+
+async def test_a_foreign_data_directory_is_taken_over_when_the_store_is_new(embedded_store):
+    topics = (FoundTopic("with-id", {0: 7, 1: -1}, b"i" * 16), FoundTopic("old", {3: 2}))
+    logs = FoundLogs("foreign-cluster", topics, highest_producer_id=4321)
+    membership = await register_broker(embedded_store, 1, REGISTRATION, lambda: logs)
+    assert membership.cluster_id == "foreign-cluster"
+    image = await reader.read_image(embedded_store)
+    assert image.topic_by_id(b"i" * 16).name == "with-id"
+    partition = image.partition("with-id", 0)
+    assert (partition.leader, partition.leader_epoch, partition.isr) == (NO_LEADER, 7, (1,))
+    assert image.partition("with-id", 1).leader_epoch == -1
+    assert list(image.topics["old"].partitions) == [3]
+    assert len(image.topics["old"].topic_id) == 16
+    assert image.topics["old"].topic_id != bytes(16)
+    assert await ProducerIdManager(embedded_store, 1).generate() == 4322
+
+
+async def test_a_broker_id_is_taken_once(embedded_store):
+    await register_broker(embedded_store, 1, REGISTRATION)
+    other = BrokerRegistration(REGISTRATION.endpoints, timestamp_ms=2)
+    with pytest.raises(BrokerIdInUse, match="broker id 1 is in use by another live broker"):
+        await register_broker(embedded_store, 1, other)
+    assert not (await register_broker(embedded_store, 2, other)).founded
+
+
+async def test_a_registration_whose_reply_was_lost_is_recognised(unreliable_store):
+    unreliable_store.lose_replies = 1
+    with pytest.raises(ConnectionLost):
+        await register_broker(unreliable_store, 1, REGISTRATION)
+    again = await register_broker(unreliable_store, 1, REGISTRATION)
+    assert again.broker_epoch == (await unreliable_store.exists(paths.broker_id(1))).czxid
+    assert unreliable_store.session is SessionState.CONNECTED
+
+
+async def test_brokers_that_start_together_found_one_cluster(embedded_store):
+    members = await asyncio.gather(*(register_broker(embedded_store, broker, REGISTRATION) for broker in range(5)))
+    assert len({member.cluster_id for member in members}) == 1
+    assert [member.founded for member in members] == [True, False, False, False, False]
+    assert await embedded_store.children(paths.BROKER_IDS) == ["0", "1", "2", "3", "4"]

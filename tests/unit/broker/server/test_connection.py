@@ -1,0 +1,238 @@
+"""Frames in, responses out: BrokerConnection against a recording transport."""
+
+from __future__ import annotations
+
+import asyncio
+from struct import pack
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog_broker.server.connection import INITIAL_BUFFER_BYTES, BrokerConnection, coalesce
+from oncelog_broker.server.connections import Connections
+from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, Limits
+
+
+class RecordingTransport(asyncio.Transport):
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__({"peername": (host, 5000)})
+        self.written: list[bytes] = []
+        self.aborted = False
+        self.paused = False
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.written.append(b"".join(list_of_data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class RecordingDispatcher:
+    """Keeps copies of the frames; mutes the connection after those whose first byte is `M`."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+
+    def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
+        self.frames.append(bytes(frame))
+        if frame[0:1] == b"M":
+            connection.mute()
+
+
+def limits(**changes: Any) -> Limits:
+    values: dict[str, Any] = {
+        "max_connections": 10,
+        "max_connections_per_ip": 10,
+        "request_max_bytes": 1_000_000,
+        "queued_max_request_bytes": -1,
+        "idle_seconds": 600.0,
+    }
+    return Limits(**{**values, **changes})
+
+
+class Wire:
+    """A connection and both its ends."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.limits = limits(**changes)
+        self.dispatcher = RecordingDispatcher()
+        self.connections = Connections(self.limits)
+        self.connection, self.transport = self.connect()
+
+    def connect(self) -> tuple[BrokerConnection, RecordingTransport]:
+        connection = BrokerConnection(self.dispatcher, self.connections, "PLAINTEXT")  # type: ignore[arg-type]
+        transport = RecordingTransport()
+        connection.connection_made(transport)
+        return connection, transport
+
+    def receive(self, data: bytes) -> int:
+        """Feed `data` as a socket would, as far as the connection reads; how much it took."""
+        taken = 0
+        while taken < len(data) and not self.transport.paused and not self.transport.aborted:
+            buffer = self.connection.get_buffer(-1)
+            assert len(buffer) > 0
+            size = min(len(buffer), len(data) - taken)
+            buffer[:size] = data[taken : taken + size]
+            taken += size
+            self.connection.buffer_updated(size)
+        return taken
+
+
+def frame(body: bytes) -> bytes:
+    return pack(">i", len(body)) + body
+
+
+@given(
+    bodies=st.lists(st.binary(min_size=8, max_size=200).filter(lambda body: body[0:1] != b"M"), max_size=20),
+    cuts=st.lists(st.integers(1, 64), min_size=1, max_size=30),
+)
+def test_frames_are_whole_and_in_order_wherever_the_bytes_are_cut(bodies: list[bytes], cuts: list[int]) -> None:
+    async def run() -> list[bytes]:
+        wire = Wire()
+        data = b"".join(map(frame, bodies))
+        position = turn = 0
+        while position < len(data):
+            size = cuts[turn % len(cuts)]
+            wire.receive(data[position : position + size])
+            position += size
+            turn += 1
+        return wire.dispatcher.frames
+
+    assert asyncio.run(run()) == bodies
+
+
+async def test_a_frame_larger_than_the_buffer_arrives_whole() -> None:
+    wire = Wire()
+    body = bytes(range(256)) * 2000
+    wire.receive(frame(body) + frame(b"next" * 4))
+    assert wire.dispatcher.frames == [body, b"next" * 4]
+
+
+async def test_memory_follows_the_bytes_received_not_the_length_claimed() -> None:
+    wire = Wire(request_max_bytes=100_000_000)
+    wire.receive(pack(">i", 99_000_000) + b"x" * 1000)
+    assert len(wire.connection.get_buffer(-1)) <= INITIAL_BUFFER_BYTES
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 0, 7, 1_000_001, 2**31 - 1])
+async def test_a_size_outside_the_limits_closes_the_connection(size: int) -> None:
+    wire = Wire()
+    wire.receive(pack(">i", size) + b"x" * 100)
+    assert wire.transport.aborted
+    assert wire.dispatcher.frames == []
+
+
+async def test_a_waiting_request_holds_back_those_behind_it() -> None:
+    wire = Wire()
+    wire.receive(frame(b"M" * 8) + frame(b"a" * 8) + frame(b"M" * 9) + frame(b"b" * 8))
+    assert wire.dispatcher.frames == [b"M" * 8]
+    wire.connection.unmute()
+    assert wire.dispatcher.frames == [b"M" * 8, b"a" * 8, b"M" * 9]
+    wire.connection.unmute()
+    assert wire.dispatcher.frames[-1] == b"b" * 8
+
+
+async def test_a_muted_connection_stops_reading_when_its_buffer_is_full() -> None:
+    wire = Wire()
+    flood = frame(b"M" * 8) + frame(b"a" * 100) * 10_000
+    taken = wire.receive(flood)
+    assert wire.transport.paused
+    assert taken <= INITIAL_BUFFER_BYTES + 12  # the place of the handled frame is free again
+    wire.connection.unmute()
+    assert not wire.transport.paused
+    wire.receive(flood[taken:])
+    assert len(wire.dispatcher.frames) == 10_001
+
+
+async def test_a_client_that_does_not_read_is_not_served_and_then_cut_off() -> None:
+    wire = Wire()
+    wire.connection.pause_writing()
+    wire.receive(frame(b"a" * 8))
+    assert wire.dispatcher.frames == []
+    wire.connection.resume_writing()
+    assert wire.dispatcher.frames == [b"a" * 8]
+    wire.connection.pause_writing()
+    now = asyncio.get_running_loop().time()
+    wire.connection.sweep(now + RESPONSE_STALL_SECONDS - 1)
+    assert not wire.transport.aborted
+    wire.connection.sweep(now + RESPONSE_STALL_SECONDS + 1)
+    assert wire.transport.aborted
+
+
+async def test_a_request_that_still_waits_is_not_overtaken_when_the_client_reads_again() -> None:
+    wire = Wire()
+    wire.receive(frame(b"M" * 8) + frame(b"a" * 8))
+    wire.connection.pause_writing()
+    wire.connection.resume_writing()
+    assert wire.dispatcher.frames == [b"M" * 8]
+
+
+async def test_a_frame_that_does_not_progress_is_cut_off() -> None:
+    wire = Wire()
+    wire.receive(frame(b"a" * 100)[:50])
+    now = asyncio.get_running_loop().time()
+    wire.connection.sweep(now + FRAME_PROGRESS_SECONDS - 1)
+    assert not wire.transport.aborted
+    wire.connection.sweep(now + FRAME_PROGRESS_SECONDS + 1)
+    assert wire.transport.aborted
+
+
+async def test_an_idle_connection_gives_its_memory_back_and_then_goes() -> None:
+    wire = Wire(idle_seconds=100)
+    wire.receive(frame(b"a" * 100_000))
+    assert wire.limits.request_bytes > 0
+    now = asyncio.get_running_loop().time()
+    wire.connection.sweep(now + 5)
+    assert wire.limits.request_bytes == 0
+    wire.receive(frame(b"b" * 8))
+    assert wire.dispatcher.frames[-1] == b"b" * 8
+    wire.connection.sweep(now + 200)
+    assert wire.transport.aborted
+
+
+async def test_large_frames_wait_for_memory_that_others_hold() -> None:
+    wire = Wire(queued_max_request_bytes=150_000)
+    assert wire.limits.reserve(100_000)
+    wire.receive(frame(b"a" * 100_000))
+    assert wire.transport.paused
+    assert wire.dispatcher.frames == []
+
+
+async def test_connections_beyond_the_limits_are_refused_and_counted_out() -> None:
+    wire = Wire(max_connections=2)
+    second, second_transport = wire.connect()
+    _, third_transport = wire.connect()
+    assert not second_transport.aborted
+    assert third_transport.aborted
+    second.connection_lost(None)
+    assert wire.limits.connections == 1
+    assert wire.limits.per_ip == {"127.0.0.1": 1}
+
+
+async def test_one_address_may_not_take_all_connections() -> None:
+    wire = Wire(max_connections_per_ip=1)
+    _, second = wire.connect()
+    assert second.aborted
+
+
+def test_coalesce_joins_small_parts_and_leaves_large_ones_alone() -> None:
+    large = memoryview(b"x" * 20_000)
+    parts = coalesce([b"a", b"b", large, b"c", large])
+    assert parts[0] == b"ab"
+    assert parts[1] is large
+    assert parts[2] == b"c"
+    assert parts[3] is large

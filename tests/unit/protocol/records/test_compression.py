@@ -1,0 +1,154 @@
+import subprocess
+import sys
+import tracemalloc
+
+import cramjam
+import pytest
+
+from oncelog_protocol.records.batch import CorruptBatch
+from oncelog_protocol.records.compression import XERIAL_HEADER, Compression, compress, decompress
+
+CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
+TEXT = b"The quick brown fox jumps over the lazy dog. " * 2000  # 90 KB: several Snappy and LZ4 blocks
+LIMIT = 1 << 20
+
+
+@pytest.mark.parametrize("codec", Compression)
+@pytest.mark.parametrize("data", [b"", b"x", TEXT])
+def test_round_trip(codec, data):
+    packed = compress(codec, data)
+    assert decompress(codec, packed, max_bytes=LIMIT) == data
+    assert decompress(codec, memoryview(bytearray(packed)), max_bytes=LIMIT) == data
+
+
+@pytest.mark.parametrize(("codec", "level"), [(Compression.GZIP, 1), (Compression.LZ4, 9), (Compression.ZSTD, 19)])
+def test_level_is_used(codec, level):
+    data = b" ".join(b"%d" % (n * n * n % 1000) for n in range(20_000))
+    packed = compress(codec, data, level)
+    assert packed != compress(codec, data)
+    assert decompress(codec, packed, max_bytes=LIMIT) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_data_that_shrank_to_much_less_than_the_first_guess(codec):
+    data = bytes(1 << 20)
+    assert decompress(codec, compress(codec, data), max_bytes=2 << 20) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_limit_is_exact(codec):
+    packed = compress(codec, TEXT)
+    assert len(decompress(codec, packed, max_bytes=len(TEXT))) == len(TEXT)
+    with pytest.raises(CorruptBatch, match=r"more than|claims"):
+        decompress(codec, packed, max_bytes=len(TEXT) - 1)
+
+
+def test_uncompressed_data_is_limited_too():
+    with pytest.raises(CorruptBatch, match="limit"):
+        decompress(Compression.NONE, b"abc", max_bytes=2)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("garbage", [b"", b"\x05", b"garbage, garbage", bytes(range(256))])
+def test_garbage_is_corrupt(codec, garbage):
+    with pytest.raises(CorruptBatch):
+        decompress(codec, garbage, max_bytes=LIMIT)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("cut", [1, 5, 40])
+def test_cut_data_is_corrupt(codec, cut):
+    with pytest.raises(CorruptBatch):
+        decompress(codec, compress(codec, TEXT)[:-cut], max_bytes=LIMIT)
+
+
+def test_unknown_codec_is_corrupt():
+    with pytest.raises(CorruptBatch, match="codec 5"):
+        decompress(5, b"", max_bytes=LIMIT)
+
+
+def test_lz4_frame_is_one_that_java_reads():
+    packed = compress(Compression.LZ4, TEXT)
+    assert packed[:4].hex() == "04224d18"
+    flags = packed[4]
+    assert flags >> 6 == 1, "version 01"
+    assert flags & 0x20, "blocks are independent: Java's reader refuses linked ones"
+    # A block checksum (bit 0x10), which cramjam's compressor adds, is fine: Java's reader checks it.
+    assert not flags & 0x08, "no content size, which Java's reader skips only in part of its versions"
+    assert packed[5] >> 4 in (4, 5, 6, 7), "a block size that exists"
+    assert packed[-4:] == bytes(4), "the end mark, with no content checksum behind it"
+
+
+def test_snappy_is_written_in_xerials_framing():
+    packed = compress(Compression.SNAPPY, TEXT)
+    assert packed[:16].hex() == "82534e4150505900" + "00000001" + "00000001"
+    first_block_size = int.from_bytes(packed[16:20], "big")
+    assert cramjam.snappy.decompress_raw_len(packed[20 : 20 + first_block_size]) == 32 * 1024
+
+
+def test_snappy_known_bytes():
+    block = bytes.fromhex("0510") + b"hello"  # length 5, then a literal of 5
+    framed = XERIAL_HEADER + b"\x00\x00\x00\x07" + block
+    assert decompress(Compression.SNAPPY, framed, max_bytes=5) == b"hello"
+    assert decompress(Compression.SNAPPY, framed + framed[16:], max_bytes=10) == b"hellohello"
+    assert compress(Compression.SNAPPY, b"hello") == framed
+    assert decompress(Compression.SNAPPY, block, max_bytes=5) == b"hello", "raw, as some clients write it"
+
+
+@pytest.mark.parametrize(
+    "framed",
+    [
+        XERIAL_HEADER[:12],
+        XERIAL_HEADER + b"\x00\x00",
+        XERIAL_HEADER + b"\xff\xff\xff\xff\x05\x10hello",
+        XERIAL_HEADER + b"\x00\x00\x00\x08\x05\x10hello",
+        XERIAL_HEADER + b"\x00\x00\x00\x07\x06\x10hello",
+    ],
+)
+def test_broken_xerial_framing_is_corrupt(framed):
+    with pytest.raises(CorruptBatch):
+        decompress(Compression.SNAPPY, framed, max_bytes=LIMIT)
+
+
+def test_the_limit_holds_over_all_xerial_blocks():
+    framed = XERIAL_HEADER + b"\x00\x00\x00\x07\x05\x10hello" * 3
+    with pytest.raises(CorruptBatch):
+        decompress(Compression.SNAPPY, framed, max_bytes=14)
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+def test_a_bomb_takes_no_more_than_the_limit(codec):
+    bomb = compress(codec, bytes(8 << 20))
+    limit = 256 * 1024
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptBatch):
+            decompress(codec, bomb, max_bytes=limit)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * limit + 128 * 1024
+
+
+def test_a_snappy_length_field_is_not_believed():
+    claims_4_gib = bytes.fromhex("ffffffff0f") + b"\x10hello"
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptBatch):
+            decompress(Compression.SNAPPY, claims_4_gib, max_bytes=1 << 40)
+        with pytest.raises(CorruptBatch):
+            decompress(Compression.SNAPPY, claims_4_gib, max_bytes=LIMIT)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 * 1024
+
+
+def test_snappy_at_its_densest_is_below_the_ratio_that_we_allow():
+    packed = compress(Compression.SNAPPY, bytes(1 << 20))
+    assert decompress(Compression.SNAPPY, packed, max_bytes=1 << 20) == bytes(1 << 20)
+
+
+def test_cramjam_is_imported_at_first_use_only():
+    code = "import sys, oncelog_protocol.records.control; sys.exit('cramjam' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
