@@ -142,6 +142,7 @@ class Broker:
         await self._join(self._store)
         self.producer_ids = ProducerIdManager(self._store, self.node_id)
         self._follow_broker_configs(self.image)
+        self._set_strays_aside()
         self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""))
         self.replicas.on_image(ClusterImage(""), self.image)
         self.metadata.subscribe(self._on_image)
@@ -213,6 +214,15 @@ class Broker:
         )
         if hasattr(self, "replicas"):
             self.replicas.reconfigure_all()
+
+    def _set_strays_aside(self) -> None:
+        """Logs of topics that are no more (a deletion was cut short), or of an older topic of the same name."""
+        for name, index in self.logs.partitions():
+            topic = self.image.topic(name)
+            topic_id = self.logs.topic_id(name, index)
+            if topic is None or index not in topic.partitions or topic_id not in (None, topic.topic_id):
+                moved = self.logs.set_aside(name, index)
+                logger.warning("log of no topic set aside", extra={"partition": f"{name}-{index}", "directory": moved})
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """All settings of a topic with these overrides."""
