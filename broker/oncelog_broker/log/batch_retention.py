@@ -84,7 +84,8 @@ class TransactionScan:
         self._advance(batch.last_offset)
         if not batch.is_transactional:
             return False
-        if batch.producer_id in self._open_aborted:
+        aborted = self._open_aborted.get(batch.producer_id)
+        if aborted is not None and batch.last_offset < aborted.last_offset:
             self._with_data.add(batch.producer_id)
             return True
         self._committed_with_data.add(batch.producer_id)
@@ -118,4 +119,6 @@ class TransactionScan:
     def _advance(self, offset: int) -> None:
         while self._coming and self._coming[-1].first_offset <= offset:
             transaction = self._coming.pop()
-            self._open_aborted.setdefault(transaction.producer_id, transaction)
+            # One that is still open here has lost its marker to an earlier cleaning, with all its data.
+            self._open_aborted[transaction.producer_id] = transaction
+            self._with_data.discard(transaction.producer_id)

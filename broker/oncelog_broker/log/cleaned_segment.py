@@ -11,6 +11,7 @@ Source: Kafka's LocalLog.replaceSegments; `recovery.finish_interrupted_work` is 
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Final
 
@@ -19,6 +20,8 @@ from oncelog_broker.log.recovery import CLEANED_SUFFIX, SWAP_SUFFIX
 from oncelog_broker.log.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_prefix
 from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.records.batch import NO_TIMESTAMP, Buffer
+
+logger = logging.getLogger(__name__)
 
 WRITE_BYTES: Final = 128 * 1024
 """Gathered before a write."""
@@ -62,6 +65,7 @@ class CleanedSegment:
         """Raises OSError."""
         if self._segment is None:
             self._remove_files(CLEANED_SUFFIX)  # what a failed attempt left
+            self._remove_files(SWAP_SUFFIX)
             self._segment = Segment.create(
                 self._disk,
                 self._directory,
@@ -89,11 +93,17 @@ class CleanedSegment:
         self._disk.sync_directory(self._directory)
 
     def discard(self) -> None:
-        """It is not wanted any more, whatever state it is in but a part of the log. Raises OSError."""
+        """It is not wanted any more, whatever state it is in but a part of the log.
+
+        What cannot be removed now is removed at the next attempt, or start.
+        """
         if self._segment is not None:
             self._segment.close()
-        self._remove_files(CLEANED_SUFFIX)
-        self._remove_files(SWAP_SUFFIX)
+        try:
+            self._remove_files(CLEANED_SUFFIX)
+            self._remove_files(SWAP_SUFFIX)
+        except OSError as error:
+            logger.warning("%s: could not be removed: %s", os.path.join(self._directory, file_prefix(self._base_offset)), error)
 
     def _remove_files(self, suffix: str) -> None:
         # The log last: an index alone would be taken for the old log's after a crash.

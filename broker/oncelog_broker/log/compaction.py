@@ -192,7 +192,7 @@ class Compaction:
         try:
             is_changed = len(group) > 1
             for segment in group:
-                is_changed |= yield from self._clean_segment(segment, cleaned)
+                is_changed |= yield from self._clean_segment(segment, cleaned, is_last=segment is group[-1])
             if not is_changed:
                 return True
             yield cleaned.finish
@@ -205,8 +205,12 @@ class Compaction:
             if not replaced:
                 cleaned.discard()
 
-    def _clean_segment(self, segment: Segment, cleaned: CleanedSegment) -> Steps[bool]:
-        """Add what stays of `segment` to `cleaned`; returns whether that is less than all, or something else."""
+    def _clean_segment(self, segment: Segment, cleaned: CleanedSegment, *, is_last: bool) -> Steps[bool]:
+        """Add what stays of `segment` to `cleaned`; returns whether that is less than all, or something else.
+
+        The last batch of a group stays, as a header at least: by where it ends, recovery tells which segments the
+        cleaned one replaces.
+        """
         is_changed = False
         reader = BatchReader(self._disk, segment)
         try:
@@ -215,6 +219,8 @@ class Compaction:
                 self.stats.bytes_read += len(chunk)
                 for batch in reader.batches(chunk):
                     kept = yield from self._kept_of(batch)
+                    if kept is None and is_last and reader.at_end:
+                        kept = _header_of(batch)
                     is_changed |= kept is not batch
                     left = 0
                     if kept is not None:
@@ -280,14 +286,16 @@ class Compaction:
         return self._map.get(span.key) <= offset and not (span.is_tombstone and horizon_passed)
 
     def _without_records(self, batch: RecordBatch) -> Kept:
-        """The header alone if it is still needed: the producer's last, or the last before the end."""
-        if batch.next_offset != self._end and not self._producers.is_last(batch):
-            return None
-        return batch if batch.records_count == 0 else RecordBatch(empty_batch(batch))
+        """The header alone if its producer's state hangs on it."""
+        return _header_of(batch) if self._producers.is_last(batch) else None
 
     @property
     def _new_horizon_ms(self) -> int:
         return min(self._now_ms + self._config.delete_retention_ms, LONG_MAX)
+
+
+def _header_of(batch: RecordBatch) -> RecordBatch:
+    return batch if batch.records_count == 0 else RecordBatch(empty_batch(batch))
 
 
 def _checked_records(batch: RecordBatch, max_bytes: int) -> bytes:
