@@ -158,9 +158,7 @@ def test_in_the_end_deletions_and_markers_go_and_the_table_is_the_same(actions):
             now_ms += COMPACTED.delete_retention_ms
         assert [entry for entry in found if entry.value is None] == []
         kept_markers = {entry.offset for entry in found if entry.is_control}
-        with_data = {
-            batch.producer_id for batch in all_batches(log) if batch.is_transactional and not batch.is_control
-        }
+        with_data = {batch.producer_id for batch in all_batches(log) if batch.is_transactional and not batch.is_control}
         markers = {b.last_offset: b.producer_id for b in all_batches(log) if b.is_control}
         assert all(markers[offset] in with_data for offset in kept_markers), "no marker without data stays"
         log.close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from tests.support.storage import NOW
+
 from oncelog_broker.log.batch_retention import AbortedTransaction
 from oncelog_broker.log.compaction import Compaction
 from oncelog_broker.log.config import COMPACT, LogConfig
@@ -17,7 +19,6 @@ from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
 from oncelog_protocol.records.record import Record, read_records
-from tests.support.storage import NOW
 
 COMPACTED = LogConfig(
     segment_bytes=100_000, index_interval_bytes=200, cleanup_policy=frozenset({COMPACT}), delete_retention_ms=10_000
@@ -62,9 +63,7 @@ def put(
 
 def end_transaction(log: PartitionLog, producer_id: int, kind: ControlType, *, epoch: int = 0) -> int:
     """Append a marker; returns its offset."""
-    batch = marker_batch(
-        EndTransactionMarker(kind, 0), producer_id=producer_id, producer_epoch=epoch, timestamp=NOW
-    )
+    batch = marker_batch(EndTransactionMarker(kind, 0), producer_id=producer_id, producer_epoch=epoch, timestamp=NOW)
     return log.append_as_leader(batch, leader_epoch=0, origin=AppendOrigin.COORDINATOR)[0]
 
 
@@ -127,7 +126,9 @@ def last_values(found: Iterable[Entry]) -> dict[bytes, bytes]:
     return table
 
 
-def compacted(before: Iterable[Entry], *, first_dirty: int, end: int, aborted: frozenset[int] = frozenset()) -> list[Entry]:
+def compacted(
+    before: Iterable[Entry], *, first_dirty: int, end: int, aborted: frozenset[int] = frozenset()
+) -> list[Entry]:
     """What a first compaction must leave of `before`: the model. `aborted`: offsets of aborted records."""
     before = list(before)
     last = {

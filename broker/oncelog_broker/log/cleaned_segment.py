@@ -103,7 +103,9 @@ class CleanedSegment:
             self._remove_files(CLEANED_SUFFIX)
             self._remove_files(SWAP_SUFFIX)
         except OSError as error:
-            logger.warning("%s: could not be removed: %s", os.path.join(self._directory, file_prefix(self._base_offset)), error)
+            logger.warning(
+                "%s: could not be removed: %s", os.path.join(self._directory, file_prefix(self._base_offset)), error
+            )
 
     def _remove_files(self, suffix: str) -> None:
         # The log last: an index alone would be taken for the old log's after a crash.

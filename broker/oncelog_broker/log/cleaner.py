@@ -69,10 +69,12 @@ def cleanable_range(
     clean_bytes = dirty_bytes = 0
     first_timestamps = []
     for segment in closed:
+        if segment.is_held_back:
+            break  # in the clean part, too: all of that is written anew
         if segment.next_offset <= first_dirty:
             clean_bytes += segment.size
             continue
-        if segment.next_offset > upper_bound or segment.largest_timestamp_ms > youngest_ms or segment.is_held_back:
+        if segment.next_offset > upper_bound or segment.largest_timestamp_ms > youngest_ms:
             break
         dirty_bytes += segment.size
         end = segment.next_offset
