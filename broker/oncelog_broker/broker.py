@@ -86,6 +86,8 @@ class Broker:
                 request_max_bytes=config[keys.SOCKET_REQUEST_MAX_BYTES],
                 queued_max_request_bytes=config[keys.QUEUED_MAX_REQUEST_BYTES],
                 idle_seconds=config[keys.CONNECTIONS_MAX_IDLE_MS] / 1000,
+                send_buffer_bytes=config[keys.SOCKET_SEND_BUFFER_BYTES],
+                receive_buffer_bytes=config[keys.SOCKET_RECEIVE_BUFFER_BYTES],
             )
         )
         self.fetch_sessions = FetchSessions(config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS])
