@@ -42,6 +42,7 @@ from oncelog_broker.runtime.network import Network, RealNetwork
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
 from oncelog_broker.server.shown import shows_topic, wait_until_shown
@@ -85,8 +86,11 @@ class Broker:
                 request_max_bytes=config[keys.SOCKET_REQUEST_MAX_BYTES],
                 queued_max_request_bytes=config[keys.QUEUED_MAX_REQUEST_BYTES],
                 idle_seconds=config[keys.CONNECTIONS_MAX_IDLE_MS] / 1000,
+                send_buffer_bytes=config[keys.SOCKET_SEND_BUFFER_BYTES],
+                receive_buffer_bytes=config[keys.SOCKET_RECEIVE_BUFFER_BYTES],
             )
         )
+        self.fetch_sessions = FetchSessions(config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS])
         self._listeners = Listeners(network or RealNetwork(), Dispatcher(self), self.connections)
         self.advertised: tuple[Listener, ...] = ()
         self.logs: LogManager
@@ -137,6 +141,7 @@ class Broker:
         await self._join(self._store)
         self.producer_ids = ProducerIdManager(self._store, self.node_id)
         self._follow_broker_configs(self.image)
+        self._set_strays_aside()
         self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""))
         self.replicas.on_image(ClusterImage(""), self.image)
         self.metadata.subscribe(self._on_image)
@@ -207,6 +212,15 @@ class Broker:
         )
         if hasattr(self, "replicas"):
             self.replicas.reconfigure_all()
+
+    def _set_strays_aside(self) -> None:
+        """Logs of topics that are no more (a deletion was cut short), or of an older topic of the same name."""
+        for name, index in self.logs.partitions():
+            topic = self.image.topic(name)
+            topic_id = self.logs.topic_id(name, index)
+            if topic is None or index not in topic.partitions or topic_id not in (None, topic.topic_id):
+                moved = self.logs.set_aside(name, index)
+                logger.warning("log of no topic set aside", extra={"partition": f"{name}-{index}", "directory": moved})
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """All settings of a topic with these overrides."""
