@@ -71,10 +71,11 @@ class LogManager:
         directories: list[DataDirectory] = []
         try:
             for path in data_dirs:
-                directory, cluster_id = DataDirectory.open(
-                    disk, os.path.abspath(path), node_id=node_id, cluster_id=cluster_id, entropy=entropy
-                )
+                directory = DataDirectory.open(disk, os.path.abspath(path), node_id=node_id, cluster_id=cluster_id)
                 directories.append(directory)
+                cluster_id = cluster_id if cluster_id is not None else directory.cluster_id
+            for directory in directories:
+                directory.claim(node_id=node_id, cluster_id=cluster_id, entropy=entropy)
             manager = cls(disk, clock, entropy, directories)
             manager.cluster_id = cluster_id
             for directory in directories:
@@ -217,25 +218,30 @@ class LogManager:
         return count
 
     def checkpoint_recovery_points(self) -> None:
-        """Write down up to where each log is synced: a start after a crash verifies what lies behind. OSError."""
+        """Write down up to where each log is synced: a start after a crash verifies what lies behind. OSError.
+
+        This and the next two may be called from a worker thread.
+        """
         for home in self._directories:
             self._checkpoint_recovery_points_of(home)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write down the log starts that lie inside a segment. OSError."""
         for home in self._directories:
-            offsets = {
-                key: log.log_start_offset
-                for key, log in self._logs_in(home)
-                if log.log_start_offset > log.segment_base_offsets[0]
-            }
-            self._keep_failed(home, LOG_START_OFFSET_CHECKPOINT, offsets)
+            with home.checkpoint_guard:
+                offsets = {
+                    key: log.log_start_offset
+                    for key, log in self._logs_in(home)
+                    if log.log_start_offset > log.segment_base_offsets[0]
+                }
+                self._write_checkpoint(home, LOG_START_OFFSET_CHECKPOINT, offsets)
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write down the high watermarks. OSError."""
         for home in self._directories:
-            here = {key: offset for key, offset in high_watermarks.items() if self._homes.get(key) is home}
-            self._keep_failed(home, HIGH_WATERMARK_CHECKPOINT, here)
+            with home.checkpoint_guard:
+                here = {key: offset for key, offset in high_watermarks.items() if self._homes.get(key) is home}
+                self._write_checkpoint(home, HIGH_WATERMARK_CHECKPOINT, here)
 
     def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Close every log, write the checkpoints, unlock. OSError.
@@ -321,18 +327,20 @@ class LogManager:
         self._checkpoint_recovery_points_of(self._homes[log.topic, log.partition])
 
     def _checkpoint_recovery_points_of(self, home: DataDirectory) -> None:
-        offsets = {key: log.recovery_point for key, log in self._logs_in(home)}
-        self._keep_failed(home, RECOVERY_POINT_CHECKPOINT, offsets)
+        with home.checkpoint_guard:
+            offsets = {key: log.recovery_point for key, log in self._logs_in(home)}
+            self._write_checkpoint(home, RECOVERY_POINT_CHECKPOINT, offsets)
 
-    def _keep_failed(self, home: DataDirectory, name: str, offsets: dict[TopicPartition, int]) -> None:
+    def _write_checkpoint(self, home: DataDirectory, name: str, offsets: dict[TopicPartition, int]) -> None:
         """Write a checkpoint; logs that could not be opened keep their old entries, for when they are mended."""
-        if any(self._homes[key] is home for key in self._failures):
+        failed = [key for key in list(self._failures) if self._homes.get(key) is home]
+        if failed:
             old = home.read_checkpoint(name)
-            offsets = {key: old[key] for key in self._failures if key in old and self._homes[key] is home} | offsets
+            offsets = {key: old[key] for key in failed if key in old} | offsets
         home.write_checkpoint(name, offsets)
 
-    def _logs_in(self, home: DataDirectory) -> Iterator[tuple[TopicPartition, PartitionLog]]:
-        return ((key, log) for key, log in self._logs.items() if self._homes[key] is home)
+    def _logs_in(self, home: DataDirectory) -> list[tuple[TopicPartition, PartitionLog]]:
+        return [(key, log) for key, log in list(self._logs.items()) if self._homes.get(key) is home]
 
     def _online(self) -> list[PartitionLog]:
         return [log for log in self._logs.values() if not log.is_offline]

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import socket
 from struct import Struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.known_header import NO_HEADER, KnownHeader
@@ -57,6 +57,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_transport",
         "_view",
         "_waiting",
+        "_waiting_for",
         "client_host",
         "client_port",
         "known_header",
@@ -79,6 +80,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._reserved = 0
         self._outgoing: list[Buffer] | None = None
         self._waiting = False
+        self._waiting_for: asyncio.Future[Any] | None = None
         self._reading_paused = False
         self._frame_since = 0.0
         self._stalled_since = 0.0
@@ -110,6 +112,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.release(self, self.client_host)
+        if self._waiting_for is not None:
+            self._waiting_for.cancel()
         self._give_up_buffer()
         self._transport = None
 
@@ -239,13 +243,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Whether a request waits for its response, or the client does not read its responses."""
         return self._waiting or self._stalled_since > 0.0
 
-    def mute(self) -> None:
-        """Handle no further request until `unmute`: the present one waits for its response."""
+    def mute(self, waiting_for: asyncio.Future[Any] | None = None) -> None:
+        """Handle no further request until `unmute`: the present one waits for its response.
+
+        `waiting_for` is cancelled if the client goes: nobody else waits for it.
+        """
         self._waiting = True
+        self._waiting_for = waiting_for
 
     def unmute(self) -> None:
         """The waiting request is answered: go on with what was pipelined."""
         self._waiting = False
+        self._waiting_for = None
         self._go_on()
 
     def _go_on(self) -> None:

@@ -101,9 +101,11 @@ class Dispatcher:
         if answer is None:
             return
         if asyncio.isfuture(answer):
+            connection.mute(answer)
             self._wait(answer, route, context)
         elif asyncio.iscoroutine(answer):
             name = f"{ApiKey(api_key).name} of {known.client_id}"
+            connection.mute()  # a change that has begun is finished, whether the client stays or goes
             self._wait(self._broker.tasks.spawn(name, self._in_turn(answer)), route, context)
         else:
             self._respond(answer, route, context)
@@ -131,7 +133,6 @@ class Dispatcher:
 
     def _wait(self, future: asyncio.Future[Any], route: Route, context: RequestContext) -> None:
         connection = context.connection
-        connection.mute()
 
         def answered(done: asyncio.Future[Any]) -> None:
             if done.cancelled():

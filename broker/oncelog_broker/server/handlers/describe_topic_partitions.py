@@ -72,6 +72,9 @@ def _describe(topic: Topic, indexes: list[int], image: ClusterImage) -> TopicRes
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
+                # Nullable in the protocol, but Java's admin client takes them for lists.
+                eligible_leader_replicas=[],
+                last_known_elr=[],
                 offline_replicas=[replica for replica in partition.replicas if replica not in image.brokers],
             )
         )

@@ -26,6 +26,8 @@ PartitionResponse = FetchResponse.FetchableTopicResponse.PartitionData
 ZSTD: Final = 4
 FIRST_ZSTD_VERSION: Final = 10
 FIRST_TOPIC_ID_VERSION: Final = 13
+MAX_WAIT_SECONDS: Final = 600.0
+"""However long a client says that it would wait."""
 
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | asyncio.Future[FetchResponse]:
@@ -54,7 +56,8 @@ def _wait(
             future.set_result(plan.response(_Read(plan, request, context).answers))
 
     delayed = DelayedFetch(read.partitions, request.min_bytes - read.total_bytes, complete)
-    context.broker.deadlines.after(request.max_wait_ms / 1000, delayed.finish)
+    future.add_done_callback(lambda _: delayed.finish())  # the client is gone: the partitions forget it
+    context.broker.deadlines.after(min(request.max_wait_ms / 1000, MAX_WAIT_SECONDS), delayed.finish)
     return future
 
 
