@@ -7,7 +7,6 @@ from typing import Any, Final, TypeVar
 
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
 V = TypeVar("V")
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
@@ -30,20 +29,17 @@ output_option: Final = click.option(
 )
 
 
-class Parsed(click.ParamType):
-    """A click type from a function that raises ValueError with a message for the user."""
+def parsed(name: str, parse: Callable[[str], V]) -> Callable[[str], V]:
+    """A type for click from a function that raises ValueError with a message for the user; `name` is for the help."""
 
-    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
-        self.name = name
-        self._parse = parse
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> object:
-        if not isinstance(value, str):
-            return value
+    def convert(value: str) -> V:
         try:
-            return self._parse(value)
+            return parse(value)
         except ValueError as error:
-            self.fail(str(error), param, ctx)
+            raise click.BadParameter(str(error)) from error
+
+    convert.__name__ = name
+    return convert
 
 
 def key_value(text: str) -> tuple[str, str]:
@@ -54,7 +50,7 @@ def key_value(text: str) -> tuple[str, str]:
     return key, value
 
 
-KEY_VALUE: Final = Parsed("KEY=VALUE", key_value)
+KEY_VALUE: Final = parsed("KEY=VALUE", key_value)
 
 
 def client_settings(pairs: tuple[tuple[str, str], ...]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from oncelog.cli.json_records import parse_json
-from oncelog.cli.options import KEY_VALUE, Parsed, bootstrap_option, client_settings
+from oncelog.cli.options import KEY_VALUE, bootstrap_option, client_settings, parsed
 from oncelog.cli.running import Failure, describe, run
 from oncelog.cli.text_records import InputRecord, Lines, escaped_bytes, parse_header, parse_line
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 ParseLine = Callable[[bytes], InputRecord]
 
-BYTES: Final = Parsed("TEXT", escaped_bytes)
-HEADER: Final = Parsed("NAME=VALUE", parse_header)
+BYTES: Final = parsed("TEXT", escaped_bytes)
+HEADER: Final = parsed("NAME=VALUE", parse_header)
 REPORT_EVERY: Final = 1000
 """Records between two updates of the progress line."""
 
@@ -33,15 +33,18 @@ REPORT_EVERY: Final = 1000
 @bootstrap_option
 @click.option("--file", "path", type=click.Path(exists=True, dir_okay=False), help="Read this, not standard input.")
 @click.option(
-    "--key-separator", type=BYTES, metavar="TEXT", help=r"What stands between key and value (\t, \xHH). Default: no keys."
+    "--key-separator",
+    type=BYTES,
+    metavar="TEXT",
+    help=r"What is between key and value (\t, \xHH). Default: no keys.",
 )
-@click.option("--null-value", type=BYTES, metavar="TEXT", help="A value that is exactly this becomes null, a tombstone.")
+@click.option("--null-value", type=BYTES, metavar="TEXT", help="A value that is just this becomes null, a tombstone.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="A header for every record. May be repeated.")
 @click.option("--json", "is_json", is_flag=True, help="Lines of JSON, see below.")
 @click.option("--partition", type=click.IntRange(min=0), help="Default: by the key, or spread.")
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), help="Default: none.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Whose acknowledgement to wait for. Default: all.")
-@click.option("-D", "settings", type=KEY_VALUE, multiple=True, help="Any setting of the producer, such as linger.ms=50.")
+@click.option("-D", "settings", type=KEY_VALUE, multiple=True, help="A setting of the producer, such as linger.ms=50.")
 @click.option("--quiet", "-q", is_flag=True, help="Do not say how many records were acknowledged.")
 def produce(
     topic: str,
@@ -75,7 +78,7 @@ def produce(
       oncelog produce orders --key-separator : --compression zstd --file orders.txt
     """
     if is_json and (key_separator is not None or null_value is not None):
-        raise click.UsageError("--key-separator and --null-value are for lines of text: --json says keys and null itself")
+        raise click.UsageError("--key-separator and --null-value are for lines of text, JSON has its own")
 
     def parse(line: bytes) -> InputRecord:
         record = parse_json(line) if is_json else parse_line(line, key_separator=key_separator, null_value=null_value)
@@ -114,7 +117,7 @@ class Tally:
 
 
 async def _produce(topic: str, bootstrap: str, path: str | None, parse: ParseLine, options: dict[str, Any]) -> Tally:
-    """Raises KafkaError if the cluster cannot be reached or does not know the topic; other failures are in the tally."""
+    """Raises KafkaError if the cluster cannot be reached; other failures are in the tally."""
     from oncelog.errors import KafkaError
     from oncelog.producer.producer import Producer
 
@@ -159,7 +162,7 @@ async def _produce(topic: str, bootstrap: str, path: str | None, parse: ParseLin
 
 
 def _opened(path: str | None) -> Any:
-    return nullcontext(sys.stdin) if path is None else closing(open(path, "rb", buffering=0))  # noqa: SIM115
+    return nullcontext(sys.stdin) if path is None else closing(open(path, "rb", buffering=0))
 
 
 async def _lines(descriptor: int) -> AsyncIterator[Sequence[bytes]]:

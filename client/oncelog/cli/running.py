@@ -1,9 +1,9 @@
 """Running a command: errors become one line and an exit code, never a traceback for what a user can cause.
 
-    0    done
-    1    the broker cannot be reached, refused something, or a file is corrupt: `oncelog: why` on standard error
-    2    wrong usage (click's own code)
-    130  Ctrl-C; 141  whoever read our output went away: what a shell shows for SIGINT and SIGPIPE
+0    done
+1    the broker cannot be reached, refused something, or a file is corrupt: `oncelog: why` on standard error
+2    wrong usage (click's own code)
+130  Ctrl-C; 141  whoever read our output went away: what a shell shows for SIGINT and SIGPIPE
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def describe(error: KafkaError, bootstrap: str) -> str:
     if isinstance(error, ConnectionFailed):
         return f"cannot reach {bootstrap}: {_reason(error.message)}. Is the broker running? (make run)"
     if isinstance(error, PartialFailure):
-        return "; ".join(f"{item}: {each.code.name}: {each.message}" for item, each in error.errors.items())
+        return "; ".join(f"{each.code.name}: {each.message}" for each in error.errors.values())
     return f"{error.code.name}: {error.message}"
 
 
