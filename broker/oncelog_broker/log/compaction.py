@@ -32,8 +32,8 @@ from oncelog_broker.log.segment import Segment
 from oncelog_broker.log.steps import Steps
 from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
+from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, records_data
 from oncelog_protocol.records.control import ControlType, parse_control_key
-from oncelog_protocol.records.record import MAX_DECOMPRESSED_BYTES, records_data
 from oncelog_protocol.records.record_scan import RecordSpan, scan_keys, scan_spans
 from oncelog_protocol.records.rewrite import empty_batch, rewrite_batch
 

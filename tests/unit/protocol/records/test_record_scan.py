@@ -2,8 +2,9 @@ import pytest
 
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, records_data
 from oncelog_protocol.records.compression import Compression
-from oncelog_protocol.records.record import Record, read_records, records_data
+from oncelog_protocol.records.record import Record, read_records
 from oncelog_protocol.records.record_scan import SCAN_CHUNK, scan_keys, scan_spans
 
 NOW = 1_700_000_000_000
@@ -11,7 +12,7 @@ NOW = 1_700_000_000_000
 
 def keys_of(batch: RecordBatch) -> list[tuple[int, bytes | None]]:
     pairs = []
-    for deltas, keys in scan_keys(batch, records_data(batch)):
+    for deltas, keys in scan_keys(batch, records_data(batch, MAX_DECOMPRESSED_BYTES)):
         assert len(deltas) <= SCAN_CHUNK
         pairs += list(zip(deltas, keys, strict=True))
     return pairs
@@ -38,7 +39,7 @@ def test_spans_say_what_the_records_are(codec):
         Record(9, NOW + 9000, b"b" * 100, None, [("h", None)]),
     ]
     batch = RecordBatch(build_batch(records, compression=codec, base_offset=7))
-    data = records_data(batch)
+    data = records_data(batch, MAX_DECOMPRESSED_BYTES)
     (spans,) = scan_spans(batch, data)
     assert [(span.offset_delta, span.timestamp_delta, span.key, span.is_tombstone) for span in spans] == [
         (0, 0, b"a", False),
@@ -53,7 +54,7 @@ def test_spans_say_what_the_records_are(codec):
 @pytest.mark.parametrize("scan", [scan_keys, scan_spans])
 def test_what_is_cut_is_corrupt(scan):
     batch = RecordBatch(build_batch([Record(0, NOW, b"key", b"value", [])] * 3))
-    data = records_data(batch)
+    data = records_data(batch, MAX_DECOMPRESSED_BYTES)
     for size in range(len(data)):
         with pytest.raises(CorruptBatch):
             list(scan(batch, data[:size]))
@@ -62,7 +63,7 @@ def test_what_is_cut_is_corrupt(scan):
 @pytest.mark.parametrize("scan", [scan_keys, scan_spans])
 def test_offset_deltas_must_grow_within_the_batch(scan):
     batch = RecordBatch(build_batch([Record(0, NOW, b"k", b"v", [])] * 2))
-    data = records_data(batch)
+    data = records_data(batch, MAX_DECOMPRESSED_BYTES)
     half = len(data) // 2
     with pytest.raises(CorruptBatch):
         list(scan(batch, data[:half] * 2))

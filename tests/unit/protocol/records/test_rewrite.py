@@ -2,8 +2,9 @@ import pytest
 
 from oncelog_protocol.records.batch import ATTRIBUTES_AT, MAX_TIMESTAMP_AT, TIMESTAMP_TYPE_BIT, RecordBatch
 from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, records_data
 from oncelog_protocol.records.compression import Compression
-from oncelog_protocol.records.record import Record, read_records, records_data
+from oncelog_protocol.records.record import Record, read_records
 from oncelog_protocol.records.record_scan import RecordSpan, scan_spans
 from oncelog_protocol.records.rewrite import empty_batch, rewrite_batch
 
@@ -31,7 +32,7 @@ def batch_of(records: list[Record], codec: Compression = Compression.NONE) -> Re
 
 
 def spans_of(batch: RecordBatch) -> tuple[bytes, list[RecordSpan]]:
-    data = records_data(batch)
+    data = records_data(batch, MAX_DECOMPRESSED_BYTES)
     return data, [span for spans in scan_spans(batch, data) for span in spans]
 
 
