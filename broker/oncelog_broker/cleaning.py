@@ -97,10 +97,9 @@ class LogCleaner:
             offset_map_bytes=self._broker.config[keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
         )
         throttle = Throttle(self._broker.config[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
+        slices = Slices(self._clock, lambda: throttle.pause_after(compaction.bytes_done))
         try:
-            clean_up_to = await run_in_slices(
-                compaction.steps(), self._clock, lambda: throttle.pause_after(compaction.bytes_done)
-            )
+            clean_up_to = await slices.run(compaction.steps())
             if clean_up_to is None:
                 return False
             log.cleaner_checkpoint = clean_up_to
@@ -123,6 +122,7 @@ class LogCleaner:
                 "records_dropped": stats.records_dropped,
                 "keyless_records": stats.keyless_records,
                 "seconds": round(self._clock.monotonic() - started, 3),
+                "longest_slice_ms": round(slices.longest_seconds * 1000, 1),
             },
         )
         return True
@@ -148,36 +148,50 @@ class Throttle:
         return max(0.0, self._started + total_bytes / self._bytes_per_second - self._clock.monotonic())
 
 
-async def run_in_slices(steps: Steps[Result], clock: Clock, pause_seconds: Callable[[], float]) -> Result:
-    """Run `steps` between everything else that the event loop does. Raises what they raise.
+class Slices:
+    """Runs steps between everything else that the event loop does."""
 
-    `pause_seconds` is asked after each job how long to wait. If this is cancelled, a job that is under way is waited
-    for before `steps` is closed: it may be writing to a file that closing would take from it.
-    """
-    resume: Callable[[], Job | None] = partial(steps.send, None)
-    slice_began = clock.monotonic()
-    try:
-        while True:
-            try:
-                job = resume()
-            except StopIteration as finished:
-                result: Result = finished.value
-                return result
-            resume = partial(steps.send, None)
-            if job is not None:
+    def __init__(self, clock: Clock, pause_seconds: Callable[[], float]) -> None:
+        """`pause_seconds` is asked after each job how long to wait."""
+        self._clock = clock
+        self._pause_seconds = pause_seconds
+        self.longest_seconds = 0.0
+        """The longest that the event loop was kept, by the clock on the wall."""
+
+    async def run(self, steps: Steps[Result]) -> Result:
+        """Run to the end. Raises what the steps raise.
+
+        If this is cancelled, a job that is under way is waited for before `steps` is closed: it may be writing to a
+        file that closing would take from it.
+        """
+        resume: Callable[[], Job | None] = partial(steps.send, None)
+        began = self._clock.monotonic()
+        try:
+            while True:
                 try:
-                    resume = partial(steps.send, await _in_thread(job))
-                except Exception as error:
-                    resume = partial(steps.throw, error)
-                pause = pause_seconds()
-                if pause > 0:
-                    await asyncio.sleep(pause)
-                slice_began = clock.monotonic()
-            elif (taken := clock.monotonic() - slice_began) >= SLICE_SECONDS:
-                await asyncio.sleep(taken * PAUSE_PER_SLICE)
-                slice_began = clock.monotonic()
-    finally:
-        steps.close()
+                    job = resume()
+                except StopIteration as finished:
+                    result: Result = finished.value
+                    return result
+                finally:
+                    taken = self._clock.monotonic() - began
+                    self.longest_seconds = max(self.longest_seconds, taken)
+                resume = partial(steps.send, None)
+                if job is not None:
+                    try:
+                        resume = partial(steps.send, await _in_thread(job))
+                    except Exception as error:
+                        resume = partial(steps.throw, error)
+                    pause = self._pause_seconds()
+                    if pause > 0:
+                        await asyncio.sleep(pause)
+                elif taken >= SLICE_SECONDS:
+                    await asyncio.sleep(taken * PAUSE_PER_SLICE)
+                else:
+                    continue
+                began = self._clock.monotonic()
+        finally:
+            steps.close()
 
 
 async def _in_thread(job: Job) -> Any:

@@ -19,7 +19,7 @@ READ_BYTES: Final = SMALL_READ_SIZE
 
 
 class BatchReader:
-    """`while not reader.at_end: chunk = yield reader.read; for batch in reader.batches(chunk): ...`"""
+    """`while not reader.at_end(): chunk = yield reader.read; for batch in reader.batches(chunk): ...`"""
 
     def __init__(self, disk: Disk, segment: Segment) -> None:
         self._disk = disk
@@ -28,7 +28,6 @@ class BatchReader:
         self._end = segment.size
         self._position = 0
 
-    @property
     def at_end(self) -> bool:
         return self._position >= self._end
 

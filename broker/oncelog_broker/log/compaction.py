@@ -123,7 +123,7 @@ class Compaction:
         for segment in self._segments:
             reader = BatchReader(self._disk, segment)
             try:
-                while not reader.at_end:
+                while not reader.at_end():
                     chunk = yield reader.read
                     self.stats.bytes_read += len(chunk)
                     for batch in reader.batches(chunk):
@@ -214,12 +214,12 @@ class Compaction:
         is_changed = False
         reader = BatchReader(self._disk, segment)
         try:
-            while not reader.at_end:
+            while not reader.at_end():
                 chunk = yield reader.read
                 self.stats.bytes_read += len(chunk)
                 for batch in reader.batches(chunk):
                     kept = yield from self._kept_of(batch)
-                    if kept is None and is_last and reader.at_end:
+                    if kept is None and is_last and reader.at_end():
                         kept = _header_of(batch)
                     is_changed |= kept is not batch
                     left = 0

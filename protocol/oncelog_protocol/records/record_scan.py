@@ -1,8 +1,8 @@
 """Looking at records without decoding them: what a log cleaner needs to tell which ones stay.
 
 Both scans give their findings in lists of at most SCAN_CHUNK records, so that a caller can pause between two lists, and
-raise CorruptBatch, and nothing else, whatever the bytes. In `scan_keys`, a byte with neither of the bits 0x81 is a whole
-varint >= 0 (bit 7 says "more follows", bit 0 is the sign): a call for each field would double its time.
+raise CorruptBatch, and nothing else, whatever the bytes. In `scan_keys`, a byte with neither of the bits 0x81 is a
+whole varint >= 0 (bit 7 says "more follows", bit 0 is the sign): a call for each field would double its time.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from oncelog_broker.cleaning import SLICE_SECONDS, Throttle, run_in_slices
+from oncelog_broker.cleaning import SLICE_SECONDS, Slices, Throttle
 from oncelog_broker.runtime.clock import ManualClock, SystemClock
 
 
@@ -20,7 +20,7 @@ async def test_the_result_and_what_jobs_return():
         yield None
         return first
 
-    assert await run_in_slices(steps(), SystemClock(), no_pause) is not threading.current_thread()
+    assert await Slices(SystemClock(), no_pause).run(steps()) is not threading.current_thread()
 
 
 async def test_jobs_that_fail_fail_in_the_steps():
@@ -31,13 +31,13 @@ async def test_jobs_that_fail_fail_in_the_steps():
             return "caught"
         return "missed"
 
-    assert await run_in_slices(steps(), SystemClock(), no_pause) == "caught"
+    assert await Slices(SystemClock(), no_pause).run(steps()) == "caught"
 
     def careless():
         yield lambda: int("no number")
 
     with pytest.raises(ValueError):
-        await run_in_slices(careless(), SystemClock(), no_pause)
+        await Slices(SystemClock(), no_pause).run(careless())
 
 
 async def test_the_loop_gets_its_turn_after_each_slice():
@@ -56,11 +56,13 @@ async def test_the_loop_gets_its_turn_after_each_slice():
             await asyncio.sleep(0)
 
     task = asyncio.get_running_loop().create_task(others())
-    await run_in_slices(steps(), clock, no_pause)
+    slices = Slices(clock, no_pause)
+    await slices.run(steps())
     task.cancel()
     work = [turn for turn in turns if turn == "step"]
     longest = max(len(run) for run in "".join("s" if turn == "step" else " " for turn in turns).split())
     assert (len(work), longest) == (6, 2), "two steps fill a slice"
+    assert SLICE_SECONDS <= slices.longest_seconds < 2 * SLICE_SECONDS
 
 
 async def test_being_cancelled_waits_for_the_job_and_then_closes_the_steps():
@@ -78,7 +80,7 @@ async def test_being_cancelled_waits_for_the_job_and_then_closes_the_steps():
         finally:
             events.append("steps closed")
 
-    task = asyncio.get_running_loop().create_task(run_in_slices(steps(), SystemClock(), no_pause))
+    task = asyncio.get_running_loop().create_task(Slices(SystemClock(), no_pause).run(steps()))
     await asyncio.to_thread(started.wait, 10)
     task.cancel()
     await asyncio.sleep(0)
