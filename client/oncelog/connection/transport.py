@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from oncelog.config import Address
 from oncelog.connection.protocol import ConnectionProtocol
@@ -107,8 +107,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not derive from it
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._protocol.get_buffer()
