@@ -57,6 +57,16 @@ class Metadata:
         """The cluster after a refresh; joins one that is under way. Raises KafkaError."""
         return await asyncio.shield(self._start())
 
+    async def try_refresh(self) -> None:
+        """As `refresh`; a failure that may pass by itself is not raised."""
+        try:
+            await self.refresh()
+        except ClientClosed:
+            raise
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+
     def request_refresh(self) -> None:
         """Refresh soon, without waiting for it, and not more often than every retry.backoff.ms."""
         if self._running is not None or self._is_closed:

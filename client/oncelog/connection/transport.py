@@ -65,7 +65,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         deadline = now + (self._request_timeout_s if timeout_s is None else timeout_s)
         future: asyncio.Future[R] = self._loop.create_future()
         self._write(request, version, future, deadline)
-        if self._timer is None:
+        if self._timer is None or (deadline < self._timer.when() and self.in_flight == 1):
+            if self._timer is not None:
+                self._timer.cancel()
             self._timer = self._loop.call_at(deadline, self._check_timeouts)
         return future
 
