@@ -85,8 +85,9 @@ class PartitionPosition:
             head = self.fetched[0]
             part = head.take(limit - len(taken))
             taken = taken + part if taken else part
-            if len(taken) < limit:
-                self.fetched.popleft()
+            if not head.is_exhausted:
+                break  # enough, or damage behind what was taken: the next call raises it
+            self.fetched.popleft()
         return taken
 
     def _forget(self) -> None:
