@@ -160,6 +160,10 @@ class Positions:
             and (not position.fetched or (position.buffered_bytes < buffer_bytes and total < total_bytes))
         ]
 
+    def next_retry(self, now: float) -> float | None:
+        """When the first of the partitions that wait after an error is to be asked again; None if none does."""
+        return min((position.not_before for position in self if position.not_before > now), default=None)
+
     def take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
         """At most `limit` records, of as few partitions as have them. Raises CorruptRecords."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}

@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.config import AdminConfig
 from oncelog.connection.pool import ConnectionPool
-from oncelog.errors import AuthorizationFailed, ClientClosed, ConnectionFailed, RequestTimedOut
+from oncelog.errors import AuthorizationFailed, ClientClosed, ConnectionFailed, InvalidTopic, RequestTimedOut
 from oncelog.metadata import Metadata
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.metadata import MetadataRequest
@@ -57,6 +57,21 @@ async def test_a_topic_that_we_may_not_see_is_an_error_at_once(fake_broker: Any,
     fake_broker.handlers[MetadataRequest] = deny
     with pytest.raises(AuthorizationFailed, match="topic 'topic'"):
         await metadata.topic("topic", 5.0)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 250, None, b"bytes"])
+async def test_a_name_that_cannot_be_asked_for_spoils_nothing(metadata: Metadata, name: Any) -> None:
+    with pytest.raises(InvalidTopic):
+        await metadata.topic(name, 5.0)
+    assert (await metadata.topic("topic", 5.0)).name == "topic"
+
+
+async def test_a_topic_that_was_not_found_is_not_asked_for_again(fake_broker: Any, metadata: Metadata) -> None:
+    with pytest.raises(RequestTimedOut):
+        await metadata.topic("none", 0.01)
+    await metadata.refresh()
+    await metadata.refresh()
+    assert fake_broker.requests_of(MetadataRequest)[-1].topics == []
 
 
 async def test_listeners_hear_of_refreshes_and_of_new_leaders(fake_broker: Any, metadata: Metadata) -> None:
