@@ -15,6 +15,7 @@ from functools import partial
 from itertools import groupby
 from typing import Final
 
+from oncelog.alarm import Alarm
 from oncelog.backoff import backoff_s
 from oncelog.config import ProducerConfig
 from oncelog.connection.pool import ConnectionPool
@@ -67,7 +68,7 @@ class Sender:
         self._in_flight: dict[int, int] = {}
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
         self._handle: asyncio.Handle | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._run)
         self._is_closed = False
 
     def wake(self) -> None:
@@ -77,28 +78,19 @@ class Sender:
 
     def wake_at(self, when: float) -> None:
         """Look at `when` (loop time) at the latest."""
-        if self._is_closed:
-            return
-        if self._timer is not None:
-            if self._timer.when() <= when:
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._timer_due)
+        if not self._is_closed:
+            self._alarm.set(when)
 
     async def close(self) -> None:
         """Send nothing more."""
         self._is_closed = True
-        for handle in (self._handle, self._timer):
-            if handle is not None:
-                handle.cancel()
+        self._alarm.cancel()
+        if self._handle is not None:
+            self._handle.cancel()
         attempts = list(self._connecting.values())
         for attempt in attempts:
             attempt.cancel()
         await asyncio.gather(*attempts, return_exceptions=True)
-
-    def _timer_due(self) -> None:
-        self._timer = None
-        self._run()
 
     def _run(self) -> None:
         if self._handle is not None:
