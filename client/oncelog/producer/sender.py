@@ -17,6 +17,7 @@ from typing import Final
 
 from oncelog.alarm import Alarm
 from oncelog.backoff import backoff_s
+from oncelog.cluster import NO_NODE
 from oncelog.config import ProducerConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection
@@ -67,6 +68,7 @@ class Sender:
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
         self._in_flight: dict[int, int] = {}
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
+        self._connect_errors: dict[int, str] = {}
         self._handle: asyncio.Handle | None = None
         self._alarm = Alarm(self._run)
         self._is_closed = False
@@ -135,8 +137,10 @@ class Sender:
             return
         error = attempt.exception()
         if error is None:
+            self._connect_errors.pop(node_id, None)
             self.wake()
             return
+        self._connect_errors[node_id] = str(error)
         if not isinstance(error, KafkaError):
             logger.error("connecting to node %d failed: %r", node_id, error)
         # The node may have moved: look, and try again; the pool waits longer after each failure.
@@ -232,10 +236,11 @@ class Sender:
     def _expire(self, now: float) -> None:
         expired = self._accumulator.expire(now)
         for batch in expired:
+            leader = self._metadata.cluster.leader(batch.topic, batch.partition)
             reason = (
-                "no leader is known" if self._metadata.cluster.leader(batch.topic, batch.partition) < 0 else "unsent"
+                "no leader is known" if leader == NO_NODE else self._connect_errors.get(leader, "it was not its turn")
             )
-            self._give_up(batch, DeliveryTimeout(f"not acknowledged within delivery.timeout.ms ({reason})"))
+            self._give_up(batch, DeliveryTimeout(f"not acknowledged within delivery.timeout.ms: {reason}"))
         if expired:
             self._on_progress()
 

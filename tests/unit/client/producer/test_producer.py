@@ -156,6 +156,14 @@ async def test_what_nobody_acknowledges_in_time_fails(fake_broker: Any, fast: di
     assert len(fake_broker.requests_of(ProduceRequest)) >= 2
 
 
+async def test_a_broker_that_never_comes_back_is_named_in_the_error(fake_broker: Any, fast: dict[str, int]) -> None:
+    async with Producer(fake_broker.address, **fast, request_timeout_ms=20, delivery_timeout_ms=60) as producer:
+        await producer.send_and_wait("topic", b"v")
+        await fake_broker.stop()
+        with pytest.raises(DeliveryTimeout, match=fake_broker.address):
+            await producer.send_and_wait("topic", b"v")
+
+
 async def test_retries_may_be_limited(fake_broker: Any, fast: dict[str, int]) -> None:
     fake_broker.handlers[ProduceRequest] = lambda request: fake_broker.produced(request, lambda *_: (19, -1))
     async with Producer(fake_broker.address, **fast, retries=2) as producer:
