@@ -23,15 +23,12 @@ from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.record import Record
 
-TOPIC = "compacted"
 RECORDS_PER_BATCH = 1000
 VALUE_BYTES = 30
 SEGMENT_BYTES = 1 << 20
 BROKER_SETTINGS = {"log.cleaner.backoff.ms": "200", "auto.create.topics.enable": "false"}
 PING_PAUSE_SECONDS = 0.001
 SEED = 10_000
-COMPACTED = re.compile(rf"compacted partition={TOPIC}-0 .* longest_slice_ms=([\d.]+)")
-"""The broker's log line."""
 TIMEOUT_SECONDS = 120
 TOPIC_RESOURCE = 2
 SET = 0
@@ -39,6 +36,8 @@ SET = 0
 
 @dataclass
 class Cleaning:
+    """One cleaning: what it cost the broker, what is left of the bytes, and what others noticed."""
+
     cpu_seconds: float
     seconds: float
     left: float
@@ -48,16 +47,17 @@ class Cleaning:
     longest_stall_ms: float
 
 
-def measured_cleaning(client: RawClient, broker: BrokerProcess, records: int, keys: int) -> Cleaning:
-    """Fill, make compacted, wait until it is."""
-    create_topic(client, TOPIC, **{"segment.bytes": str(SEGMENT_BYTES), "file.delete.delay.ms": "0"})
-    fill(client, records, keys)
-    directory = broker.data / f"{TOPIC}-0"
+def measured_cleaning(client: RawClient, broker: BrokerProcess, topic: str, records: int, keys: int) -> Cleaning:
+    """Fill `topic`, make it compacted, wait until it is: the broker's log says when, and its longest slice."""
+    line = re.compile(rf"compacted partition={topic}-0 .* longest_slice_ms=([\d.]+)")
+    create_topic(client, topic, **{"segment.bytes": str(SEGMENT_BYTES), "file.delete.delay.ms": "0"})
+    fill(client, topic, records, keys)
+    directory = broker.data / f"{topic}-0"
     size = log_bytes(directory)
     cpu, started = cpu_seconds(broker.pid), time.perf_counter()
-    set_config(client, "cleanup.policy", "compact")
+    set_config(client, topic, "cleanup.policy", "compact")
     answers = []
-    while (found := COMPACTED.search(broker.log.read_text())) is None:
+    while (found := line.search(broker.log.read_text())) is None:
         answers.append(ping(client))
         if time.perf_counter() - started > TIMEOUT_SECONDS:
             raise RuntimeError(f"not compacted after {TIMEOUT_SECONDS} s; the broker's log: {broker.log}")
@@ -78,7 +78,7 @@ def measured_cleaning(client: RawClient, broker: BrokerProcess, records: int, ke
     )
 
 
-def fill(client: RawClient, records: int, keys: int) -> None:
+def fill(client: RawClient, topic: str, records: int, keys: int) -> None:
     rng = random.Random(SEED)
     now = time.time_ns() // 1_000_000
     for first in range(0, records, RECORDS_PER_BATCH):
@@ -89,7 +89,7 @@ def fill(client: RawClient, records: int, keys: int) -> None:
             ],
             compression=Compression.LZ4,
         )
-        for frame in client.pipeline(produce_request(TOPIC, bytes(batch)), 1, 1):
+        for frame in client.pipeline(produce_request(topic, bytes(batch)), 1, 1):
             check_produced(frame)
 
 
@@ -103,10 +103,10 @@ def ping(client: RawClient) -> float:
     return taken
 
 
-def set_config(client: RawClient, key: str, value: str) -> None:
+def set_config(client: RawClient, topic: str, key: str, value: str) -> None:
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
         resource_type=TOPIC_RESOURCE,
-        resource_name=TOPIC,
+        resource_name=topic,
         configs=[
             IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig(
                 name=key, config_operation=SET, value=value

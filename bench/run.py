@@ -182,14 +182,16 @@ def compaction(table: Table, records: int) -> None:
     ):
         keys = records // 100
         what = f"compacting {records:,} records of {keys:,} keys"
-        found = cleaner.measured_cleaning(client, broker, records, keys)
-        table.add(f"{what}: broker CPU", found.cpu_seconds, "s", at_most=25 * records / 1e6)
-        table.add(f"{what}: it took", found.seconds, "s")
-        table.add(f"{what}: of its bytes were left", found.left * 100, "%")
-        table.add("longest answer meanwhile (ApiVersions)", found.slowest_ms, "ms")
-        table.add("99.9 % of the answers meanwhile within", found.p999_ms, "ms")
-        table.add("longest answer when idle, as many asked", found.slowest_idle_ms, "ms")
-        table.add("longest stall of the event loop meanwhile", found.longest_stall_ms, "ms", at_most=10)
+        # Three times the same; of what other processes on the machine make worse, the best counts.
+        rounds = [cleaner.measured_cleaning(client, broker, f"compact-{n}", records, keys) for n in range(3)]
+        least = {name: min(getattr(found, name) for found in rounds) for name in vars(rounds[0])}
+        table.add(f"{what}: broker CPU", least["cpu_seconds"], "s", at_most=5 * records / 1e6)
+        table.add(f"{what}: it took", least["seconds"], "s")
+        table.add(f"{what}: of its bytes were left", least["left"] * 100, "%")
+        table.add("longest stall of the event loop meanwhile", least["longest_stall_ms"], "ms", at_most=10)
+        table.add("longest answer meanwhile (ApiVersions)", least["slowest_ms"], "ms")
+        table.add("99.9 % of the answers meanwhile within", least["p999_ms"], "ms")
+        table.add("longest answer when idle, as many asked", least["slowest_idle_ms"], "ms")
         table.add("resident memory at its end", cost.resident_megabytes(broker.pid), "MB")
 
 
