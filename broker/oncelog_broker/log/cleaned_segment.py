@@ -40,6 +40,8 @@ class CleanedSegment:
         self._pending: list[Buffer] = []
         self._locations: list[BatchLocation] = []
         self._pending_bytes = 0
+        self.size = 0
+        """Bytes of all batches added."""
 
     @property
     def segment(self) -> Segment:
@@ -56,6 +58,7 @@ class CleanedSegment:
         self._pending.append(batch)
         self._locations.append(location)
         self._pending_bytes = end
+        self.size += len(batch)
 
     @property
     def should_write(self) -> bool:

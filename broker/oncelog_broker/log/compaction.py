@@ -180,37 +180,58 @@ class Compaction:
     # --- 2: what stays ------------------------------------------------------------------------------------------------
 
     def _clean_group(self, group: Sequence[Segment]) -> Steps[bool]:
-        """Write what stays of `group` as one segment, and put it in their place. False if the log has changed."""
-        cleaned = CleanedSegment(
-            self._disk,
-            self._log.directory,
-            group[0].base_offset,
-            index_interval_bytes=self._config.index_interval_bytes,
-            now_ms=self._now_ms,
-        )
+        """Write what stays of `group` as one segment, and put it in their place. False if the log has changed.
+
+        Recovery tells by the last offset in a cleaned segment which ones it replaces. So the segments at the end of
+        the group of which nothing is left are emptied one by one.
+        """
+        cleaned = self._new_segment(group[0])
         replaced = False
         try:
-            is_changed = len(group) > 1
-            for segment in group:
-                is_changed |= yield from self._clean_segment(segment, cleaned, is_last=segment is group[-1])
-            if not is_changed:
-                return True
-            yield cleaned.finish
-            self.stats.bytes_written += cleaned.segment.size
-            replaced = self._log.replace_segments(
-                group, cleaned.segment, suffix=SWAP_SUFFIX, generation=self._generation
-            )
-            return replaced
+            is_changed, count = len(group) > 1, 1
+            for number, segment in enumerate(group, 1):
+                size = cleaned.size
+                is_changed |= yield from self._clean_segment(segment, cleaned)
+                if cleaned.size > size:
+                    count = number
+            if is_changed:
+                replaced = yield from self._put_in_place(cleaned, group[:count])
+                if not replaced:
+                    return False
         finally:
             if not replaced:
                 cleaned.discard()
+        for segment in group[count:]:
+            if segment.size > 0 and not (yield from self._empty(segment)):
+                return False
+        return True
 
-    def _clean_segment(self, segment: Segment, cleaned: CleanedSegment, *, is_last: bool) -> Steps[bool]:
-        """Add what stays of `segment` to `cleaned`; returns whether that is less than all, or something else.
+    def _empty(self, segment: Segment) -> Steps[bool]:
+        cleaned = self._new_segment(segment)
+        replaced = False
+        try:
+            replaced = yield from self._put_in_place(cleaned, [segment])
+        finally:
+            if not replaced:
+                cleaned.discard()
+        return replaced
 
-        The last batch of a group stays, as a header at least: by where it ends, recovery tells which segments the
-        cleaned one replaces.
-        """
+    def _new_segment(self, first: Segment) -> CleanedSegment:
+        return CleanedSegment(
+            self._disk,
+            self._log.directory,
+            first.base_offset,
+            index_interval_bytes=self._config.index_interval_bytes,
+            now_ms=self._now_ms,
+        )
+
+    def _put_in_place(self, cleaned: CleanedSegment, old: Sequence[Segment]) -> Steps[bool]:
+        yield cleaned.finish
+        self.stats.bytes_written += cleaned.size
+        return self._log.replace_segments(old, cleaned.segment, suffix=SWAP_SUFFIX, generation=self._generation)
+
+    def _clean_segment(self, segment: Segment, cleaned: CleanedSegment) -> Steps[bool]:
+        """Add what stays of `segment` to `cleaned`; returns whether that is less than all, or something else."""
         is_changed = False
         reader = BatchReader(self._disk, segment)
         try:
@@ -219,8 +240,6 @@ class Compaction:
                 self.stats.bytes_read += len(chunk)
                 for batch in reader.batches(chunk):
                     kept = yield from self._kept_of(batch)
-                    if kept is None and is_last and reader.at_end():
-                        kept = _header_of(batch)
                     is_changed |= kept is not batch
                     left = 0
                     if kept is not None:
@@ -287,15 +306,13 @@ class Compaction:
 
     def _without_records(self, batch: RecordBatch) -> Kept:
         """The header alone if its producer's state hangs on it."""
-        return _header_of(batch) if self._producers.is_last(batch) else None
+        if not self._producers.is_last(batch):
+            return None
+        return batch if batch.records_count == 0 else RecordBatch(empty_batch(batch))
 
     @property
     def _new_horizon_ms(self) -> int:
         return min(self._now_ms + self._config.delete_retention_ms, LONG_MAX)
-
-
-def _header_of(batch: RecordBatch) -> RecordBatch:
-    return batch if batch.records_count == 0 else RecordBatch(empty_batch(batch))
 
 
 def _checked_records(batch: RecordBatch, max_bytes: int) -> bytes:

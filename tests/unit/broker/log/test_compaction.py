@@ -1,5 +1,7 @@
 """Single promises of a compaction; `tests/property/test_compaction.py` has the whole against a model."""
 
+import dataclasses
+
 import pytest
 from tests.support.compacted import COMPACTED, all_batches, clean, end_transaction, entries, put
 from tests.support.storage import NOW, CountingDisk, open_log
@@ -229,3 +231,28 @@ def test_steps_get_what_their_jobs_raise():
         return answer
 
     assert run_steps(steps()) == 42
+
+
+def test_segments_at_the_end_of_which_nothing_is_left_are_emptied(log, tmp_path):
+    put(log, (b"a", b"1"))
+    log.roll()
+    for _ in range(3):
+        put(log, (b"b", b"old"))
+        log.roll()
+    first_group = log.log_end_offset
+    log.update_config(dataclasses.replace(COMPACTED, segment_bytes=log.size_bytes))
+    put(log, (b"b", b"new" * 20))
+    log.roll()
+    clean(log)
+    assert found(log) == [(0, b"a", b"1"), (first_group, b"b", b"new" * 20)]
+    assert [path.stat().st_size > 0 for path in sorted(tmp_path.glob("*.log"))] == [
+        True,
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert all(batch.records_count for batch in all_batches(log)), "no header without need: librdkafka trips over them"
+    clean(log, first_dirty=first_group + 1)
+    assert log.segment_base_offsets == [0, first_group + 1], "and join a group that goes on later"
