@@ -22,6 +22,7 @@ from oncelog_broker.config.resolve import resolve_topic
 from oncelog_broker.controller.leadership import claim_controllership
 from oncelog_broker.controller.partition_states import bring_partitions_online
 from oncelog_broker.controller.topics import TopicController
+from oncelog_broker.coordinator.internal_topics import internal_topic
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.meta_properties import read_meta_properties
@@ -45,7 +46,7 @@ from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
 from oncelog_broker.server.shown import shows_topic, wait_until_shown
-from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.uuids import uuid_to_string
 
 logger = logging.getLogger(__name__)
@@ -213,14 +214,22 @@ class Broker:
         return LogConfig.from_values(resolve_topic(overrides, self.config))
 
     async def create_topic(self, name: str) -> None:
-        """Create a topic with the broker's defaults (auto-creation), and wait until it can be used.
+        """Create a topic with the broker's defaults (auto-creation), an internal one with its own; wait until it can
+        be used. One that exists already is no error.
 
-        Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, REQUEST_TIMED_OUT.
+        Raises KafkaError: INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR, REQUEST_TIMED_OUT.
         """
-        created = await self.topics.create_topic(
-            name, self.config[keys.NUM_PARTITIONS], self.config[keys.DEFAULT_REPLICATION_FACTOR]
+        partitions, replicas, overrides = internal_topic(name, self.config, len(self.image.brokers)) or (
+            self.config[keys.NUM_PARTITIONS],
+            self.config[keys.DEFAULT_REPLICATION_FACTOR],
+            {},
         )
-        await wait_until_shown(self.metadata, shows_topic(name, len(created.partitions)), AUTO_CREATE_TIMEOUT_MS)
+        try:
+            await self.topics.create_topic(name, partitions, replicas, overrides)
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another connection was quicker
+                raise
+        await wait_until_shown(self.metadata, shows_topic(name, 1), AUTO_CREATE_TIMEOUT_MS)
 
     async def stop(self) -> None:
         """Stop serving, flush everything, and leave the mark of a clean shutdown."""
