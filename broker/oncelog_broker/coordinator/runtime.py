@@ -169,7 +169,7 @@ class CoordinatorRuntime(Generic[M]):
             self._tasks.spawn(f"load {self._topic}-{shard.index}", self._load(shard))
 
     async def _load(self, shard: Shard[M]) -> None:
-        """Replay the log of `shard`. If it cannot be read the shard is failed: NOT_COORDINATOR, and the log says why."""
+        """Replay the log of `shard`. If it cannot be read the shard stays failed, and the broker's log says why."""
         log = shard.partition.log
         offset, started = log.log_start_offset, self._clock.monotonic()
         try:
