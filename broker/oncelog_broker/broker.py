@@ -22,6 +22,7 @@ from oncelog_broker.config.resolve import resolve_topic
 from oncelog_broker.controller.leadership import claim_controllership
 from oncelog_broker.controller.partition_states import bring_partitions_online
 from oncelog_broker.controller.topics import TopicController
+from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
 from oncelog_broker.coordinator.internal_topics import internal_topic
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.log_manager import LogManager
@@ -93,6 +94,7 @@ class Broker:
         self.logs: LogManager
         self.metadata: MetadataCache
         self.replicas: Replicas
+        self.groups: GroupCoordinator
         self.topics: TopicController
         self.producer_ids: ProducerIdManager
         self.failed = asyncio.Event()
@@ -140,8 +142,11 @@ class Broker:
         self._follow_broker_configs(self.image)
         self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""))
         self.replicas.on_image(ClusterImage(""), self.image)
+        self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.deadlines)
+        self.groups.on_image(self.image)
         self.metadata.subscribe(self._on_image)
         LogMaintenance(self).start()
+        self.groups.start()
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
         await self._listeners.start()
 
@@ -188,10 +193,11 @@ class Broker:
             self.failed.set()
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Follow the cluster: first its settings, then its topics."""
+        """Follow the cluster: first its settings, then its topics, then what is coordinated through them."""
         if new.broker_configs is not old.broker_configs:
             self._follow_broker_configs(new)
         self.replicas.on_image(old, new)
+        self.groups.on_image(new)
 
     def _follow_broker_configs(self, image: ClusterImage) -> None:
         """Dynamic settings: those of this broker before those of all brokers."""
@@ -235,6 +241,8 @@ class Broker:
         """Stop serving, flush everything, and leave the mark of a clean shutdown."""
         if hasattr(self, "replicas"):
             self.replicas.close()
+        if hasattr(self, "groups"):
+            self.groups.close()
         await self._listeners.close()
         await self.tasks.close()
         if hasattr(self, "metadata"):

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncelog_protocol.errors import KafkaError
 
@@ -18,6 +18,13 @@ Waiter = Any
 """Who waits for a reply: a token from the rim, which the machine keeps and gives back and never looks into."""
 TimerKey = Hashable
 """Names a timer of a machine; it comes back in `on_timer`."""
+
+
+class Encoded(NamedTuple):
+    """A record as it lies in the log; a value of None is a tombstone."""
+
+    key: bytes
+    value: bytes | None
 
 
 class Effects:

@@ -16,9 +16,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from oncelog_broker.coordinator.effects import Effects, TimerKey
+from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey
 from oncelog_broker.coordinator.partitioning import partition_for
 from oncelog_broker.coordinator.timers import TimerQueue
 from oncelog_broker.log.validation import AppendOrigin
@@ -48,13 +48,6 @@ ACKS_ALL: Final = -1
 NO_PRODUCER_ID: Final = -1
 
 
-class Encoded(NamedTuple):
-    """A record as it lies in the log; a value of None is a tombstone."""
-
-    key: bytes
-    value: bytes | None
-
-
 class Machine(Protocol):
     """The state of one partition. All methods are synchronous and quick; none does I/O."""
 
@@ -64,8 +57,9 @@ class Machine(Protocol):
     def decode(self, key: bytes, value: bytes | None) -> Any | None:
         """A record of the log; None for one of a kind that this version does not know. Raises ValueError."""
 
-    def replay(self, record: Any, producer_id: int) -> None:
-        """Take a logged record in. Nothing else changes what is durable. `producer_id` is -1 outside transactions."""
+    def replay(self, record: Any, offset: int, producer_id: int) -> None:
+        """Take in the record logged at `offset`. Nothing else changes what is durable. `producer_id` is -1 outside
+        transactions."""
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         """A transaction that wrote records here has ended."""
@@ -211,7 +205,7 @@ class CoordinatorRuntime(Generic[M]):
                 continue
             decoded = machine.decode(record.key, record.value)
             if decoded is not None:
-                machine.replay(decoded, producer_id)
+                machine.replay(decoded, record.offset, producer_id)
             if number % RECORDS_BETWEEN_CLOCKS == 0:
                 yield
 
@@ -274,9 +268,21 @@ class CoordinatorRuntime(Generic[M]):
             return failed(error)
         return waiter.future.result() if waiter.future.done() else waiter.future
 
-    def step(self, shard: Shard[M], operation: Callable[[M], Effects]) -> None:
-        """Run an operation that nobody waits for. Raises KafkaError if its records could not be appended."""
-        self._carry_out(shard, operation(shard.machine))
+    def read(self, key: str, query: Callable[[M], R], failed: Callable[[KafkaError], R]) -> R | asyncio.Future[R]:
+        """As `write`, for a question: what has been seen is committed when the answer leaves."""
+
+        def operation(machine: M, waiter: Waiter[R]) -> Effects:
+            effects = Effects()
+            effects.reply(waiter, query(machine))
+            return effects
+
+        return self.write(key, operation, failed)
+
+    def step(self, shard: Shard[M], operation: Callable[[M], Effects]) -> int:
+        """Run an operation that nobody waits for; how many records it logged. Raises KafkaError if that failed."""
+        effects = operation(shard.machine)
+        self._carry_out(shard, effects)
+        return len(effects.records)
 
     def loaded_shards(self) -> list[Shard[M]]:
         """A snapshot, for background work that lets others in between."""
@@ -294,9 +300,9 @@ class CoordinatorRuntime(Generic[M]):
         Raises KafkaError if the records could not be appended; nothing has happened then.
         """
         if effects.records:
-            self._append(shard, effects.records)
-            for record in effects.records:
-                shard.machine.replay(record, NO_PRODUCER_ID)
+            base_offset = self._append(shard, effects.records)
+            for offset, record in enumerate(effects.records, base_offset):
+                shard.machine.replay(record, offset, NO_PRODUCER_ID)
         for key, seconds in effects.timers:
             if seconds is None:
                 shard.timers.cancel(key)
@@ -316,17 +322,21 @@ class CoordinatorRuntime(Generic[M]):
                 lambda error: _send(effects, None if error is None else KafkaError(ErrorCode.NOT_COORDINATOR)),
             )
 
-    def _append(self, shard: Shard[M], records: list[Any]) -> None:
+    def _append(self, shard: Shard[M], records: list[Any]) -> int:
+        """Append one batch; its base offset. Raises KafkaError: nothing has changed."""
         now_ms = self._clock.now_ms()
         encoded = (shard.machine.encode(record) for record in records)
         batch = build_batch(
             (Record(0, now_ms, key, value, []) for key, value in encoded), compression=self._compression
         )
         try:
-            shard.partition.append(memoryview(batch), required_acks=ACKS_ALL, origin=AppendOrigin.COORDINATOR)
+            base_offset, _ = shard.partition.append(
+                memoryview(batch), required_acks=ACKS_ALL, origin=AppendOrigin.COORDINATOR
+            )
         except KafkaError as error:
             logger.warning("append failed", extra={"partition": shard.partition.log.name, "reason": error})
             raise KafkaError(APPEND_ERRORS.get(error.code, error.code), error.message) from error
+        return base_offset
 
     # --- timers
 

@@ -1,8 +1,8 @@
 """The records of `__consumer_offsets` that the classic protocol writes: committed offsets, and groups.
 
-Keys of type 0 and 1 are committed offsets, 2 are groups; from 3 on they belong to KIP-848 and later protocols. A value of
-None (a tombstone) takes the offset or group away. Values are read in all versions, written in the one that today's
-Kafka writes: tools and brokers that know no tagged fields can read it (KIP-915).
+Keys of type 0 and 1 are committed offsets, 2 are groups; from 3 on they belong to KIP-848 and later protocols. A value
+of None (a tombstone) takes the offset or group away. Values are read in all versions, and written in the one that
+today's Kafka writes: tools and brokers that know no tagged fields can read it (KIP-915).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ GROUP_METADATA_VALUE_VERSION: Final = 3
 class OffsetCommitKey:
     """One offset of one group. Both versions are the same."""
 
-    group: str = string()
-    topic: str = string()
-    partition: int = int32()
+    group: str = string("0-1")
+    topic: str = string("0-1")
+    partition: int = int32("0-1")
 
 
 @message(versions="0-4", flexible="4+")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.coordinator.effects import Effects
-from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Encoded
+from oncelog_broker.coordinator.effects import Effects, Encoded
+from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.runtime.clock import ManualClock
@@ -27,6 +27,7 @@ class Counters:
     def __init__(self, index: int) -> None:
         self.index = index
         self.numbers: dict[str, int] = {}
+        self.offsets: list[int] = []
         self.pending: dict[int, dict[str, int]] = {}
         self.waiting: list[Any] = []
         self.fired: list[Any] = []
@@ -38,8 +39,9 @@ class Counters:
     def decode(self, key, value):
         return None if key.startswith(b"?") else (key.decode(), None if value is None else int(value))
 
-    def replay(self, record, producer_id):
+    def replay(self, record, offset, producer_id):
         name, number = record
+        self.offsets.append(offset)
         if producer_id >= 0:
             self.pending.setdefault(producer_id, {})[name] = number
         elif number is None:
@@ -96,7 +98,7 @@ def failed(error: KafkaError) -> ErrorCode:
 async def loaded(runtime) -> int:
     """Let the loading tasks run to their end; how many turns of the loop that took."""
     turns = 0
-    while runtime.is_loading:  # noqa: ASYNC110
+    while runtime.is_loading:
         turns += 1
         await asyncio.sleep(0)
     return turns
@@ -148,12 +150,14 @@ async def test_what_is_loaded_is_what_was(runtime, internal_topic):
         runtime.write("a", put(f"n{number % 7}", number), failed)
     runtime.write("a", put("n3", None), failed)
     before = dict(counters(runtime).numbers)
+    assert counters(runtime).offsets == list(range(101))
     runtime.on_image(internal_topic.resign())
     runtime.on_image(internal_topic.lead())
     assert runtime.write("a", put("a", 1), failed) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert runtime.is_loading
     await loaded(runtime)
     assert counters(runtime).numbers == before
+    assert counters(runtime).offsets == list(range(101))
     internal_topic.advance(1.0)
     assert counters(runtime).fired == ["loaded"]
 
