@@ -95,11 +95,15 @@ def single_records(table: Table, client: RawClient, pid: int, count: int) -> Non
         request = cost.produce_request("single", batch)
         cost.produce_cost(client, pid, request, len(batch), 2000, 64)
         for window in (1, 64):
-            best = min(
-                cost.produce_cost(client, pid, request, len(batch), count, window).cpu_us_per_request for _ in range(3)
-            )
-            what = f"produce, 1 record of {size} B per request, {window} in flight"
-            table.add(what, best, "CPU us/request", at_most=40)
+            for together in (True, False):
+                with cost.pinned(pid, together=together):
+                    best = min(
+                        cost.produce_cost(client, pid, request, len(batch), count, window).cpu_us_per_request
+                        for _ in range(3)
+                    )
+                where = "one core" if together else "two cores"
+                what = f"produce, 1 record of {size} B per request, {window} in flight, {where}"
+                table.add(what, best, "CPU us/request", at_most=40 if together else None)
 
 
 def batches(table: Table, client: RawClient, pid: int, megabytes: int) -> None:
@@ -189,7 +193,12 @@ def main() -> None:
             contextlib.closing(RawClient(broker.port)) as client,
         ):
             for name, part in parts.items():
-                if options.only in (None, name):
+                if options.only not in (None, name):
+                    continue
+                if name == "batches":
+                    with cost.pinned(broker.pid, together=True):
+                        part(client, broker)
+                else:
                     part(client, broker)
             table.add("resident memory at the end", cost.resident_megabytes(broker.pid), "MB")
     if not options.quick and options.only is None:

@@ -44,6 +44,7 @@ from oncelog_broker.runtime.network import Network, RealNetwork
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
 from oncelog_broker.server.shown import shows_topic, wait_until_shown
@@ -87,9 +88,13 @@ class Broker:
                 request_max_bytes=config[keys.SOCKET_REQUEST_MAX_BYTES],
                 queued_max_request_bytes=config[keys.QUEUED_MAX_REQUEST_BYTES],
                 idle_seconds=config[keys.CONNECTIONS_MAX_IDLE_MS] / 1000,
+                send_buffer_bytes=config[keys.SOCKET_SEND_BUFFER_BYTES],
+                receive_buffer_bytes=config[keys.SOCKET_RECEIVE_BUFFER_BYTES],
             )
         )
+        self.fetch_sessions = FetchSessions(config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS])
         self._listeners = Listeners(network or RealNetwork(), Dispatcher(self), self.connections)
+        self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self.advertised: tuple[Listener, ...] = ()
         self.logs: LogManager
         self.metadata: MetadataCache
@@ -140,6 +145,7 @@ class Broker:
         await self._join(self._store)
         self.producer_ids = ProducerIdManager(self._store, self.node_id)
         self._follow_broker_configs(self.image)
+        self._set_strays_aside()
         self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""))
         self.replicas.on_image(ClusterImage(""), self.image)
         self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.deadlines)
@@ -212,12 +218,26 @@ class Broker:
         self.config = self.config.with_dynamic(
             typed(image.broker_configs.get(self.node_id, {})), typed(image.broker_configs.get(None, {}))
         )
+        self._log_configs.clear()
         if hasattr(self, "replicas"):
             self.replicas.reconfigure_all()
 
+    def _set_strays_aside(self) -> None:
+        """Logs of topics that are no more (a deletion was cut short), or of an older topic of the same name."""
+        for name, index in self.logs.partitions():
+            topic = self.image.topic(name)
+            topic_id = self.logs.topic_id(name, index)
+            if topic is None or index not in topic.partitions or topic_id not in (None, topic.topic_id):
+                moved = self.logs.set_aside(name, index)
+                logger.warning("log of no topic set aside", extra={"partition": f"{name}-{index}", "directory": moved})
+
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """All settings of a topic with these overrides."""
-        return LogConfig.from_values(resolve_topic(overrides, self.config))
+        """All settings of a topic with these overrides; topics with the same ones share them."""
+        key = frozenset(overrides.items())
+        found = self._log_configs.get(key)
+        if found is None:
+            found = self._log_configs[key] = LogConfig.from_values(resolve_topic(overrides, self.config))
+        return found
 
     async def create_topic(self, name: str) -> None:
         """Create a topic with the broker's defaults (auto-creation), an internal one with its own; wait until it can

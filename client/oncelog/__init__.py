@@ -1,0 +1,57 @@
+"""oncelog: an asyncio client for Kafka-protocol clusters.
+
+    connection/  one broker connection, version negotiation, the pool     cluster.py               who leads what
+    producer/    batches, partitioning, sending                           consumer/                fetching, positions
+    admin.py     topics, configuration, offsets                           errors.py                what may go wrong
+    config.py    Kafka's keys, defaults and bounds                        metadata.py, backoff.py, clock.py
+
+The names below load at first use, so that `import oncelog` alone costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from oncelog.admin import Admin, NewTopic
+    from oncelog.cluster import TopicPartition
+    from oncelog.consumer.consumer import Consumer
+    from oncelog.consumer.records import ConsumerRecord
+    from oncelog.errors import KafkaError
+    from oncelog.producer.producer import Producer, RecordMetadata
+
+__all__ = [
+    "Admin",
+    "Consumer",
+    "ConsumerRecord",
+    "KafkaError",
+    "NewTopic",
+    "Producer",
+    "RecordMetadata",
+    "TopicPartition",
+]
+
+_HOMES: Final = {
+    "Admin": "oncelog.admin",
+    "Consumer": "oncelog.consumer.consumer",
+    "ConsumerRecord": "oncelog.consumer.records",
+    "KafkaError": "oncelog.errors",
+    "NewTopic": "oncelog.admin",
+    "Producer": "oncelog.producer.producer",
+    "RecordMetadata": "oncelog.producer.producer",
+    "TopicPartition": "oncelog.cluster",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'oncelog' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value  # the next access finds it without us
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 START_TIMEOUT_SECONDS = 30.0
@@ -101,3 +102,7 @@ class BrokerProcess:
     def __exit__(self, *_: object) -> None:
         if self.is_running:
             self.stop()
+
+
+BrokerFactory = Callable[..., BrokerProcess]
+"""The fixture `broker_factory`: from settings, and a data directory where it matters, to a broker not started yet."""

@@ -1,7 +1,12 @@
-"""Fixtures of the tests that need a live broker process."""
+"""Fixtures of the tests that need a live broker process.
+
+`ONCELOG_TEST_ADDRESS=host:port` runs the foreign clients' tests against another broker that is up already, Apache Kafka
+for one: what they demand is Kafka's behaviour, not ours.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import uuid
 from collections.abc import Iterator
@@ -10,8 +15,11 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("client_contract")
 
-from broker_process import BrokerProcess
+from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
+
+FOREIGN_ADDRESS = os.environ.get("ONCELOG_TEST_ADDRESS")
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +31,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     assert "Traceback" not in process.log.read_text()
 
 
+@pytest.fixture(scope="module")
+def address(request: pytest.FixtureRequest) -> str:
+    """Where the foreign clients find a broker."""
+    if FOREIGN_ADDRESS:
+        return FOREIGN_ADDRESS
+    broker: BrokerProcess = request.getfixturevalue("broker")
+    return broker.address
+
+
 @pytest.fixture
 def topic() -> str:
     """A topic name that no other test uses."""
@@ -30,7 +47,7 @@ def topic() -> str:
 
 
 @pytest.fixture
-def broker_factory(tmp_path: Path) -> Iterator[object]:
+def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
     """Brokers of a test's own: `broker_factory(settings)`; they are stopped when the test ends."""
     started: list[BrokerProcess] = []
 

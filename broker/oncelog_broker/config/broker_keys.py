@@ -61,16 +61,16 @@ SOCKET_REQUEST_MAX_BYTES = ConfigKey[int](
 SOCKET_SEND_BUFFER_BYTES = ConfigKey[int](
     "socket.send.buffer.bytes",
     INT,
-    100 * 1024,
-    "SO_SNDBUF of client connections; -1: what the system gives.",
+    -1,
+    "SO_SNDBUF of client connections; -1: what the system gives and adapts. Kafka's default is 102400.",
     at_least(-1),
     HIGH,
 )
 SOCKET_RECEIVE_BUFFER_BYTES = ConfigKey[int](
     "socket.receive.buffer.bytes",
     INT,
-    100 * 1024,
-    "SO_RCVBUF of client connections; -1: what the system gives.",
+    -1,
+    "SO_RCVBUF of client connections; -1: what the system gives and adapts. Kafka's default is 102400.",
     at_least(-1),
     HIGH,
 )
@@ -78,7 +78,8 @@ QUEUED_MAX_REQUESTS = ConfigKey[int](
     "queued.max.requests",
     INT,
     500,
-    "Requests that may wait for an answer before connections are no longer read.",
+    "Requests at work at once that take more than one step (creating a topic, say); further ones wait, and what their "
+    "connections send behind them is not read.",
     at_least(1),
     HIGH,
 )

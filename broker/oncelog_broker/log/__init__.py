@@ -1,8 +1,9 @@
 """The log of one partition, in Kafka's own files, and all the logs of a broker.
 
 From the bottom up: `batch_scan` walks batches in a file, `segment_index` with `offset_index` and `time_index` finds
-positions, `segment` joins one log file with its indexes, `recovery` opens what a crash left, `partition_log` is the log
-of one partition, `log_manager` owns the data directories. `validation`, `roll` and `retention` decide, without I/O.
+positions, `segment` joins one log file with its indexes, `recovery` opens what a crash left, `local_log` is a row of
+segments, `partition_log` the log of a partition, `log_manager` owns the data directories. `validation`, `roll` and
+`retention` decide, without I/O.
 
 All of it is synchronous and belongs to one thread; what may run elsewhere says so (`PendingFlush.sync`).
 """

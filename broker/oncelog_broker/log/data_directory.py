@@ -8,6 +8,7 @@
     log-start-offset-checkpoint         log starts that are not the start of a segment
     orders-0/                           the log of partition 0 of topic "orders"
     orders-1.2f0c...-delete/            a log that was deleted, and is freed after file.delete.delay.ms
+    orders-2.77ab...-stray/             a log that belongs to no topic, set aside and kept
 
 A checkpoint that cannot be read is done without, with a warning: without recovery points every log is verified from its
 start; without log starts, deleted records whose segments are still there can be read again; without high watermarks
@@ -20,6 +21,7 @@ import json
 import logging
 import os
 import re
+import threading
 from collections.abc import Mapping
 from typing import Final
 
@@ -29,7 +31,7 @@ from oncelog_broker.log.checkpoints import (
     read_offset_checkpoint,
     write_offset_checkpoint,
 )
-from oncelog_broker.log.meta_properties import read_meta_properties, write_meta_properties
+from oncelog_broker.log.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from oncelog_broker.runtime.disk import Disk, Lock
 from oncelog_broker.runtime.entropy import Entropy, random_uuid
 from oncelog_protocol.uuids import uuid_to_string
@@ -44,6 +46,8 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 METADATA_TOPIC: Final = "__cluster_metadata"
 """KRaft's own log, which is none of ours."""
 DELETE_DIRECTORY_SUFFIX: Final = "-delete"
+STRAY_DIRECTORY_SUFFIX: Final = "-stray"
+"""Of a log that no topic owns: kept for the operator to look at."""
 MAX_DIRECTORY_NAME: Final = 255
 
 _LOG_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
@@ -58,33 +62,34 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     return match["topic"], int(match["partition"])
 
 
-def deleted_directory_name(topic: str, partition: int, unique: str) -> str:
-    """Kafka's name for a deleted log's directory; the topic is shortened if the file system needs it."""
-    tail = f"-{partition}.{unique}{DELETE_DIRECTORY_SUFFIX}"
+def marked_directory_name(topic: str, partition: int, unique: str, suffix: str) -> str:
+    """Kafka's name for the directory of a log that is deleted or stray; the topic is shortened if it must be."""
+    tail = f"-{partition}.{unique}{suffix}"
     return topic[: MAX_DIRECTORY_NAME - len(tail)] + tail
 
 
 class DataDirectory:
     """An open, locked data directory. Methods raise OSError."""
 
-    def __init__(self, disk: Disk, path: str, lock: Lock, clean_shutdown: bool) -> None:
+    def __init__(self, disk: Disk, path: str, lock: Lock, found: MetaProperties | None) -> None:
         """Internal: use `open`."""
         self._disk = disk
         self._lock = lock
+        self._found = found
         self.path = path
-        self.clean_shutdown = clean_shutdown
-        """Whether every log in it was closed."""
+        self.clean_shutdown = False
+        """Whether every log in it had been closed when it was claimed."""
+        self.checkpoint_guard = threading.Lock()
+        """Held by whoever writes a checkpoint, from before the offsets are looked up: checkpoints are written by worker
+        threads too, and an offset that was looked up before a truncation must not be written after it."""
         self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
         """What the files hold, by name, as far as they were read or written."""
 
     @classmethod
-    def open(
-        cls, disk: Disk, path: str, *, node_id: int, cluster_id: str | None, entropy: Entropy
-    ) -> tuple[DataDirectory, str | None]:
-        """Lock it, check that it is ours, take note of the clean shutdown; make it if it is not there.
+    def open(cls, disk: Disk, path: str, *, node_id: int, cluster_id: str | None) -> DataDirectory:
+        """Lock it and check that it is ours, or nobody's yet; make it if it is not there. `claim` must follow.
 
-        Returns it with the cluster id that it belongs to (None if neither it nor `cluster_id` says).
-        Raises LockHeld, MetaPropertiesError, OSError.
+        Raises LockHeld, MetaPropertiesError, OSError: it is not locked then.
         """
         disk.make_directories(path)
         lock = disk.lock(os.path.join(path, LOCK_FILE))
@@ -92,25 +97,36 @@ class DataDirectory:
             found = read_meta_properties(disk, path)
             if found is not None:
                 found.check_owner(path, node_id=node_id, cluster_id=cluster_id)
-            owner = cluster_id if cluster_id is not None else found.cluster_id if found is not None else None
-            if owner is not None and (found is None or found.directory_id is None or found.cluster_id is None):
-                directory_id = found.directory_id if found is not None else None
-                write_meta_properties(
-                    disk,
-                    path,
-                    node_id=node_id,
-                    cluster_id=owner,
-                    directory_id=directory_id or uuid_to_string(random_uuid(entropy)),
-                )
-            marker = os.path.join(path, CLEAN_SHUTDOWN_FILE)
-            clean = disk.exists(marker)
-            if clean:
-                disk.remove(marker)
-                disk.sync_directory(path)
         except BaseException:
             lock.release()
             raise
-        return cls(disk, path, lock, clean), owner
+        return cls(disk, path, lock, found)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster that it belongs to, None if it does not say."""
+        return self._found.cluster_id if self._found is not None else None
+
+    def claim(self, *, node_id: int, cluster_id: str | None, entropy: Entropy) -> None:
+        """Write down that it is ours, if it does not say so fully, and take the note of the clean shutdown away.
+
+        Nothing has been changed before this, so that a start which is refused for another directory leaves no trace.
+        """
+        found = self._found
+        if cluster_id is not None and (found is None or found.directory_id is None or found.cluster_id is None):
+            directory_id = found.directory_id if found is not None else None
+            write_meta_properties(
+                self._disk,
+                self.path,
+                node_id=node_id,
+                cluster_id=cluster_id,
+                directory_id=directory_id or uuid_to_string(random_uuid(entropy)),
+            )
+        marker = self.join(CLEAN_SHUTDOWN_FILE)
+        self.clean_shutdown = self._disk.exists(marker)
+        if self.clean_shutdown:
+            self._disk.remove(marker)
+            self._disk.sync_directory(self.path)
 
     def join(self, name: str) -> str:
         return os.path.join(self.path, name)
@@ -146,6 +162,7 @@ class DataDirectory:
         return offsets
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """`checkpoint_guard` must be held."""
         write_offset_checkpoint(self._disk, self.join(name), offsets)
         self._checkpoints[name] = offsets
 
@@ -154,9 +171,10 @@ class DataDirectory:
 
         Its old log start or recovery point would be taken for the new log's after a crash.
         """
-        for name, offsets in self._checkpoints.items():
-            if key in offsets:
-                self.write_checkpoint(name, {other: offset for other, offset in offsets.items() if other != key})
+        with self.checkpoint_guard:
+            for name, offsets in self._checkpoints.items():
+                if key in offsets:
+                    self.write_checkpoint(name, {other: offset for other, offset in offsets.items() if other != key})
 
     def close(self, *, clean: bool, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Unlock; with `clean`, say for the next start that every log was closed."""

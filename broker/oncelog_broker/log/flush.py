@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
-from oncelog_broker.runtime.disk import Disk, File
+from contextlib import suppress
+
+from oncelog_broker.runtime.disk import Disk, File, FileClosed
 
 
 class PendingFlush:
@@ -30,7 +32,10 @@ class PendingFlush:
     def sync(self) -> None:
         """fsync all. Raises OSError, once: nothing is known of the files after that, and there is no trying again."""
         try:
-            for file in (*self._logs, *self._indexes):
+            for file in self._logs:
+                with suppress(FileClosed):  # its segment was deleted meanwhile: nothing of it is to be durable
+                    file.sync()
+            for file in self._indexes:
                 file.sync()
             if self._directory is not None:
                 self._disk.sync_directory(self._directory)

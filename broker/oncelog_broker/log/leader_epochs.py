@@ -81,10 +81,9 @@ class LeaderEpochs:
             floor = entry.epoch
         raise AssertionError("the latest epoch is above `epoch`")
 
-    def truncate_from_end(self, end_offset: int) -> None:
+    def truncate_from_end(self, end_offset: int, *, persist: bool = True) -> None:
         """Forget epochs that begin at or after `end_offset`."""
-        kept = [entry for entry in self._entries if entry.start_offset < end_offset]
-        self._replace(kept)
+        self._replace([entry for entry in self._entries if entry.start_offset < end_offset], persist=persist)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget epochs that ended before `start_offset`; the one it lies in begins there now."""
@@ -110,11 +109,12 @@ class LeaderEpochs:
         self.latest_epoch = new.epoch
         return True
 
-    def _replace(self, entries: list[EpochEntry]) -> None:
+    def _replace(self, entries: list[EpochEntry], *, persist: bool = True) -> None:
         if entries != self._entries:
             self._entries = entries
             self.latest_epoch = entries[-1].epoch if entries else UNDEFINED_EPOCH
-            self.flush()
+            if persist:
+                self.flush()
 
 
 def parse_entry(fields: list[str]) -> tuple[int, int]:

@@ -17,7 +17,13 @@ from oncelog_broker.log.checkpoints import (
     TopicPartition,
 )
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.data_directory import UNKNOWN_BROKER_EPOCH, DataDirectory, deleted_directory_name
+from oncelog_broker.log.data_directory import (
+    DELETE_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
+    UNKNOWN_BROKER_EPOCH,
+    DataDirectory,
+    marked_directory_name,
+)
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.partition_metadata import PartitionMetadataCorrupt, read_topic_id, write_topic_id
 from oncelog_broker.runtime.clock import Clock
@@ -71,10 +77,11 @@ class LogManager:
         directories: list[DataDirectory] = []
         try:
             for path in data_dirs:
-                directory, cluster_id = DataDirectory.open(
-                    disk, os.path.abspath(path), node_id=node_id, cluster_id=cluster_id, entropy=entropy
-                )
+                directory = DataDirectory.open(disk, os.path.abspath(path), node_id=node_id, cluster_id=cluster_id)
                 directories.append(directory)
+                cluster_id = cluster_id if cluster_id is not None else directory.cluster_id
+            for directory in directories:
+                directory.claim(node_id=node_id, cluster_id=cluster_id, entropy=entropy)
             manager = cls(disk, clock, entropy, directories)
             manager.cluster_id = cluster_id
             for directory in directories:
@@ -126,23 +133,39 @@ class LogManager:
         Failed logs can be deleted too. Nothing happens if there is none.
         """
         key = topic, partition
+        log = self._logs.get(key)
+        target = self._move_away(key, DELETE_DIRECTORY_SUFFIX)
+        if target is not None:
+            delay_ms = (log.config if log is not None else DEFAULT_CONFIG).file_delete_delay_ms
+            self._deleted.append((self._clock.now_ms() + delay_ms, target))
+
+    def set_aside(self, topic: str, partition: int) -> str | None:
+        """Take a log that no topic owns out of the way, without freeing it; where it is now. KAFKA_STORAGE_ERROR.
+
+        Nobody reads it, but it may be all that is left of something: an operator decides.
+        """
+        return self._move_away((topic, partition), STRAY_DIRECTORY_SUFFIX)
+
+    def _move_away(self, key: TopicPartition, suffix: str) -> str | None:
+        topic, partition = key
         home = self._homes.get(key)
         if home is None:
-            return
-        log = self._logs.get(key)
-        unique = random_uuid(self._entropy).hex()
-        target = home.join(deleted_directory_name(topic, partition, unique))
+            return None
+        target = home.join(marked_directory_name(topic, partition, random_uuid(self._entropy).hex(), suffix))
         try:
-            if log is not None:
+            if (log := self._logs.get(key)) is not None:
                 log.abandon()
             self._disk.rename(home.join(f"{topic}-{partition}"), target)
             self._disk.sync_directory(home.path)
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition}: {error}") from error
-        delay_ms = (log.config if log is not None else DEFAULT_CONFIG).file_delete_delay_ms
-        self._deleted.append((self._clock.now_ms() + delay_ms, target))
         for by_partition in (self._logs, self._homes, self._topic_ids, self._failures, self._high_watermarks):
             by_partition.pop(key, None)
+        return target
+
+    def partitions(self) -> list[TopicPartition]:
+        """Every log that is there, those included that could not be opened."""
+        return list(self._homes)
 
     def logs(self) -> Iterator[PartitionLog]:
         """All logs, those included that went offline after they were opened."""
@@ -159,35 +182,8 @@ class LogManager:
 
     # --- from time to time -----------------------------------------------------------------------------------------
 
-    def apply_retention(self, high_watermark_of: Callable[[PartitionLog], int] | None = None) -> int:
-        """Let go of old segments everywhere; returns how many. A log that fails here is skipped, with a log line.
-
-        Nothing above the high watermark goes; without `high_watermark_of` that is the end of each log.
-        """
-        now_ms = self._clock.now_ms()
-        count = 0
-        for log in self._online():
-            try:
-                count += len(
-                    log.apply_retention(now_ms, upper_bound=high_watermark_of(log) if high_watermark_of else None)
-                )
-            except KafkaError as error:
-                logger.error("retention of %s: %s", log.name, error)
-        return count
-
-    def flush_due(self) -> int:
-        """Flush the logs for which `flush.messages` or `flush.ms` is reached; returns how many. Failures are logged."""
-        count = 0
-        for log in self.logs_due_for_flush():
-            try:
-                log.flush()
-                count += 1
-            except KafkaError as error:
-                logger.error("flush of %s: %s", log.name, error)
-        return count
-
     def logs_due_for_flush(self) -> list[PartitionLog]:
-        """For a caller that syncs in another thread (`PartitionLog.prepare_flush`)."""
+        """Those for which `flush.messages` or `flush.ms` is reached; `PartitionLog.prepare_flush` does it."""
         now_ms = self._clock.now_ms()
         return [
             log
@@ -217,25 +213,30 @@ class LogManager:
         return count
 
     def checkpoint_recovery_points(self) -> None:
-        """Write down up to where each log is synced: a start after a crash verifies what lies behind. OSError."""
+        """Write down up to where each log is synced: a start after a crash verifies what lies behind. OSError.
+
+        This and the next two may be called from a worker thread.
+        """
         for home in self._directories:
             self._checkpoint_recovery_points_of(home)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write down the log starts that lie inside a segment. OSError."""
         for home in self._directories:
-            offsets = {
-                key: log.log_start_offset
-                for key, log in self._logs_in(home)
-                if log.log_start_offset > log.segment_base_offsets[0]
-            }
-            self._keep_failed(home, LOG_START_OFFSET_CHECKPOINT, offsets)
+            with home.checkpoint_guard:
+                offsets = {
+                    key: log.log_start_offset
+                    for key, log in self._logs_in(home)
+                    if log.log_start_offset > log.segment_base_offsets[0]
+                }
+                self._write_checkpoint(home, LOG_START_OFFSET_CHECKPOINT, offsets)
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write down the high watermarks. OSError."""
         for home in self._directories:
-            here = {key: offset for key, offset in high_watermarks.items() if self._homes.get(key) is home}
-            self._keep_failed(home, HIGH_WATERMARK_CHECKPOINT, here)
+            with home.checkpoint_guard:
+                here = {key: offset for key, offset in high_watermarks.items() if self._homes.get(key) is home}
+                self._write_checkpoint(home, HIGH_WATERMARK_CHECKPOINT, here)
 
     def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Close every log, write the checkpoints, unlock. OSError.
@@ -321,18 +322,20 @@ class LogManager:
         self._checkpoint_recovery_points_of(self._homes[log.topic, log.partition])
 
     def _checkpoint_recovery_points_of(self, home: DataDirectory) -> None:
-        offsets = {key: log.recovery_point for key, log in self._logs_in(home)}
-        self._keep_failed(home, RECOVERY_POINT_CHECKPOINT, offsets)
+        with home.checkpoint_guard:
+            offsets = {key: log.recovery_point for key, log in self._logs_in(home)}
+            self._write_checkpoint(home, RECOVERY_POINT_CHECKPOINT, offsets)
 
-    def _keep_failed(self, home: DataDirectory, name: str, offsets: dict[TopicPartition, int]) -> None:
+    def _write_checkpoint(self, home: DataDirectory, name: str, offsets: dict[TopicPartition, int]) -> None:
         """Write a checkpoint; logs that could not be opened keep their old entries, for when they are mended."""
-        if any(self._homes[key] is home for key in self._failures):
+        failed = [key for key in list(self._failures) if self._homes.get(key) is home]
+        if failed:
             old = home.read_checkpoint(name)
-            offsets = {key: old[key] for key in self._failures if key in old and self._homes[key] is home} | offsets
+            offsets = {key: old[key] for key in failed if key in old} | offsets
         home.write_checkpoint(name, offsets)
 
-    def _logs_in(self, home: DataDirectory) -> Iterator[tuple[TopicPartition, PartitionLog]]:
-        return ((key, log) for key, log in self._logs.items() if self._homes[key] is home)
+    def _logs_in(self, home: DataDirectory) -> list[tuple[TopicPartition, PartitionLog]]:
+        return [(key, log) for key, log in list(self._logs.items()) if self._homes.get(key) is home]
 
     def _online(self) -> list[PartitionLog]:
         return [log for log in self._logs.values() if not log.is_offline]

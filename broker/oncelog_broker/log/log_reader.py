@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from oncelog_broker.log.batch_scan import parse_location
 from oncelog_broker.log.segment import Segment
-from oncelog_broker.log.segments import Segments
 from oncelog_protocol.records.batch import HEADER_SIZE
 
 EMPTY: Final = memoryview(b"")
@@ -18,10 +18,11 @@ REMEMBERED_POSITIONS: Final = 32
 class LogReader:
     """Reads one log. Sequential readers find their place without the index: it is remembered by the next offset."""
 
-    __slots__ = ("_positions", "_segments")
+    __slots__ = ("_positions", "_segments_from")
 
-    def __init__(self, segments: Segments) -> None:
-        self._segments = segments
+    def __init__(self, segments_from: Callable[[int], list[Segment]]) -> None:
+        """`segments_from` gives the segments from the one on in whose range an offset lies."""
+        self._segments_from = segments_from
         self._positions: dict[int, tuple[Segment, int]] = {}
 
     def forget_positions(self) -> None:
@@ -54,7 +55,7 @@ class LogReader:
 
     def _locate(self, offset: int) -> tuple[Segment, int] | None:
         """The batch that contains `offset`, or the next one where compaction left a gap."""
-        for segment in self._segments.from_offset(offset):
+        for segment in self._segments_from(offset):
             for batch in segment.batches_from(offset):
                 return segment, batch.position
         return None

@@ -1,4 +1,4 @@
-"""The log of one partition: a row of segments, appended to at the end, read anywhere, let go at the front.
+"""The log of one partition: what is let in, given out, kept and promised; the bytes are `LocalLog`'s.
 
 Offsets: log_start_offset <= high watermark <= log_end_offset, the next one to be assigned. The high watermark is
 replication's business; it comes in as `upper_bound`. Below the recovery point everything is synced.
@@ -12,98 +12,73 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from struct import Struct
 from typing import Final
 
 from oncelog_broker.log import timestamp_lookup
-from oncelog_broker.log.batch_scan import BatchLocation
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.flush import PendingFlush
+from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, checked_batches, stamp_append_time
 from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
-from oncelog_broker.log.log_reader import EMPTY, LogReader
-from oncelog_broker.log.recovery import LogCorrupt, SegmentLoader, activate, load_epochs, rebuild_epochs
+from oncelog_broker.log.local_log import LocalLog
+from oncelog_broker.log.log_reader import EMPTY
+from oncelog_broker.log.recovery import LogCorrupt, SegmentLoader, load_epochs, rebuild_epochs
 from oncelog_broker.log.retention import SegmentFacts, deletable_segments
-from oncelog_broker.log.roll import RollParams, RollReason, roll_reason
-from oncelog_broker.log.segment import Segment
-from oncelog_broker.log.segments import Segments
 from oncelog_broker.log.timestamp_lookup import TimestampedOffset
 from oncelog_broker.log.validation import AppendOrigin, ValidationLimits, check_batch, check_client_batch
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
-    ATTRIBUTES_AT,
     BASE_OFFSET,
-    CRC_AT,
     HEADER,
     HEADER_SIZE,
     LEADER_EPOCH,
     LEADER_EPOCH_AT,
     LOG_OVERHEAD,
-    MAX_TIMESTAMP_AT,
-    TIMESTAMP_TYPE_BIT,
     CorruptBatch,
     RecordBatch,
-    batch_crc,
-    batches,
 )
 
 logger = logging.getLogger(__name__)
 
-ATTRIBUTES: Final = Struct(">h")
-TIMESTAMP: Final = Struct(">q")
-CRC: Final = Struct(">I")
 CLOSED: Final = "closed"
 """The reason why a log that was closed in order is offline."""
 NO_APPEND_TIME: Final = -1
 """Stands for "the records carry the producer's timestamps" in a produce response."""
 
 
-def stamp_append_time(batch: memoryview, attributes: int, now_ms: int) -> None:
-    """Make all records of `batch` carry `now_ms`: in the header alone, with a new CRC."""
-    ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes | TIMESTAMP_TYPE_BIT)
-    TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_AT, now_ms)
-    CRC.pack_into(batch, CRC_AT, batch_crc(batch))
-
-
 class PartitionLog:
-    """Made by `open`. Not thread-safe. Public methods raise KafkaError only; the codes are named where they are raised.
-
-    Invariant: `log_end_offset` is the active segment's `next_offset`, and every batch below it is whole in its file.
-    """
+    """Made by `open`. Not thread-safe. Public methods raise KafkaError only, with the codes that they name."""
 
     __slots__ = (
         "_append_limits",
         "_clock",
-        "_directory_dirty",
         "_disk",
         "_epochs",
         "_generation",
         "_last_flush_ms",
-        "_loader",
+        "_local",
         "_log_start_offset",
         "_offline",
-        "_reader",
         "_recovery_point",
-        "_roll_params",
-        "_segments",
+        "_untouched_state",
         "before_truncation",
         "config",
         "directory",
-        "log_end_offset",
         "partition",
         "topic",
     )
 
     def __init__(
         self,
-        loader: SegmentLoader,
-        segments: list[Segment],
+        local: LocalLog,
         epochs: LeaderEpochs,
         *,
         topic: str,
         partition: int,
         config: LogConfig,
+        directory: str,
+        disk: Disk,
         clock: Clock,
         recovery_point: int,
         log_start_offset: int,
@@ -111,23 +86,20 @@ class PartitionLog:
         """Internal: use `open`."""
         self.topic = topic
         self.partition = partition
-        self.directory = loader.directory
+        self.directory = directory
         self.before_truncation: Callable[[PartitionLog], None] | None = None
         """Called when `recovery_point` went back, before bytes are cut: whoever keeps the recovery point on disk must
         lower it there now, since after a crash a log that ends below it counts as damaged. May raise OSError."""
-        self._disk = loader.disk
-        self._loader = loader
+        self._disk = disk
         self._clock = clock
-        self._segments = Segments(loader.disk, segments)
-        self._reader = LogReader(self._segments)
+        self._local = local
         self._epochs = epochs
+        self._untouched_state: tuple[int, int, int, int] | None = None
         self._offline: str | None = None
-        self._directory_dirty = True
         self._generation = 0
         self._last_flush_ms = clock.now_ms()
         self._recovery_point = recovery_point
         self._log_start_offset = log_start_offset
-        self.log_end_offset = self._segments.active.next_offset
         self.update_config(config)
 
     @classmethod
@@ -165,12 +137,13 @@ class PartitionLog:
             if epochs_lost:
                 rebuild_epochs(segments, epochs)
             log = cls(
-                loader,
-                segments,
+                LocalLog(loader, segments, name=f"{topic}-{partition}", config=config, clock=clock),
                 epochs,
                 topic=topic,
                 partition=partition,
                 config=config,
+                directory=path,
+                disk=disk,
                 clock=clock,
                 recovery_point=segments[-1].next_offset if clean_shutdown else recovery_point,
                 log_start_offset=max(log_start_offset, segments[0].base_offset),
@@ -182,6 +155,8 @@ class PartitionLog:
             epochs.truncate_from_start(log.log_start_offset)
             if epochs.entries != before or epochs_lost:
                 epochs.flush()
+            if clean_shutdown:
+                log._untouched_state = log._state()
         except (OSError, LogCorrupt, CorruptBatch) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} cannot be opened: {error}") from error
         return log
@@ -200,12 +175,17 @@ class PartitionLog:
         return self._log_start_offset
 
     @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._local.log_end_offset
+
+    @property
     def size_bytes(self) -> int:
-        return self._segments.size_bytes
+        return self._local.size_bytes
 
     @property
     def segment_base_offsets(self) -> list[int]:
-        return [segment.base_offset for segment in self._segments]
+        return [segment.base_offset for segment in self._local.segments]
 
     @property
     def recovery_point(self) -> int:
@@ -242,9 +222,7 @@ class PartitionLog:
         """Takes effect from the next call on."""
         self.config = config
         self._append_limits = ValidationLimits.of(config)
-        active = self._segments.active
-        active.index_interval_bytes = config.index_interval_bytes
-        self._roll_params = RollParams.of(config, active.base_offset, self.name)
+        self._local.update_config(config)
 
     # --- appending -----------------------------------------------------------------------------------------------
 
@@ -281,7 +259,7 @@ class PartitionLog:
             raise self._larger_than_a_segment(size)
         # Producer state is asked here (duplicate, sequence, transaction), before an offset is given out.
 
-        base_offset = self.log_end_offset
+        base_offset = self._local.log_end_offset
         last_offset = base_offset + header[6]
         max_timestamp, append_time = header[8], NO_APPEND_TIME
         if limits.stamps_append_time:
@@ -291,13 +269,11 @@ class PartitionLog:
         LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
         if leader_epoch != self._epochs.latest_epoch:
             self.assign_leader_epoch(leader_epoch, base_offset)
-        segment = self._active_for(size, last_offset, max_timestamp, now_ms)
         try:
-            segment.append(batch, last_offset, max_timestamp)
+            self._local.append(batch, last_offset, max_timestamp, now_ms)
         except OSError as error:
             raise self._fail("append", error) from error
         # Producer state, open transactions and the transaction index follow here, from the batch just written.
-        self.log_end_offset = last_offset + 1
         return base_offset, append_time
 
     def append_as_follower(self, records: memoryview | bytearray | bytes) -> None:
@@ -307,18 +283,9 @@ class PartitionLog:
         the log's end), KAFKA_STORAGE_ERROR. Of several segments' worth, those before a failed write stay.
         """
         self._check_online()
-        whole = []
-        next_offset = self.log_end_offset
-        for batch in self._checked_batches(records):
-            if batch.base_offset < next_offset or batch.last_offset < batch.base_offset:
-                raise KafkaError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"{self.name}: offsets {batch.base_offset} to {batch.last_offset} "
-                    f"from the leader, after {next_offset - 1}",
-                )
-            next_offset = batch.next_offset
-            whole.append(batch)
-        self._append_runs(memoryview(records), whole, self._clock.now_ms())
+        whole = checked_batches(records)
+        check_offsets(whole, self.log_end_offset)
+        self._append_all(memoryview(records), whole, self._clock.now_ms())
 
     def assign_leader_epoch(self, epoch: int, start_offset: int | None = None) -> None:
         """`epoch` begins at `start_offset`, by default at the log's end: as soon as its leader is known."""
@@ -333,108 +300,37 @@ class PartitionLog:
         limits = self._append_limits
         if len(records) > limits.max_segment_size:
             raise self._larger_than_a_segment(len(records))
-        whole = list(self._checked_batches(records))
-        for batch in whole:
-            check_batch(batch.view, HEADER.unpack_from(records, batch.start), limits)
-        base_offset = next_offset = self.log_end_offset
-        for batch in whole:
-            view = batch.view
-            if limits.stamps_append_time:
-                stamp_append_time(view, batch.attributes, now_ms)
-                batch.max_timestamp = now_ms
-            BASE_OFFSET.pack_into(view, 0, next_offset)
-            LEADER_EPOCH.pack_into(view, LEADER_EPOCH_AT, leader_epoch)
-            batch.base_offset, batch.partition_leader_epoch = next_offset, leader_epoch
-            next_offset = batch.next_offset
-        self._append_runs(records, whole, now_ms)
+        base_offset = self.log_end_offset
+        whole = assign_offsets(records, limits, base_offset=base_offset, leader_epoch=leader_epoch, now_ms=now_ms)
+        self._append_all(records, whole, now_ms)
         return base_offset, now_ms if limits.stamps_append_time else NO_APPEND_TIME
 
-    def _checked_batches(self, records: memoryview | bytearray | bytes) -> list[RecordBatch]:
-        try:
-            whole = list(batches(records))
-        except CorruptBatch as error:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {error}") from error
-        for batch in whole:
-            if not batch.crc_is_valid():
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: the CRC of {batch!r} is wrong")
-        return whole
-
-    def _append_runs(self, records: memoryview, whole: list[RecordBatch], now_ms: int) -> None:
-        """Write `whole`, which lie one after another in `records`, with one write per segment that they go to."""
-        run: list[RecordBatch] = []
+    def _append_all(self, records: memoryview, whole: list[RecordBatch], now_ms: int) -> None:
         for batch in whole:
             if batch.partition_leader_epoch > self._epochs.latest_epoch:
                 self.assign_leader_epoch(batch.partition_leader_epoch, batch.base_offset)
-            pending = batch.start - run[0].start if run else 0
-            if self._roll_reason(pending + batch.size, batch.last_offset, batch.max_timestamp, now_ms) is not None:
-                self._write_run(records, run)
-                run = []
-                self._active_for(batch.size, batch.last_offset, batch.max_timestamp, now_ms)
-            run.append(batch)
-        self._write_run(records, run)
-
-    def _write_run(self, records: memoryview, run: list[RecordBatch]) -> None:
-        if not run:
-            return
-        start, end = run[0].start, run[-1].start + run[-1].size
-        locations = [
-            BatchLocation(
-                b.start - start, b.size, b.base_offset, b.last_offset, b.max_timestamp, b.partition_leader_epoch
-            )
-            for b in run
-        ]
         try:
-            self._segments.active.append_all(records[start:end], locations)
+            self._local.append_all(records, whole, now_ms)
         except OSError as error:
             raise self._fail("append", error) from error
-        self.log_end_offset = run[-1].next_offset
 
     # --- rolling -------------------------------------------------------------------------------------------------
 
     def roll(self) -> None:
         """Close the active segment and begin a new one; nothing happens if it is empty. Raises KAFKA_STORAGE_ERROR."""
         self._check_online()
-        active = self._segments.active
-        if active.size == 0:
-            return
         try:
-            active.seal()
-            # The producer snapshot is taken here.
-            self._begin_segment()
+            self._local.roll()
         except OSError as error:
             raise self._fail("roll", error) from error
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Roll if the active segment is older than `segment.ms` by wall time: an idle log is to age too."""
         self._check_online()
-        active = self._segments.active
-        due = active.size > 0 and now_ms - active.created_ms > self._roll_params.max_age_ms
+        due = self._local.is_old(now_ms)
         if due:
             self.roll()
         return due
-
-    def _active_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
-        """The active segment, a new one if a batch with these values does not fit."""
-        if self._roll_reason(size, last_offset, max_timestamp, now_ms) is not None:
-            self.roll()
-        return self._segments.active
-
-    def _roll_reason(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> RollReason | None:
-        active = self._segments.active
-        return roll_reason(
-            self._roll_params,
-            active.size,
-            len(active.offset_index),
-            len(active.time_index),
-            active.age_ms(max_timestamp, now_ms),
-            size,
-            last_offset,
-        )
-
-    def _begin_segment(self) -> None:
-        self._segments.add(self._loader.create(self.log_end_offset, self._clock.now_ms()))
-        self._directory_dirty = True
-        self.update_config(self.config)
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -453,7 +349,7 @@ class PartitionLog:
         if offset >= upper_bound or offset == log_end_offset:
             return EMPTY
         try:
-            return self._reader.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
+            return self._local.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
         except (OSError, CorruptBatch) as error:
             raise self._read_error(error) from error
 
@@ -465,7 +361,7 @@ class PartitionLog:
         self._check_online()
         try:
             return timestamp_lookup.first_at_or_after(
-                self._segments.row, timestamp, log_start_offset=self._log_start_offset, upper_bound=upper_bound
+                self._local.segments, timestamp, log_start_offset=self._log_start_offset, upper_bound=upper_bound
             )
         except (OSError, CorruptBatch) as error:
             raise self._read_error(error) from error
@@ -476,7 +372,7 @@ class PartitionLog:
         bound = self.log_end_offset if upper_bound is None else upper_bound
         try:
             return timestamp_lookup.with_largest(
-                self._segments.row, log_start_offset=self._log_start_offset, upper_bound=bound
+                self._local.segments, log_start_offset=self._log_start_offset, upper_bound=bound
             )
         except (OSError, CorruptBatch) as error:
             raise self._read_error(error) from error
@@ -494,7 +390,7 @@ class PartitionLog:
             raise self._out_of_range(offset)
         if offset > self._log_start_offset:
             self._advance_log_start(offset)
-            count = sum(1 for segment in self._segments.row[:-1] if segment.next_offset <= offset)
+            count = sum(1 for segment in self._local.segments[:-1] if segment.next_offset <= offset)
             self._delete_first(count)
         return self._log_start_offset
 
@@ -508,7 +404,8 @@ class PartitionLog:
         bound = self.log_end_offset if upper_bound is None else upper_bound
         try:
             facts = [
-                SegmentFacts(s.base_offset, s.next_offset, s.size, s.retention_timestamp_ms()) for s in self._segments
+                SegmentFacts(s.base_offset, s.next_offset, s.size, s.retention_timestamp_ms())
+                for s in self._local.segments
             ]
         except (OSError, CorruptBatch) as error:
             raise self._read_error(error) from error
@@ -522,20 +419,18 @@ class PartitionLog:
     def purge_deleted(self, now_ms: int) -> int:
         """Free the files of segments that were let go `file.delete.delay.ms` ago; returns how many files went."""
         try:
-            return self._segments.free_marked(now_ms)
+            return self._local.free_marked(now_ms)
         except OSError as error:
             raise self._fail("remove deleted segments of", error) from error
 
     def _delete_first(self, count: int) -> list[int]:
         if count == 0:
             return []
-        self._reader.forget_positions()
         try:
-            gone = self._segments.remove_first(count, free_at_ms=self._free_at_ms())
+            gone = self._local.remove_first(count)
         except OSError as error:
             raise self._fail("delete segments of", error) from error
-        self._directory_dirty = True
-        first = self._segments.first.base_offset
+        first = self._local.first.base_offset
         self._recovery_point = max(self._recovery_point, first)
         self._advance_log_start(first)
         return gone
@@ -548,16 +443,13 @@ class PartitionLog:
             except OSError as error:
                 raise self._fail("write the leader epochs of", error) from error
 
-    def _free_at_ms(self) -> int:
-        return self._clock.now_ms() + self.config.file_delete_delay_ms
-
     # --- truncating (a follower gives up what its leader does not have) ----------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
         """Remove the record at `offset` and all after it, the whole batch that contains it included.
 
-        `log_end_offset` becomes `offset`, or the base offset of that batch. Views that `read` gave of what is removed
-        must not be touched again. Raises KAFKA_STORAGE_ERROR.
+        `log_end_offset` is then the end of the last batch that is left, perhaps below `offset`; the log start goes back
+        with it if need be. Views that `read` gave of what is removed must not be touched. Raises KAFKA_STORAGE_ERROR.
         """
         self._check_online()
         if offset >= self.log_end_offset:
@@ -565,38 +457,26 @@ class PartitionLog:
         if offset <= self._log_start_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        self._reader.forget_positions()
         self._generation += 1
         try:
-            number = self._segments.number_of(offset)
-            segment = self._segments.row[number]
-            self._lower_recovery_point(segment.start_of_batch_with(offset))
-            self._segments.remove_after(number, free_at_ms=self._free_at_ms())
-            if not segment.offset_index.is_active:
-                activate(segment)
-            segment.truncate_to(offset)
-            self.log_end_offset = segment.next_offset
+            self._lower_recovery_point(self._local.end_before(offset))
+            self._local.truncate_to(offset)
+            self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
             self._epochs.truncate_from_end(self.log_end_offset)
         except (OSError, CorruptBatch) as error:
             raise self._fail("truncate", error) from error
-        self._directory_dirty = True
-        self.update_config(self.config)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything; the log is empty then, and both start and end are `offset`. Raises KAFKA_STORAGE_ERROR."""
         self._check_online()
-        self._reader.forget_positions()
         self._generation += 1
         try:
-            self._lower_recovery_point(min(offset, self._segments.first.base_offset))
-            self._segments.mark_all(free_at_ms=self._free_at_ms())
-            self._segments.replace_all(self._loader.create(offset, self._clock.now_ms()))
+            self._lower_recovery_point(min(offset, self._local.first.base_offset))
+            self._local.truncate_fully_and_start_at(offset)
             self._epochs.clear()
         except OSError as error:
             raise self._fail("truncate", error) from error
-        self._log_start_offset = self.log_end_offset = self._recovery_point = offset
-        self._directory_dirty = True
-        self.update_config(self.config)
+        self._log_start_offset = self._recovery_point = offset
 
     def _lower_recovery_point(self, offset: int) -> None:
         if offset < self._recovery_point:
@@ -627,20 +507,14 @@ class PartitionLog:
         """
         self._check_online()
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-        if end <= self._recovery_point and not self._directory_dirty:
+        if end <= self._recovery_point and not self._local.directory_dirty:
             return None
-        logs, indexes = [], []
         try:
-            # From the segment before the recovery point on: if a segment was rolled right there, the last index
-            # entries of the one before it may not have been synced.
-            for segment in self._segments.from_offset(self._recovery_point - 1):
-                if segment.base_offset <= end:
-                    logs.append(segment.file)
-                    indexes += segment.files_to_sync()
+            logs, indexes = self._local.files_to_sync(self._recovery_point, end)
         except OSError as error:
             raise self._fail("flush", error) from error
-        directory = self.directory if self._directory_dirty else None
-        self._directory_dirty = False
+        directory = self.directory if self._local.directory_dirty else None
+        self._local.directory_dirty = False
         return PendingFlush(self._disk, directory, logs, indexes, end, self._generation)
 
     def finish_flush(self, pending: PendingFlush) -> None:
@@ -654,21 +528,30 @@ class PartitionLog:
         return self._fail("flush", error)
 
     def close(self) -> None:
-        """Flush, write all indexes, let go of the files. An offline log only lets go. Raises KAFKA_STORAGE_ERROR."""
+        """Flush, write all indexes, let go of the files. An offline log only lets go. Raises KAFKA_STORAGE_ERROR.
+
+        A log that is as it was when it was opened has nothing to write: a broker with very many stops quickly.
+        """
         try:
+            if self._offline is None and self._state() == self._untouched_state:
+                self._offline = CLOSED
             if self._offline is None:
-                self._segments.active.index_max_timestamp()
+                self._local.active.index_max_timestamp()
                 # A producer snapshot is taken here.
-                self._directory_dirty = True
+                self._local.directory_dirty = True
                 self.flush()
                 self._offline = CLOSED
         finally:
-            self._segments.close()
+            self._local.close()
+
+    def _state(self) -> tuple[int, int, int, int]:
+        """Differs whenever anything that lies on disk has changed."""
+        return self._log_start_offset, self.log_end_offset, self._local.active.base_offset, self._generation
 
     def abandon(self) -> None:
         """Let go of the files without writing anything: for a log that is being deleted."""
         self._offline = "deleted"
-        self._segments.close()
+        self._local.close()
 
     @property
     def is_cleanly_closed(self) -> bool:

@@ -129,13 +129,14 @@ class SegmentLoader:
 
     def _verify(self, segments: list[Segment], first: int, recovery_point: int, epochs: LeaderEpochs) -> list[Segment]:
         """Verify from the recovery point, which lies in `segments[first]`; returns the segments that are left."""
+        epochs.truncate_from_end(recovery_point, persist=False)
         expected = segments[first].base_offset
         for number in range(first, len(segments)):
             segment = segments[number]
             if segment.base_offset < expected:
                 raise LogCorrupt(f"{segment.path}: begins before the end of the segment before it, at {expected}")
             try:
-                self._verify_segment(segment, recovery_point if number == first else None, epochs)
+                self._verify_segment(segment, recovery_point, epochs)
             except CorruptBatch as fault:
                 if segment.next_offset < recovery_point:
                     raise LogCorrupt(f"{segment.path}: {fault}, below the recovery point {recovery_point}") from fault
@@ -148,17 +149,17 @@ class SegmentLoader:
                 segment.next_offset = segments[number + 1].base_offset
         return segments
 
-    def _verify_segment(self, segment: Segment, recovery_point: int | None, epochs: LeaderEpochs) -> None:
+    def _verify_segment(self, segment: Segment, recovery_point: int, epochs: LeaderEpochs) -> None:
         """Note every good batch of the segment, up to a bad one. Raises CorruptBatch."""
         start = 0
-        if recovery_point is None:
-            segment.start_empty()
-        else:
+        if segment.base_offset < recovery_point:
             start = segment.start_verified(recovery_point)
+        else:
+            segment.start_empty()
         for position, batch in scan_batches(segment.file, start, segment.size):
             _check_offsets(segment, batch)
             segment.note_batch(position, batch.size, batch.last_offset, batch.max_timestamp)
-            if batch.partition_leader_epoch > NO_PARTITION_LEADER_EPOCH:
+            if batch.base_offset >= recovery_point and batch.partition_leader_epoch > NO_PARTITION_LEADER_EPOCH:
                 epochs.assign(batch.partition_leader_epoch, batch.base_offset, persist=False)
             # Producer state and the transaction index are rebuilt here, from the same batches.
 

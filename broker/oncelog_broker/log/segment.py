@@ -185,31 +185,34 @@ class Segment:
             return now_ms - self.created_ms
         return (max_timestamp if max_timestamp >= 0 else now_ms) - self.first_timestamp
 
-    def start_of_batch_with(self, offset: int) -> int:
-        """The base offset of the batch that contains `offset`; `offset` itself if none does."""
-        batch = next(self.batches_from(offset), None)
-        return offset if batch is None else min(offset, batch.base_offset)
+    def end_before(self, offset: int) -> int:
+        """The offset after the last batch that ends before `offset`; the base offset if there is none."""
+        end = self.base_offset
+        for batch in scan_headers(self.file, self._start_position(offset - 1), self.size):
+            if batch.last_offset >= offset:
+                break
+            end = batch.last_offset + 1
+        return end
 
     def truncate_to(self, offset: int) -> None:
         """Remove the batch that contains `offset` and all after it; the segment must be active.
 
-        `next_offset` becomes `offset`, or the base offset of the removed batch where that is smaller: a follower goes
-        on with a whole batch. Views of the removed bytes must not be touched again (`RealFile`).
+        `next_offset` is then the offset after the last batch that is left, as it would be after opening the files: no
+        trace is left of a gap in front of `offset`. Views of the removed bytes must not be touched (`RealFile`).
         """
         first_removed = next(self.batches_from(offset), None)
         if first_removed is not None:
-            self.cut(first_removed.position, min(offset, first_removed.base_offset))
+            self.cut(first_removed.position, offset)
 
-    def cut(self, position: int, next_offset: int) -> None:
-        """Cut an active segment's file at `position`, where a batch begins that has `next_offset` or a larger one."""
-        self.offset_index.truncate_to(next_offset)
-        self.time_index.truncate_to(next_offset)
+    def cut(self, position: int, offset: int) -> None:
+        """Cut an active segment's file at `position`, where a batch begins that does not end before `offset`."""
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
         self.file.truncate(position)
         self.size = position
         self.offset_index.persist()
         self.time_index.persist()
         self._replay_tail()
-        self.next_offset = next_offset
 
     # --- opening -------------------------------------------------------------------------------------------------
 
@@ -368,6 +371,8 @@ class Segment:
 
     def _indexed_batch(self, entry: OffsetPosition) -> BatchLocation | None:
         """The batch that `entry` points at; None if there is none, or a later one: entries are not believed."""
+        if entry.position < 0:
+            return None
         try:
             batch = parse_location(self.file.read(entry.position, HEADER_SIZE), 0, entry.position, self.size)
         except CorruptBatch:

@@ -62,7 +62,8 @@ class SegmentIndex:
         if self._entries is None:
             data = self._data()
             self._entries, self._loaded = bytearray(data), None
-            self._persisted = len(data)
+            # Zeros in the file are to go with the next persist.
+            self._persisted = len(data) if self._disk.size(self.path) == len(data) else -1
 
     def persist(self) -> None:
         """Write to the file what it lacks. Raises OSError."""

@@ -29,6 +29,10 @@ class LockHeld(RuntimeError):
     """Another process, or this one, has the directory open."""
 
 
+class FileClosed(OSError):
+    """`File.sync` came after `File.close`: the owner gave the file up while a worker thread was about to sync it."""
+
+
 class File(Protocol):
     """A file that grows at its end. `size` is what is known to be whole; readers never see beyond it."""
 
@@ -51,7 +55,7 @@ class File(Protocol):
         """Cut to `size` bytes. See RealFile for the trap of views served before."""
 
     def sync(self) -> None:
-        """fsync. After an OSError the unsynced bytes may be lost: calling again proves nothing."""
+        """fsync. After an OSError the unsynced bytes may be lost: calling again proves nothing. Raises FileClosed."""
 
     def close(self) -> None: ...
 
@@ -126,16 +130,19 @@ class RealFile:
         # pwrite at `size`, not O_APPEND: were the cut below to fail, the next append would still overwrite the
         # leftover, and no byte of a failed write could ever slip in between two good ones.
         position = self.size
-        if len(buffers) == 1:
-            wanted = len(buffers[0])
-            written = os.pwrite(self._fd, buffers[0], position)
-        else:
-            wanted = sum(map(len, buffers))
-            written = os.pwritev(self._fd, buffers, position)
-        if written != wanted:
+        try:
+            if len(buffers) == 1:
+                wanted = len(buffers[0])
+                written = os.pwrite(self._fd, buffers[0], position)
+            else:
+                wanted = sum(map(len, buffers))
+                written = os.pwritev(self._fd, buffers, position)
+            if written != wanted:
+                raise OSError(f"{self.path}: {written} of {wanted} bytes were written at {position}; is the disk full?")
+        except OSError:
             with suppress(OSError):
                 os.ftruncate(self._fd, position)
-            raise OSError(f"{self.path}: {written} of {wanted} bytes were written at {position}; is the disk full?")
+            raise
         self.size = position + wanted
         return position
 
@@ -163,7 +170,7 @@ class RealFile:
         # Called from worker threads: the guard keeps a close from handing the descriptor's number to another file.
         with self._fd_guard:
             if self._fd < 0:
-                raise OSError(f"{self.path} was closed before it could be synced")
+                raise FileClosed(f"{self.path} was closed before it could be synced")
             os.fsync(self._fd)
 
     def close(self) -> None:

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from struct import Struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from oncelog_broker.server.connections import Connections
+from oncelog_broker.server.known_header import NO_HEADER, KnownHeader
 from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, WRITE_HIGH_WATER_BYTES
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.wire import Buffer
@@ -48,14 +50,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_frame_since",
         "_limits",
         "_loop",
+        "_outgoing",
         "_reading_paused",
         "_reserved",
         "_stalled_since",
         "_transport",
         "_view",
         "_waiting",
+        "_waiting_for",
         "client_host",
         "client_port",
+        "known_header",
         "last_active",
         "listener",
         "state",
@@ -73,11 +78,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._begin = 0
         self._end = 0
         self._reserved = 0
+        self._outgoing: list[Buffer] | None = None
         self._waiting = False
+        self._waiting_for: asyncio.Future[Any] | None = None
         self._reading_paused = False
         self._frame_since = 0.0
         self._stalled_since = 0.0
         self.last_active = self._loop.time()
+        self.known_header: KnownHeader = NO_HEADER
         self.client_host = ""
         self.client_port = 0
         self.state: dict[str, object] = {}
@@ -95,9 +103,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        for option, size in (
+            (socket.SO_SNDBUF, self._limits.send_buffer_bytes),
+            (socket.SO_RCVBUF, self._limits.receive_buffer_bytes),
+        ):
+            if size >= 0:
+                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, size)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.release(self, self.client_host)
+        if self._waiting_for is not None:
+            self._waiting_for.cancel()
         self._give_up_buffer()
         self._transport = None
 
@@ -127,12 +143,26 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- frames in
 
     def _handle_frames(self) -> None:
-        """Handle every whole frame in the buffer, until one mutes the connection."""
+        """Handle every whole frame in the buffer, until one mutes the connection; their responses leave together."""
+        self._outgoing = []
+        try:
+            self._handle_each()
+        except MalformedMessage as error:
+            self.close(f"malformed request: {error}")
+        except Exception:
+            logger.exception("request failed", extra={"client": self.client_host})
+            self.close("internal error")
+        finally:
+            outgoing, self._outgoing = self._outgoing, None
+            self._write(outgoing)
+
+    def _handle_each(self) -> None:
+        view, end, handle = self._view, self._end, self._dispatcher.handle
         while not self.is_muted and self._transport is not None:
-            available = self._end - self._begin
+            available = end - self._begin
             if available < 4:
                 break
-            (size,) = SIZE.unpack_from(self._view, self._begin)
+            (size,) = SIZE.unpack_from(view, self._begin)
             if size < MIN_FRAME_BYTES or size > self._limits.request_max_bytes:
                 self.close(f"frame of {size} bytes: socket.request.max.bytes={self._limits.request_max_bytes}")
                 return
@@ -143,15 +173,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             start = self._begin + 4
             self._begin = start + size
             self._frame_since = 0.0
-            try:
-                self._dispatcher.handle(self, self._view[start : self._begin])
-            except MalformedMessage as error:
-                self.close(f"malformed request: {error}")
-                return
-            except Exception:
-                logger.exception("request failed", extra={"client": self.client_host})
-                self.close("internal error")
-                return
+            handle(self, view[start : self._begin])
         if self._begin == self._end:
             self._begin = self._end = 0
         elif self._end == len(self._view):
@@ -221,13 +243,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Whether a request waits for its response, or the client does not read its responses."""
         return self._waiting or self._stalled_since > 0.0
 
-    def mute(self) -> None:
-        """Handle no further request until `unmute`: the present one waits for its response."""
+    def mute(self, waiting_for: asyncio.Future[Any] | None = None) -> None:
+        """Handle no further request until `unmute`: the present one waits for its response.
+
+        `waiting_for` is cancelled if the client goes: nobody else waits for it.
+        """
         self._waiting = True
+        self._waiting_for = waiting_for
 
     def unmute(self) -> None:
         """The waiting request is answered: go on with what was pipelined."""
         self._waiting = False
+        self._waiting_for = None
         self._go_on()
 
     def _go_on(self) -> None:
@@ -238,14 +265,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._resume_reading()
 
     def respond(self, parts: list[Buffer]) -> None:
-        """Write one response; `parts` begin with its size and header."""
-        transport = self._transport
-        if transport is None:
+        """Send one response, which begins with its size and header; those of requests handled together go together."""
+        if self._outgoing is not None:
+            self._outgoing += parts
+        else:
+            self._write(parts)
+
+    def _write(self, parts: list[Buffer]) -> None:
+        if not parts or self._transport is None:
             return
         if len(parts) == 1:
-            transport.write(parts[0])
+            self._transport.write(parts[0])
         else:
-            transport.writelines(coalesce(parts))
+            pieces = coalesce(parts)
+            if len(pieces) == 1:
+                self._transport.write(pieces[0])
+            else:
+                self._transport.writelines(pieces)
 
     def close(self, reason: str) -> None:
         """Cut the connection and say why in the log."""
@@ -275,6 +311,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
 def coalesce(parts: list[Buffer]) -> list[Buffer]:
     """The same bytes in few pieces: runs of small parts joined, large ones (record data) as they are."""
+    if max(map(len, parts)) < SCATTER_BYTES:
+        return [b"".join(parts)]
     result: list[Buffer] = []
     small: list[Buffer] = []
     for part in parts:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
+from oncelog_broker.config.broker_keys import QUEUED_MAX_REQUESTS
+from oncelog_broker.server.known_header import PREFIX, KnownHeader
 from oncelog_broker.server.limits import MAX_REQUEST_ELEMENTS
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PREFIX: Final = Struct(">hhi")
-"""API key, version, correlation id: how every request header begins."""
 RESPONSE_PREFIX: Final = Struct(">ii")
 """Size of what follows, correlation id."""
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
@@ -59,7 +59,7 @@ class RequestContext:
 class Route:
     """One API at one version, ready to serve."""
 
-    __slots__ = ("decode", "encode", "flexible_response", "handler", "header")
+    __slots__ = ("decode", "encode", "flexible_response", "handler", "has_records", "header")
 
     def __init__(self, api_key: int, version: int) -> None:
         served = SERVED.get(api_key)
@@ -71,6 +71,7 @@ class Route:
         response_codec: MessageCodec[Any] = codec(response_type(served.key), version)
         self.decode = request_codec.decode
         self.encode = response_codec.encode_parts
+        self.has_records = api_key == ApiKey.FETCH
         self.flexible_response = response_header_version(served.key, version) == 1
 
 
@@ -80,6 +81,7 @@ class Dispatcher:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._routes: dict[int, Route] = {}
+        self._at_work = asyncio.Semaphore(broker.config[QUEUED_MAX_REQUESTS])
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
         """Serve one request. Raises MalformedMessage for a frame that cannot be answered: the connection is closed."""
@@ -88,19 +90,30 @@ class Dispatcher:
         if route is None:
             self._refuse_api_versions(connection, correlation_id)
             return
-        header, position = route.header.decode_from(frame)
+        known = connection.known_header
+        position = PREFIX.size + len(known.tail)
+        if known.route_header is not route.header or frame[PREFIX.size : position] != known.tail:
+            known = connection.known_header = KnownHeader.read(route.header, frame)
+            position = PREFIX.size + len(known.tail)
         request = route.decode(frame, position, max_elements=MAX_REQUEST_ELEMENTS)
-        context = RequestContext(self._broker, connection, api_key, version, correlation_id, header.client_id)
+        context = RequestContext(self._broker, connection, api_key, version, correlation_id, known.client_id)
         answer = route.handler(request, context)
         if answer is None:
             return
         if asyncio.isfuture(answer):
+            connection.mute(answer)
             self._wait(answer, route, context)
         elif asyncio.iscoroutine(answer):
-            name = f"{ApiKey(api_key).name} of {header.client_id}"
-            self._wait(self._broker.tasks.spawn(name, answer), route, context)
+            name = f"{ApiKey(api_key).name} of {known.client_id}"
+            connection.mute()  # a change that has begun is finished, whether the client stays or goes
+            self._wait(self._broker.tasks.spawn(name, self._in_turn(answer)), route, context)
         else:
             self._respond(answer, route, context)
+
+    async def _in_turn(self, answer: Coroutine[Any, Any, Any]) -> Any:
+        """Run a handler that takes several steps when fewer than queued.max.requests of them are at work."""
+        async with self._at_work:
+            return await answer
 
     def _route(self, api_key: int, version: int) -> Route | None:
         """The route of a key and version met for the first time; None for an ApiVersions from the future (T2)."""
@@ -120,7 +133,6 @@ class Dispatcher:
 
     def _wait(self, future: asyncio.Future[Any], route: Route, context: RequestContext) -> None:
         connection = context.connection
-        connection.mute()
 
         def answered(done: asyncio.Future[Any]) -> None:
             if done.cancelled():
@@ -138,8 +150,11 @@ class Dispatcher:
         future.add_done_callback(answered)
 
     def _respond(self, response: Any, route: Route, context: RequestContext) -> None:
-        parts: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
-        route.encode(response, parts)
-        size = 4 + sum(map(len, parts))
-        parts[0] = RESPONSE_PREFIX.pack(size, context.correlation_id)
-        context.connection.respond(parts)
+        body: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
+        route.encode(response, body)
+        if not route.has_records:
+            joined = b"".join(body)
+            context.connection.respond([RESPONSE_PREFIX.pack(4 + len(joined), context.correlation_id), joined])
+            return
+        body[0] = RESPONSE_PREFIX.pack(4 + sum(map(len, body)), context.correlation_id)
+        context.connection.respond(body)

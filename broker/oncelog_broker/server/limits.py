@@ -29,6 +29,8 @@ class Limits:
     request_max_bytes: int
     queued_max_request_bytes: int
     idle_seconds: float
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
     connections: int = 0
     per_ip: Counter[str] = field(default_factory=Counter)
     request_bytes: int = 0

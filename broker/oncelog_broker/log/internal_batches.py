@@ -1,0 +1,94 @@
+"""Several batches in one append: those of coordinators, and those that a follower fetched.
+
+Not the hot path of a produce request, which is one batch: `PartitionLog.append_as_leader` patches that by itself.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from oncelog_broker.log.batch_scan import BatchLocation
+from oncelog_broker.log.validation import ValidationLimits, check_batch
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.batch import (
+    ATTRIBUTES_AT,
+    BASE_OFFSET,
+    CRC_AT,
+    HEADER,
+    LEADER_EPOCH,
+    LEADER_EPOCH_AT,
+    MAX_TIMESTAMP_AT,
+    TIMESTAMP_TYPE_BIT,
+    Buffer,
+    CorruptBatch,
+    RecordBatch,
+    batch_crc,
+    batches,
+)
+
+ATTRIBUTES: Final = Struct(">h")
+TIMESTAMP: Final = Struct(">q")
+CRC: Final = Struct(">I")
+
+
+def stamp_append_time(batch: memoryview, attributes: int, now_ms: int) -> None:
+    """Make all records of `batch` carry `now_ms`: in the header alone, with a new CRC."""
+    ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes | TIMESTAMP_TYPE_BIT)
+    TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_AT, now_ms)
+    CRC.pack_into(batch, CRC_AT, batch_crc(batch))
+
+
+def checked_batches(records: Buffer) -> list[RecordBatch]:
+    """All batches of `records`, whole and with good CRCs. Raises CORRUPT_MESSAGE."""
+    try:
+        whole = list(batches(records))
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    for batch in whole:
+        if not batch.crc_is_valid():
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of {batch!r} is wrong")
+    return whole
+
+
+def assign_offsets(
+    records: memoryview, limits: ValidationLimits, *, base_offset: int, leader_epoch: int, now_ms: int
+) -> list[RecordBatch]:
+    """Check all batches in `records`, then write offsets from `base_offset` on, epoch and append time into them.
+
+    Raises what `check_batch` raises: `records` is as it was then.
+    """
+    whole = checked_batches(records)
+    for batch in whole:
+        check_batch(batch.view, HEADER.unpack_from(records, batch.start), limits)
+    next_offset = base_offset
+    for batch in whole:
+        view = batch.view
+        if limits.stamps_append_time:
+            stamp_append_time(view, batch.attributes, now_ms)
+            batch.max_timestamp = now_ms
+        BASE_OFFSET.pack_into(view, 0, next_offset)
+        LEADER_EPOCH.pack_into(view, LEADER_EPOCH_AT, leader_epoch)
+        batch.base_offset, batch.partition_leader_epoch = next_offset, leader_epoch
+        next_offset = batch.next_offset
+    return whole
+
+
+def check_offsets(whole: list[RecordBatch], next_offset: int) -> None:
+    """That batches with offsets come one after another, from `next_offset` on. Raises OFFSET_OUT_OF_RANGE."""
+    for batch in whole:
+        if batch.base_offset < next_offset or batch.last_offset < batch.base_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{batch!r} does not come after offset {next_offset - 1}")
+        next_offset = batch.next_offset
+
+
+def location_of(batch: RecordBatch, start: int) -> BatchLocation:
+    """Where `batch` lies relative to `start` of its buffer."""
+    return BatchLocation(
+        batch.start - start,
+        batch.size,
+        batch.base_offset,
+        batch.last_offset,
+        batch.max_timestamp,
+        batch.partition_leader_epoch,
+    )

@@ -1,0 +1,203 @@
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, then sends and gets only what changed.
+
+Pure: requests in, plans out. A session remembers, for each partition, what the client last asked and what it was last
+told. The epoch counts the requests of a session, so that a lost or repeated request is noticed.
+
+    session id  epoch   meaning
+    0           -1      no session: everything is asked, everything is answered
+    any         0       make a session (and close the one named)
+    id          -1      close the session; everything is asked and answered
+    id          n > 0   incremental: the n-th request since the session was made
+
+The cache is bounded by `max.incremental.fetch.session.cache.slots`; a client without a slot fetches without a session,
+which costs bytes but no correctness.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
+
+PartitionRequest = FetchRequest.FetchTopic.FetchPartition
+TopicResponse = FetchResponse.FetchableTopicResponse
+PartitionResponse = TopicResponse.PartitionData
+
+NO_SESSION: Final = 0
+FINAL_EPOCH: Final = -1
+INITIAL_EPOCH: Final = 0
+MAX_EPOCH: Final = 2**31 - 1
+MAX_SESSION_ID: Final = 2**31 - 1
+EVICTION_SECONDS: Final = 120.0
+"""A session that rested this long gives its slot to a new one (min.incremental.fetch.session.eviction.ms)."""
+
+
+class TopicName(NamedTuple):
+    """A topic as the request names it: by name before v13, by id from then on."""
+
+    name: str
+    topic_id: bytes
+
+
+class Wanted(NamedTuple):
+    """One partition to be read."""
+
+    topic: TopicName
+    request: PartitionRequest
+
+
+class _Cached:
+    """One partition of a session. `high_watermark` and `log_start_offset`: as last told, -1 before that."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def is_news(self, answer: PartitionResponse) -> bool:
+        """Whether the client must be told; then this is what it was told last."""
+        if answer.error_code:
+            self.high_watermark = -1  # whatever comes next is news
+            return True
+        told = (self.high_watermark, self.log_start_offset)
+        self.high_watermark, self.log_start_offset = answer.high_watermark, answer.log_start_offset
+        return bool(answer.records) or told != (answer.high_watermark, answer.log_start_offset)
+
+
+class FetchSession:
+    """What one client fetches. Invariant: `epoch` is what its next incremental request must carry."""
+
+    __slots__ = ("by_id", "epoch", "last_used", "partitions", "session_id")
+
+    def __init__(self, session_id: int, wanted: Iterable[Wanted], *, by_id: bool, now: float) -> None:
+        self.session_id = session_id
+        self.by_id = by_id
+        self.epoch = 1
+        self.last_used = now
+        self.partitions: OrderedDict[tuple[TopicName, int], _Cached] = OrderedDict()
+        self.update(wanted, ())
+
+    def update(self, wanted: Iterable[Wanted], forgotten: Iterable[tuple[TopicName, int]]) -> None:
+        """Take in what an incremental request changes."""
+        for entry in wanted:
+            key = (entry.topic, entry.request.partition)
+            cached = self.partitions.get(key)
+            if cached is None:
+                self.partitions[key] = _Cached(entry)
+            else:
+                cached.wanted = entry
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+
+class FetchPlan:
+    """What one request reads, and how its answer is made of what was read."""
+
+    __slots__ = ("_incremental", "_session", "wanted")
+
+    def __init__(self, wanted: list[Wanted], session: FetchSession | None, *, incremental: bool) -> None:
+        self.wanted = wanted
+        self._session = session
+        self._incremental = incremental
+
+    def response(self, answers: list[PartitionResponse]) -> FetchResponse:
+        """The answer; `answers` in the order of `wanted`."""
+        session = self._session
+        topics: dict[TopicName, TopicResponse] = {}
+        for wanted, answer in zip(self.wanted, answers, strict=True):
+            if session is not None and not self._is_told(session, wanted, answer):
+                continue
+            topic = topics.get(wanted.topic)
+            if topic is None:
+                name, topic_id = wanted.topic
+                topic = topics[wanted.topic] = TopicResponse(topic=name, topic_id=topic_id, partitions=[])
+            topic.partitions.append(answer)
+        return FetchResponse(
+            session_id=NO_SESSION if session is None else session.session_id, responses=list(topics.values())
+        )
+
+    def _is_told(self, session: FetchSession, wanted: Wanted, answer: PartitionResponse) -> bool:
+        key = (wanted.topic, wanted.request.partition)
+        cached = session.partitions.get(key)
+        if cached is None:
+            return True
+        is_news = cached.is_news(answer)
+        if answer.records:
+            session.partitions.move_to_end(key)  # what gave data waits its turn: the others come first next time
+        return is_news or not self._incremental
+
+
+class FetchSessions:
+    """All fetch sessions of a broker."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def plan(self, request: FetchRequest, *, by_id: bool, now: float) -> FetchPlan:
+        """What `request` is to read. `by_id`: it names topics by id; `now` is monotonic, in seconds.
+
+        Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        wanted = [
+            Wanted(TopicName(topic.topic, topic.topic_id), partition)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            if request.session_id != NO_SESSION:
+                self._sessions.pop(request.session_id, None)
+            session = None
+            if request.session_epoch == INITIAL_EPOCH and wanted:
+                session = self._create(wanted, by_id=by_id, now=now)
+            return FetchPlan(wanted, session, incremental=False)
+        session = self._continued(request, by_id=by_id)
+        forgotten = [
+            (TopicName(topic.topic, topic.topic_id), index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ]
+        session.update(wanted, forgotten)
+        session.last_used = now
+        self._sessions.move_to_end(session.session_id)
+        return FetchPlan([cached.wanted for cached in session.partitions.values()], session, incremental=True)
+
+    def _continued(self, request: FetchRequest, *, by_id: bool) -> FetchSession:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.by_id != by_id:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if request.session_epoch != session.epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        return session
+
+    def _create(self, wanted: list[Wanted], *, by_id: bool, now: float) -> FetchSession | None:
+        """A new session; None where every slot is taken by a session that is in use."""
+        if len(self._sessions) >= self._slots and not self._evict(now):
+            return None
+        session_id = random.randint(1, MAX_SESSION_ID)  # noqa: S311  no secret: a session holds no rights
+        while session_id in self._sessions:
+            session_id = random.randint(1, MAX_SESSION_ID)  # noqa: S311
+        session = self._sessions[session_id] = FetchSession(session_id, wanted, by_id=by_id, now=now)
+        return session
+
+    def _evict(self, now: float) -> bool:
+        """Free the slot of the session that rested longest, if it did so long enough."""
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now - oldest.last_used < EVICTION_SECONDS:
+            return False
+        del self._sessions[oldest.session_id]
+        return True

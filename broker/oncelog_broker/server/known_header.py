@@ -1,0 +1,33 @@
+"""Request headers, decoded once per connection: the client's id is nearly always that of the request before."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from oncelog_protocol.codec import MessageCodec
+from oncelog_protocol.messages.headers import RequestHeader
+
+PREFIX: Final = Struct(">hhi")
+"""API key, version, correlation id: how every request header begins."""
+
+
+class KnownHeader:
+    """What a connection's last request had in its header behind the PREFIX: comparing bytes saves decoding them."""
+
+    __slots__ = ("client_id", "route_header", "tail")
+
+    def __init__(self, route_header: MessageCodec[RequestHeader] | None, tail: bytes, client_id: str | None) -> None:
+        self.route_header = route_header
+        self.tail = tail
+        self.client_id = client_id
+
+    @classmethod
+    def read(cls, route_header: MessageCodec[RequestHeader], frame: memoryview) -> KnownHeader:
+        """Decode the header of `frame`. Raises MalformedMessage."""
+        header, position = route_header.decode_from(frame)
+        return cls(route_header, bytes(frame[PREFIX.size : position]), header.client_id)
+
+
+NO_HEADER: Final = KnownHeader(None, b"", None)
+"""Of a connection that has sent nothing yet."""

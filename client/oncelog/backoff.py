@@ -1,0 +1,18 @@
+"""Exponential backoff with jitter (KIP-144, KIP-580)."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+JITTER: Final = 0.2
+MAX_DOUBLINGS: Final = 30
+"""2^30 ms are twelve days: beyond that only the number would grow."""
+
+
+def backoff_s(failures: int, first_ms: int, max_ms: int, rng: random.Random) -> float:
+    """Seconds to wait after `failures` failures in a row: 0 after none, then doubling up to the maximum, +-20 %."""
+    if failures <= 0:
+        return 0.0
+    delay_ms = min(max_ms, first_ms * (1 << min(failures - 1, MAX_DOUBLINGS)))
+    return float(delay_ms) / 1000 * rng.uniform(1 - JITTER, 1 + JITTER)

@@ -1,0 +1,10 @@
+"""The wall clock of the client, which stamps records. All waiting goes by the event loop's monotonic time."""
+
+from __future__ import annotations
+
+import time
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000

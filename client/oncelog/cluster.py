@@ -1,0 +1,136 @@
+"""The cluster as the client last heard of it: brokers, topics, leaders. Immutable; an update makes a new `Cluster`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.metadata import MetadataResponse
+from oncelog_protocol.schema import ZERO_UUID
+
+MetadataTopic = MetadataResponse.MetadataResponseTopic
+
+NO_NODE: Final = -1
+NO_LEADER_EPOCH: Final = -1
+
+NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class TopicPartition(NamedTuple):
+    """A partition by name and number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker and where it listens."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """`leader` is NO_NODE while there is none; `leader_epoch` is -1 where the broker does not tell (Metadata < 7)."""
+
+    index: int
+    leader: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic with its partitions by index; with an `error_code` it has none."""
+
+    name: str
+    topic_id: bytes = ZERO_UUID
+    is_internal: bool = False
+    partitions: Mapping[int, Partition] = field(default_factory=dict)
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Brokers by node id, topics by name. `controller_id` is NO_NODE where it is not known."""
+
+    cluster_id: str | None = None
+    controller_id: int = NO_NODE
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        known = self.topics.get(topic)
+        return known.partitions.get(index) if known is not None else None
+
+    def leader(self, topic: str, index: int) -> int:
+        """The node id of the leader, NO_NODE if there is none or its broker is not known."""
+        partition = self.partition(topic, index)
+        return partition.leader if partition is not None and partition.leader in self.brokers else NO_NODE
+
+    def updated(self, response: MetadataResponse, *, is_complete: bool = False) -> Cluster:
+        """The cluster after `response`; topics that it does not name stay unless it `is_complete` (names them all).
+
+        Invariant: per topic id the leader epoch of a partition never goes back: an answer from a broker that lags
+        behind must not send us to the old leader again (KIP-320).
+        """
+        brokers = {
+            broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
+        }
+        topics = {} if is_complete else dict(self.topics)
+        for answer in response.topics:
+            if answer.name is None:
+                continue
+            if answer.error_code in NOT_THERE:
+                topics.pop(answer.name, None)
+            elif answer.error_code and not answer.partitions and answer.name in topics:
+                continue  # for example LEADER_NOT_AVAILABLE: what we know may still hold
+            else:
+                topics[answer.name] = _topic(answer, self.topics.get(answer.name))
+        return Cluster(response.cluster_id, response.controller_id, brokers, topics)
+
+    def with_leader(self, topic: str, index: int, leader: int, leader_epoch: int) -> Cluster:
+        """The cluster after a hint at a new leader (KIP-951); itself if the hint is not news."""
+        known, partition = self.topics.get(topic), self.partition(topic, index)
+        if known is None or partition is None or leader not in self.brokers or leader_epoch <= partition.leader_epoch:
+            return self
+        partitions = {**known.partitions, index: replace(partition, leader=leader, leader_epoch=leader_epoch)}
+        return replace(self, topics={**self.topics, topic: replace(known, partitions=partitions)})
+
+    def without(self, names: Iterable[str]) -> Cluster:
+        """The cluster without some topics."""
+        gone = set(names)
+        return replace(self, topics={name: topic for name, topic in self.topics.items() if name not in gone})
+
+
+def _topic(answer: MetadataTopic, before: Topic | None) -> Topic:
+    assert answer.name is not None
+    is_same = before is not None and ZERO_UUID in (before.topic_id, answer.topic_id)
+    is_same = is_same or (before is not None and before.topic_id == answer.topic_id)
+    partitions = {}
+    for told in answer.partitions:
+        partition = Partition(
+            told.partition_index,
+            told.leader_id,
+            told.leader_epoch,
+            tuple(told.replica_nodes),
+            tuple(told.isr_nodes),
+            tuple(told.offline_replicas),
+            told.error_code,
+        )
+        known = before.partitions.get(told.partition_index) if before is not None and is_same else None
+        is_older = known is not None and NO_LEADER_EPOCH < partition.leader_epoch < known.leader_epoch
+        partitions[told.partition_index] = known if known is not None and is_older else partition
+    return Topic(answer.name, answer.topic_id, answer.is_internal, partitions, answer.error_code)

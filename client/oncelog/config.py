@@ -1,0 +1,222 @@
+"""Kafka's client configuration: its keys with underscores, its defaults, refused early when they make no sense.
+
+`ProducerConfig(bootstrap_servers="host:9092", acks="all").validate()`. Only keys that do something are here.
+Times are in milliseconds, sizes in bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+
+from oncelog.errors import ConfigError
+
+C = TypeVar("C", bound="ClientConfig")
+
+MAX_INT32: Final = 2**31 - 1
+MAX_REQUEST_BYTES: Final = 100 * 1024 * 1024
+"""socket.request.max.bytes, the largest request that a broker reads by default."""
+DEFAULT_PORT: Final = 9092
+
+ACKS: Final = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
+COMPRESSION_TYPES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+OFFSET_RESETS: Final = ("earliest", "latest", "none")
+ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Bounds(NamedTuple):
+    """The integers low..high, both included."""
+
+    low: int
+    high: int = MAX_INT32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What producer, consumer and admin have in common."""
+
+    BOUNDS: ClassVar[dict[str, Bounds]] = {
+        "request_timeout_ms": Bounds(1),
+        "reconnect_backoff_ms": Bounds(0),
+        "reconnect_backoff_max_ms": Bounds(0),
+        "retry_backoff_ms": Bounds(0),
+        "retry_backoff_max_ms": Bounds(0),
+        "metadata_max_age_ms": Bounds(1),
+        "socket_connection_setup_timeout_ms": Bounds(1),
+        "default_api_timeout_ms": Bounds(1),
+    }
+
+    bootstrap_servers: str | Iterable[str]
+    """One "host:port" or several, comma-separated or as a list: any of them leads to the whole cluster."""
+    client_id: str = "oncelog"
+    request_timeout_ms: int = 30_000
+    """How long to wait for the answer to a request before the connection counts as dead."""
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
+    socket_connection_setup_timeout_ms: int = 10_000
+
+    def validate(self: C) -> C:
+        """Returns itself. Raises ConfigError naming key, value and what is allowed."""
+        self.bootstrap_addresses()
+        for key, bounds in self.BOUNDS.items():
+            if hasattr(self, key):
+                _check_bounds(key, getattr(self, key), bounds)
+        _check_order(self, "reconnect_backoff_ms", "reconnect_backoff_max_ms")
+        _check_order(self, "retry_backoff_ms", "retry_backoff_max_ms")
+        return self
+
+    def bootstrap_addresses(self) -> list[Address]:
+        servers = self.bootstrap_servers
+        texts = servers.split(",") if isinstance(servers, str) else list(servers)
+        addresses = [_address(text.strip()) for text in texts if text.strip()]
+        if not addresses:
+            raise ConfigError(f"bootstrap_servers={servers!r}: at least one host:port is needed")
+        return addresses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """How records are gathered into batches, sent and acknowledged."""
+
+    BOUNDS: ClassVar[dict[str, Bounds]] = {
+        **ClientConfig.BOUNDS,
+        "linger_ms": Bounds(0),
+        "batch_size": Bounds(0, MAX_REQUEST_BYTES),
+        "buffer_memory": Bounds(1, 2**63 - 1),
+        "max_block_ms": Bounds(0),
+        "max_request_size": Bounds(1, MAX_REQUEST_BYTES),
+        "max_in_flight_requests_per_connection": Bounds(1),
+        "retries": Bounds(0),
+        "delivery_timeout_ms": Bounds(0),
+    }
+
+    acks: str | int = "all"
+    """"all" (or -1): every in-sync replica has it; 1: the leader has it; 0: it was sent, and no offset is known."""
+    linger_ms: int = 5
+    """How long a batch waits for more records. 0 sends at once what gathers within one turn of the event loop."""
+    batch_size: int = 16_384
+    """Bytes before compression. A larger record travels in a batch of its own."""
+    compression_type: str = "none"
+    buffer_memory: int = 33_554_432
+    """Bytes of all batches not yet acknowledged; `send` waits (max_block_ms at most) when they are used up."""
+    max_block_ms: int = 60_000
+    max_request_size: int = 1_048_576
+    max_in_flight_requests_per_connection: int = 5
+    """With more than 1, records may change places when a batch fails and the next one does not."""
+    retries: int = MAX_INT32
+    delivery_timeout_ms: int = 120_000
+    """From `send` to success or failure, with all retries."""
+    partitioner_ignore_keys: bool = False
+
+    def validate(self) -> ProducerConfig:
+        super(ProducerConfig, self).validate()
+        _check_choice("acks", self.acks, ("all", -1, 0, 1), ACKS)
+        _check_choice("compression_type", self.compression_type, COMPRESSION_TYPES)
+        least = self.linger_ms + self.request_timeout_ms
+        if self.delivery_timeout_ms < least:
+            raise ConfigError(
+                f"delivery_timeout_ms={self.delivery_timeout_ms}: must be at least linger_ms + request_timeout_ms,"
+                f" which is {least}"
+            )
+        return self
+
+    @property
+    def required_acks(self) -> int:
+        """-1, 0 or 1, as the wire has it."""
+        return ACKS[self.acks]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """What is fetched at once, and from where a partition without a position starts."""
+
+    BOUNDS: ClassVar[dict[str, Bounds]] = {
+        **ClientConfig.BOUNDS,
+        "fetch_min_bytes": Bounds(0),
+        "fetch_max_wait_ms": Bounds(0),
+        "fetch_max_bytes": Bounds(0),
+        "max_partition_fetch_bytes": Bounds(0),
+        "max_poll_records": Bounds(1),
+    }
+
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 52_428_800
+    """Bytes of one Fetch answer. A first batch that is larger is sent all the same, or nobody could read it."""
+    max_partition_fetch_bytes: int = 1_048_576
+    max_poll_records: int = 500
+    auto_offset_reset: str = "latest"
+    isolation_level: str = "read_uncommitted"
+    """"read_committed" returns only what is not in an open or aborted transaction."""
+    check_crcs: bool = True
+    default_api_timeout_ms: int = 60_000
+    allow_auto_create_topics: bool = True
+
+    def validate(self) -> ConsumerConfig:
+        super(ConsumerConfig, self).validate()
+        _check_choice("auto_offset_reset", self.auto_offset_reset, OFFSET_RESETS)
+        _check_choice("isolation_level", self.isolation_level, ISOLATION_LEVELS)
+        if self.fetch_max_wait_ms >= self.request_timeout_ms:
+            raise ConfigError(
+                f"fetch_max_wait_ms={self.fetch_max_wait_ms}: must be below request_timeout_ms,"
+                f" which is {self.request_timeout_ms}, or a fetch that waits for data counts as a dead connection"
+            )
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig(ClientConfig):
+    """`default_api_timeout_ms` bounds each call with all its retries."""
+
+    default_api_timeout_ms: int = 60_000
+
+
+def load(cls: type[C], bootstrap_servers: str | Iterable[str], options: dict[str, Any]) -> C:
+    """`options` as a validated config. Raises ConfigError, for an unknown key with the nearest known one."""
+    known = [field.name for field in fields(cls)]
+    for key in options:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            raise ConfigError(f"unknown key {key!r}" + (f": did you mean {near[0]!r}?" if near else ""))
+    return cls(bootstrap_servers=bootstrap_servers, **options).validate()
+
+
+def _address(text: str) -> Address:
+    """ "host:port", "[v6]:port" or a host alone."""
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(DEFAULT_PORT)
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise ConfigError(f"bootstrap_servers has {text!r}: must be host:port with a port from 1 to 65535")
+    return Address(host.strip("[]"), int(port))
+
+
+def _check_bounds(key: str, value: Any, bounds: Bounds) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not bounds.low <= value <= bounds.high:
+        raise ConfigError(f"{key}={value!r}: must be an integer from {bounds.low} to {bounds.high}")
+
+
+def _check_choice(key: str, value: Any, shown: Iterable[Any], allowed: Iterable[Any] | None = None) -> None:
+    if isinstance(value, bool) or value not in (shown if allowed is None else allowed):
+        raise ConfigError(f"{key}={value!r}: must be one of {', '.join(str(choice) for choice in shown)}")
+
+
+def _check_order(config: ClientConfig, low_key: str, high_key: str) -> None:
+    low, high = getattr(config, low_key), getattr(config, high_key)
+    if low > high:
+        raise ConfigError(f"{low_key}={low}: must be at most {high_key}, which is {high}")

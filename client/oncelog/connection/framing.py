@@ -1,0 +1,75 @@
+"""Frames out of a stream: int32 size, then that many bytes.
+
+Bytes are received in place: small frames come through one scratch buffer and are copied out of it, a large one gets a
+buffer of its own as soon as its size is known, into which the rest is received without a copy. So a frame never
+shares memory with what is received later, and record data may be used as slices of it.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+SIZE: Final = Struct(">i")
+SCRATCH_BYTES: Final = 64 * 1024
+
+
+class FrameTooLarge(ValueError):
+    """The size in front of a frame is negative or beyond the limit: the peer does not speak our protocol."""
+
+
+class FrameReader:
+    """`get_buffer` says where to receive to, `received` how much arrived there and returns the frames it completed.
+
+    Invariant: either a large frame is being filled (`_frame`), or the unread bytes, less than a frame, are at the
+    front of the scratch buffer (`_held` of them).
+    """
+
+    __slots__ = ("_filled", "_frame", "_held", "_max_frame_bytes", "_scratch")
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._held = 0
+        self._frame: memoryview | None = None
+        self._filled = 0
+
+    def get_buffer(self) -> memoryview:
+        """Room for at least one byte."""
+        if self._frame is not None:
+            return self._frame[self._filled :]
+        return self._scratch[self._held :]
+
+    def received(self, size: int) -> list[memoryview]:
+        """`size` bytes were written to the buffer. Raises FrameTooLarge, after which the stream is lost."""
+        frame = self._frame
+        if frame is not None:
+            self._filled += size
+            if self._filled < len(frame):
+                return []
+            self._frame = None
+            return [frame]
+        return self._split(self._held + size)
+
+    def _split(self, end: int) -> list[memoryview]:
+        scratch, position = self._scratch, 0
+        frames = []
+        while end - position >= SIZE.size:
+            (size,) = SIZE.unpack_from(scratch, position)
+            if not 0 <= size <= self._max_frame_bytes:
+                raise FrameTooLarge(f"a frame of {size} bytes: must be from 0 to {self._max_frame_bytes}")
+            start = position + SIZE.size
+            position = start + size
+            if position <= end:
+                frames.append(memoryview(bytes(scratch[start:position])))
+                continue
+            frame = memoryview(bytearray(size))
+            self._filled = end - start
+            frame[: self._filled] = scratch[start:end]
+            self._frame = frame
+            self._held = 0
+            return frames
+        self._held = end - position
+        if position and self._held:
+            scratch[: self._held] = bytes(scratch[position:end])
+        return frames

@@ -1,0 +1,138 @@
+"""One broker connection without the socket: requests become bytes, bytes become responses.
+
+Kafka answers in the order of the requests, so the requests in flight are a queue, and a response that does not carry
+the correlation id of its head means that the stream cannot be trusted any more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from functools import cache
+from struct import Struct
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from oncelog.connection.framing import SIZE, FrameReader, FrameTooLarge
+from oncelog.errors import ConnectionFailed
+from oncelog_protocol.api import ApiKey, request_header_version, response_header_version, response_type
+from oncelog_protocol.codec import MessageCodec, codec
+from oncelog_protocol.errors import ErrorCode, MalformedMessage
+from oncelog_protocol.messages.api_versions import ApiVersionsResponse
+from oncelog_protocol.messages.headers import RequestHeader, ResponseHeader
+from oncelog_protocol.schema import Request, schema_of
+from oncelog_protocol.wire import Buffer
+
+T = TypeVar("T")
+
+MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024 + 64 * 1024
+"""What we read in one piece: 100 MiB of records, as much as brokers take in by default, and room around them."""
+CORRELATION_ID_MASK: Final = 2**31 - 1
+ERROR_CODE: Final = Struct(">h")
+
+
+class Exchange(NamedTuple):
+    """The codecs that one version of one API takes, there and back."""
+
+    api_key: ApiKey
+    request_header: MessageCodec[RequestHeader]
+    request: MessageCodec[Any]
+    response_header: MessageCodec[ResponseHeader]
+    response: MessageCodec[Any]
+
+
+@cache
+def exchange(cls: Any, version: int) -> Exchange:
+    """For the request class `cls`. Raises ValueError for a version that it does not have."""
+    number = schema_of(cls).api_key
+    assert number is not None, f"{cls.__name__} is not a request"
+    api_key = ApiKey(number)
+    response: Any = response_type(api_key)
+    return Exchange(
+        api_key,
+        codec(RequestHeader, request_header_version(api_key, version)),
+        codec(cls, version),
+        codec(ResponseHeader, response_header_version(api_key, version)),
+        codec(response, version),
+    )
+
+
+@dataclass(slots=True)
+class InFlight(Generic[T]):
+    """A request that waits for its response. `waiter` is the caller's own, handed back with the response."""
+
+    correlation_id: int
+    exchange: Exchange
+    deadline: float
+    waiter: T
+
+
+class ConnectionProtocol(Generic[T]):
+    """`send` gives the bytes of a request; `get_buffer` and `received` take bytes in and give responses out."""
+
+    __slots__ = ("_client_id", "_correlation_id", "_reader", "in_flight")
+
+    def __init__(self, client_id: str | None, max_response_bytes: int = MAX_RESPONSE_BYTES) -> None:
+        self._client_id = client_id
+        self._correlation_id = 0
+        self._reader = FrameReader(max_response_bytes)
+        self.in_flight: deque[InFlight[T]] = deque()
+
+    def send(self, request: Request[Any], version: int, waiter: T | None, deadline: float = 0.0) -> list[Buffer]:
+        """The frame of `request`, in parts. Without a `waiter` no response is expected (Produce with acks=0).
+
+        Raises UnencodableMessage, and then nothing has changed.
+        """
+        cls: Any = type(request)
+        codecs = exchange(cls, version)
+        correlation_id = self._correlation_id
+        header = RequestHeader(
+            request_api_key=codecs.api_key,
+            request_api_version=version,
+            correlation_id=correlation_id,
+            client_id=self._client_id,
+        )
+        parts: list[Buffer] = [b""]
+        codecs.request_header.encode_parts(header, parts)
+        codecs.request.encode_parts(request, parts)
+        parts[0] = SIZE.pack(sum(map(len, parts)))
+        if waiter is not None:
+            self.in_flight.append(InFlight(correlation_id, codecs, deadline, waiter))
+        self._correlation_id = (correlation_id + 1) & CORRELATION_ID_MASK
+        return parts
+
+    def get_buffer(self) -> memoryview:
+        """Where to write received bytes to."""
+        return self._reader.get_buffer()
+
+    def received(self, size: int) -> list[tuple[T, Any]]:
+        """`size` bytes were written to the buffer: the (waiter, response) pairs that they complete.
+
+        Raises ConnectionFailed when the bytes are not responses to what was asked; the connection is then of no use,
+        and the requests still in flight will get no response.
+        """
+        try:
+            return [self._complete(frame) for frame in self._reader.received(size)]
+        except (FrameTooLarge, MalformedMessage) as error:
+            raise ConnectionFailed(f"the peer does not speak Kafka's protocol: {error}") from error
+
+    def _complete(self, frame: memoryview) -> tuple[T, Any]:
+        if not self.in_flight:
+            raise ConnectionFailed(f"a response of {len(frame)} bytes, but no request is in flight")
+        request = self.in_flight[0]
+        header, position = request.exchange.response_header.decode_from(frame)
+        if header.correlation_id != request.correlation_id:
+            raise ConnectionFailed(
+                f"a response with correlation id {header.correlation_id}, expected {request.correlation_id}"
+            )
+        response_codec = request.exchange.response
+        if response_codec.cls is ApiVersionsResponse and _is_unsupported_version(frame, position):
+            # T2, KIP-511: a broker that does not know the version we asked in answers with version 0
+            response_codec = codec(ApiVersionsResponse, 0)
+        response = response_codec.decode(frame, position)
+        self.in_flight.popleft()
+        return request.waiter, response
+
+
+def _is_unsupported_version(frame: memoryview, position: int) -> bool:
+    size = ERROR_CODE.size
+    return frame[position : position + size] == ERROR_CODE.pack(ErrorCode.UNSUPPORTED_VERSION)

@@ -1,0 +1,187 @@
+"""The socket around `protocol.ConnectionProtocol`: one connection to one broker.
+
+Requests are written at once and answered through futures: no task, no lock and no timer per request. Since answers
+come in order, one timer per connection, set to the deadline of the oldest request, finds every request that times
+out; a connection on which one did is closed, as nothing behind it could be answered either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from oncelog.config import Address
+from oncelog.connection.protocol import ConnectionProtocol
+from oncelog.connection.versions import FIRST_TRY, VersionTable, api_versions_request, next_try
+from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut
+from oncelog_protocol.schema import Request
+
+R = TypeVar("R")
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerConnection(asyncio.BufferedProtocol):
+    """Made by `connect`. Invariant: every future in flight gets a result or an error, at the latest when it closes."""
+
+    def __init__(
+        self,
+        address: Address,
+        client_id: str,
+        request_timeout_s: float,
+        on_lost: Callable[[BrokerConnection], None] | None = None,
+    ) -> None:
+        self.address = address
+        self.versions: VersionTable | None = None
+        self._loop = asyncio.get_running_loop()
+        self._protocol: ConnectionProtocol[asyncio.Future[Any]] = ConnectionProtocol(client_id)
+        self._request_timeout_s = request_timeout_s
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._error: KafkaError | None = None
+        self._lost: asyncio.Future[None] = self._loop.create_future()
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and self._error is None
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer yet."""
+        return len(self._protocol.in_flight)
+
+    def start(
+        self, request: Request[R], version: int | None = None, timeout_s: float | None = None
+    ) -> asyncio.Future[R]:
+        """Write `request`; the future has its response.
+
+        Raises UnsupportedVersion, ConnectionFailed if the connection is not open. The future fails with
+        ConnectionFailed or RequestTimedOut. Cancelling it only means that nobody wants the answer.
+        """
+        now = self._loop.time()
+        deadline = now + (self._request_timeout_s if timeout_s is None else timeout_s)
+        future: asyncio.Future[R] = self._loop.create_future()
+        self._write(request, version, future, deadline)
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline, self._check_timeouts)
+        return future
+
+    def start_without_response(self, request: Request[Any]) -> None:
+        """Write a request that the broker does not answer: Produce with acks=0 (T17)."""
+        self._write(request, None, None, 0.0)
+
+    async def send(self, request: Request[R], version: int | None = None, timeout_s: float | None = None) -> R:
+        """As `start`, and wait for the response."""
+        return await self.start(request, version, timeout_s)
+
+    def _write(
+        self, request: Request[Any], version: int | None, future: asyncio.Future[Any] | None, deadline: float
+    ) -> None:
+        if self._transport is None or self._error is not None:
+            raise self._error or ConnectionFailed(f"{self.address}: not connected")
+        if version is None:
+            assert self.versions is not None, "versions are negotiated before anything else is sent"
+            version = self.versions.choose(type(request))
+        self._transport.writelines(self._protocol.send(request, version, future, deadline))
+
+    async def negotiate(self) -> None:
+        """Learn what the broker supports. Raises KafkaError."""
+        version: int | None = FIRST_TRY
+        while version is not None:
+            tried = version
+            response = await self.send(api_versions_request(), tried)
+            version = next_try(response, tried)
+        self.versions = VersionTable(response)
+
+    def close(self, error: KafkaError | None = None) -> None:
+        """Close; what is in flight fails with `error`. Does nothing the second time."""
+        self._fail(error or ConnectionFailed(f"{self.address}: the connection was closed"))
+
+    async def wait_closed(self) -> None:
+        """Until the transport is gone."""
+        await asyncio.shield(self._lost)
+
+    # called by the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not derive from it
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._protocol.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._error is not None:
+            return
+        try:
+            completed = self._protocol.received(nbytes)
+        except ConnectionFailed as error:
+            logger.warning("%s: %s", self.address, error)
+            self._fail(error)
+            return
+        for future, response in completed:
+            if not future.done():
+                future.set_result(response)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = f": {exc}" if exc is not None else ""
+        self._fail(ConnectionFailed(f"{self.address}: the broker closed the connection{reason}"))
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def _check_timeouts(self) -> None:
+        self._timer = None
+        in_flight = self._protocol.in_flight
+        if not in_flight:
+            return
+        deadline = in_flight[0].deadline
+        if self._loop.time() < deadline:
+            self._timer = self._loop.call_at(deadline, self._check_timeouts)
+            return
+        name = in_flight[0].exchange.api_key.message_name
+        self._fail(RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT, f"{self.address}: no answer to {name} in time"))
+
+    def _fail(self, error: KafkaError) -> None:
+        if self._error is not None:
+            return
+        self._error = error
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._transport is not None:
+            self._transport.abort()
+        waiting = [request.waiter for request in self._protocol.in_flight]
+        self._protocol.in_flight.clear()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # whoever waits gets it; if nobody does, the loop need not complain
+        if self._on_lost is not None:
+            self._on_lost(self)
+
+
+async def connect(
+    address: Address,
+    *,
+    client_id: str,
+    request_timeout_s: float,
+    setup_timeout_s: float,
+    on_lost: Callable[[BrokerConnection], None] | None = None,
+) -> BrokerConnection:
+    """An open connection whose versions are known. Raises ConnectionFailed, UnsupportedVersion, RequestTimedOut."""
+    connection = BrokerConnection(address, client_id, request_timeout_s, on_lost)
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(setup_timeout_s):
+            await loop.create_connection(lambda: connection, address.host, address.port)
+            await connection.negotiate()
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, TimeoutError):
+            raise ConnectionFailed(f"{address}: no connection within {setup_timeout_s:g} s") from None
+        if isinstance(error, OSError):
+            raise ConnectionFailed(f"{address}: {error}") from error
+        raise
+    return connection

@@ -1,0 +1,89 @@
+"""Which version of each API to speak with a broker: the highest that both sides know (T1, T2)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from oncelog.errors import KafkaError, UnsupportedVersion, error_for
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog_protocol.schema import Request, schema_of
+from oncelog_protocol.versions import VersionRange
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+
+CLIENT_MAX: Final = {PRODUCE: 12, FETCH: 12}
+"""Where we stop below what is declared: from version 13 on, topics are named by id, which adds nothing for a client
+that finds leaders by name, and would make each request depend on metadata of version 10 or newer."""
+
+CLIENT_SOFTWARE_NAME: Final = "oncelog"
+CLIENT_SOFTWARE_VERSION: Final = "0.1.0"
+
+FIRST_TRY: Final = 3
+"""The newest version that brokers do not choke on: before KAFKA-17011 v4 gains us nothing."""
+LAST_TRY: Final = 0
+
+
+def api_versions_request() -> ApiVersionsRequest:
+    return ApiVersionsRequest(
+        client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=CLIENT_SOFTWARE_VERSION
+    )
+
+
+def next_try(response: ApiVersionsResponse, tried: int) -> int | None:
+    """The version in which to ask again after `response` to a question in version `tried`; None if it is an answer.
+
+    Raises KafkaError for any other error, and when version 0 was refused too.
+    """
+    if response.error_code == ErrorCode.NONE:
+        return None
+    if response.error_code != ErrorCode.UNSUPPORTED_VERSION or tried == LAST_TRY:
+        raise error_for(response.error_code, "the broker refuses to say which versions it supports")
+    key = schema_of(ApiVersionsRequest).api_key
+    for entry in response.api_keys:
+        if entry.api_key == key:
+            return max(LAST_TRY, min(tried - 1, entry.max_version))
+    return LAST_TRY
+
+
+class VersionTable:
+    """What one broker supports."""
+
+    __slots__ = ("_chosen", "_ranges")
+
+    def __init__(self, response: ApiVersionsResponse) -> None:
+        self._ranges = {
+            entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in response.api_keys
+        }
+        self._chosen: dict[type, int] = {}
+
+    def choose(self, cls: type[Request[Any]]) -> int:
+        """The version to send `cls` in. Raises UnsupportedVersion if there is none."""
+        version = self._chosen.get(cls)
+        if version is None:
+            version = self._chosen[cls] = self._choose(cls)
+        return version
+
+    def supports(self, cls: type[Request[Any]]) -> bool:
+        """Whether there is a version of `cls` that both sides know."""
+        try:
+            self.choose(cls)
+        except KafkaError:
+            return False
+        return True
+
+    def _choose(self, cls: type[Request[Any]]) -> int:
+        schema = schema_of(cls)
+        assert schema.api_key is not None, f"{cls.__name__} is not a request"
+        theirs = self._ranges.get(schema.api_key)
+        if theirs is None:
+            raise UnsupportedVersion(ErrorCode.UNSUPPORTED_VERSION, f"the broker does not have {schema.name}")
+        ours = VersionRange(schema.versions.low, min(schema.versions.high, CLIENT_MAX.get(schema.api_key, 32767)))
+        version = min(ours.high, theirs.high)
+        if version < max(ours.low, theirs.low):
+            raise UnsupportedVersion(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{schema.name}: the broker has versions {theirs}, this client {ours}",
+            )
+        return version

@@ -1,0 +1,367 @@
+"""The consumer's public face: assigned partitions, polled or iterated."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from oncelog.cluster import TopicPartition
+from oncelog.config import ConsumerConfig, load
+from oncelog.connection.pool import ConnectionPool
+from oncelog.consumer.fetched import FetchedPartition
+from oncelog.consumer.fetcher import Fetcher
+from oncelog.consumer.positions import PartitionPosition, Positions
+from oncelog.consumer.records import ConsumerRecord
+from oncelog.errors import ClientClosed, ErrorCode, KafkaError, OffsetOutOfRange, RequestTimedOut
+from oncelog.metadata import Metadata
+from oncelog.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndTimestamp, list_offsets
+from oncelog_protocol.messages.fetch import IsolationLevel
+
+__all__ = ["Consumer", "ConsumerRecord", "OffsetAndTimestamp", "TopicPartition"]
+
+logger = logging.getLogger(__name__)
+
+RESET_TIMESTAMPS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
+ITERATION_WAIT_MS: Final = 60_000
+"""How long one wait inside `async for` lasts; it only begins anew after that."""
+
+
+class Consumer:
+    """Reads the partitions that it is assigned.
+
+        async with Consumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition("topic", 0)])
+            async for record in consumer:
+                ...
+
+    Keywords are those of `config.ConsumerConfig`. One task at a time may poll or iterate.
+    """
+
+    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
+        """Raises ConfigError."""
+        self.config = load(ConsumerConfig, bootstrap_servers, options)
+        self._positions = Positions()
+        self._iterated: tuple[PartitionPosition, FetchedPartition] | None = None
+        self._resetting: asyncio.Task[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_polling = False
+        self._pool: ConnectionPool | None = None
+        self._is_closed = False
+
+    # life
+
+    async def start(self) -> None:
+        """Connect to the cluster. Raises KafkaError if no broker can be reached."""
+        if self._is_closed or self._pool is not None:
+            raise ClientClosed("a consumer is started once")
+        self._pool = ConnectionPool(self.config)
+        self._metadata = Metadata(
+            self._pool, self.config, allow_auto_topic_creation=self.config.allow_auto_create_topics
+        )
+        self._metadata.listeners.append(self._wake)
+        self._fetcher = Fetcher(self._positions, self._metadata, self._pool, self.config, wake=self._wake)
+        self._metadata.track(self._positions.topics)
+        try:
+            await self._metadata.refresh()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Stop fetching and close the connections. The second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._wake()
+        if self._pool is None:
+            return
+        if self._resetting is not None:
+            self._resetting.cancel()
+            await asyncio.gather(self._resetting, return_exceptions=True)
+        await self._fetcher.close()
+        await self._metadata.close()
+        await self._pool.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # what to read, and from where
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions. Those assigned before keep their position."""
+        self._positions.assign([TopicPartition(*partition) for partition in partitions])
+        self._iterated = None
+        if self._pool is not None:
+            self._metadata.track(self._positions.topics)
+            if any(self._metadata.cluster.partition(*partition) is None for partition in self.assignment()):
+                self._metadata.request_refresh()
+        self._wake()
+
+    def assignment(self) -> set[TopicPartition]:
+        return self._positions.assignment
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset`. Raises ValueError for a negative offset or a partition that is not assigned."""
+        if offset < 0:
+            raise ValueError(f"offset {offset}: must not be negative")
+        self._positions.get(partition).seek(offset)
+        self._moved()
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on from the first offset that there is; without arguments, in all assigned partitions."""
+        self._reset(partitions, EARLIEST_TIMESTAMP)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on with what comes from now on (read_committed: from the last stable offset on)."""
+        self._reset(partitions, LATEST_TIMESTAMP)
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record to be returned; looked up where it is not known yet. Raises KafkaError."""
+        state = self._positions.get(partition)
+        while True:
+            self._check_open()
+            position = state.position
+            if position is not None:
+                return position
+            self._start_reset()
+            if self._resetting is not None:
+                await asyncio.wait([self._resetting])
+            if state.error is not None:
+                error, state.error = state.error, None
+                raise error
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return nothing of these until `resume`. What is buffered stays."""
+        for partition in partitions:
+            self._positions.get(partition).is_paused = True
+        self._iterated = None
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        for partition in partitions:
+            self._positions.get(partition).is_paused = False
+        self._wake()
+
+    def paused(self) -> set[TopicPartition]:
+        return {position.topic_partition for position in self._positions if position.is_paused}
+
+    # reading
+
+    async def poll(
+        self, timeout_ms: int = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Records as soon as there are any, `max_records` (max_poll_records) at most; empty after `timeout_ms`.
+
+        Each list is in offset order. Raises OffsetOutOfRange, AuthorizationFailed, CorruptRecords and what else does
+        not go away by itself; the position stays before it. Raises ClientClosed.
+        """
+        limit = self.config.max_poll_records if max_records is None else max_records
+        if limit < 1:
+            raise ValueError(f"max_records={max_records}: must be at least 1")
+        self._iterated = None
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        with self._polling():
+            # One turn of the loop: a caller who never waits for anything else must not keep answers from being read.
+            await asyncio.sleep(0)
+            while True:
+                self._check_open()
+                records = self._positions.take(limit)
+                if records:
+                    self._fetcher.send_fetches()
+                    return records
+                if not await self._wait_for_data(deadline):
+                    return {}
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """The next record of any partition. Raises what `poll` raises; ends when the consumer is closed."""
+        while True:
+            if self._iterated is not None:
+                position, fetched = self._iterated
+                record = fetched.take_one()
+                if record is not None:
+                    return record
+                self._iterated = None
+                if position.fetched and position.fetched[0] is fetched:
+                    position.fetched.popleft()
+            if not await self._next_iterated():
+                raise StopAsyncIteration
+
+    async def _next_iterated(self) -> bool:
+        """Find buffered data to iterate over; False when the consumer is closed."""
+        with self._polling():
+            await asyncio.sleep(0)
+            while not self._is_closed:
+                for position in self._positions:
+                    if position.fetched and not position.is_paused:
+                        self._positions.served(position)
+                        self._iterated = (position, position.fetched[0])
+                        self._fetcher.send_fetches()
+                        return True
+                self._check_open()
+                deadline = asyncio.get_running_loop().time() + ITERATION_WAIT_MS / 1000
+                try:
+                    await self._wait_for_data(deadline)
+                except ClientClosed:
+                    break
+        return False
+
+    # what there is
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each partition. Raises KafkaError."""
+        found = await self._lookup(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
+        return {partition: answer.offset for partition, answer in found.items()}
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset behind the last record that may be read of each partition. Raises KafkaError."""
+        found = await self._lookup(dict.fromkeys(partitions, LATEST_TIMESTAMP))
+        return {partition: answer.offset for partition, answer in found.items()}
+
+    async def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each partition that is not older than its timestamp; None where there is none.
+
+        Raises KafkaError, ValueError for a negative timestamp.
+        """
+        for partition, timestamp_ms in timestamps_ms.items():
+            if timestamp_ms < 0:
+                raise ValueError(f"{partition}: timestamp {timestamp_ms} must not be negative")
+        found = await self._lookup(timestamps_ms)
+        return {partition: answer if answer.offset >= 0 else None for partition, answer in found.items()}
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The partitions of a topic. Raises KafkaError."""
+        self._check_open()
+        known = await self._metadata.topic(topic, self.config.default_api_timeout_ms / 1000)
+        return sorted(known.partitions)
+
+    # inside
+
+    def _polling(self) -> _Polling:
+        return _Polling(self)
+
+    def _check_open(self) -> None:
+        if self._is_closed or self._pool is None:
+            raise ClientClosed("the consumer is closed" if self._is_closed else "the consumer is not started")
+
+    def _moved(self) -> None:
+        self._iterated = None
+        self._wake()
+
+    def _reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
+        for partition in tuple(partitions) or tuple(self.assignment()):
+            self._positions.get(partition).reset(timestamp)
+        self._moved()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _wait_for_data(self, deadline: float) -> bool:
+        """Fetch, and wait for something to happen; False when `deadline` has passed. Raises errors of partitions."""
+        self._positions.raise_errors()
+        self._start_reset()
+        loop = asyncio.get_running_loop()
+        if loop.time() >= deadline:
+            self._fetcher.send_fetches()
+            return False
+        # Before the requests: what they find may come, by a callback, before we wait.
+        self._waiter = loop.create_future()
+        self._fetcher.send_fetches()
+        timer = loop.call_at(deadline, self._wake)
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+        self._check_open()
+        return True
+
+    def _start_reset(self) -> None:
+        if self._resetting is not None or self._is_closed:
+            return
+        wanted = self._positions.to_reset()
+        if wanted:
+            self._resetting = asyncio.ensure_future(self._look_up_starts(wanted))
+            self._resetting.add_done_callback(self._reset_done)
+
+    def _reset_done(self, task: asyncio.Task[None]) -> None:
+        self._resetting = None
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("looking up offsets failed", exc_info=task.exception())
+        self._wake()
+
+    async def _look_up_starts(self, positions: list[PartitionPosition]) -> None:
+        wanted: dict[TopicPartition, int] = {}
+        seeks = {position.topic_partition: (position, position.seeks) for position in positions}
+        for position in positions:
+            timestamp = position.reset_timestamp
+            if timestamp is None:
+                timestamp = RESET_TIMESTAMPS.get(self.config.auto_offset_reset)
+            if timestamp is None:
+                position.error = OffsetOutOfRange(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{position.topic_partition} has no position, and auto.offset.reset is none: seek first",
+                )
+            else:
+                wanted[position.topic_partition] = timestamp
+        try:
+            found, errors = await self._list_offsets(wanted)
+        except KafkaError as error:
+            found, errors = {}, dict.fromkeys(wanted, error)
+        for partition, (position, seeks_then) in seeks.items():
+            if position.seeks != seeks_then or not self._positions.owns(position):
+                continue  # the application has moved elsewhere meanwhile
+            if partition in found:
+                position.fetch_offset = found[partition].offset
+            elif partition in errors and not isinstance(errors[partition], RequestTimedOut):
+                position.error = errors[partition]
+
+    async def _lookup(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
+        self._check_open()
+        found, errors = await self._list_offsets(timestamps)
+        for error in errors.values():
+            raise error
+        return found
+
+    async def _list_offsets(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, OffsetAndTimestamp], dict[TopicPartition, KafkaError]]:
+        assert self._pool is not None
+        return await list_offsets(
+            timestamps,
+            isolation_level=IsolationLevel[self.config.isolation_level.upper()],
+            pool=self._pool,
+            metadata=self._metadata,
+            config=self.config,
+            timeout_s=self.config.default_api_timeout_ms / 1000,
+        )
+
+
+class _Polling:
+    """Refuses a second poll while one is under way: both would take the same records' turn."""
+
+    __slots__ = ("_consumer",)
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def __enter__(self) -> None:
+        if self._consumer._is_polling:
+            raise RuntimeError("another task is polling this consumer")
+        self._consumer._is_polling = True
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer._is_polling = False

@@ -1,0 +1,149 @@
+"""What one Fetch answer brought for one partition.
+
+The batches stay as they came until their records are asked for: a poll decodes what it returns and no more.
+"""
+
+from __future__ import annotations
+
+from oncelog.consumer.isolation import AbortedTransactions
+from oncelog.consumer.records import ConsumerRecord, decode_batch
+from oncelog.errors import CorruptRecords
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, whole_batches_size
+
+
+class FetchedPartition:
+    """Batches of one partition, read from front to back.
+
+    Invariants: `next_offset` is the offset that the next record has at least; `_records` from `_index` on are decoded
+    and not yet taken, the bytes from `_position` on not yet decoded. `end_offset` is where the next Fetch goes on.
+    """
+
+    __slots__ = (
+        "_aborted",
+        "_check_crcs",
+        "_data",
+        "_index",
+        "_position",
+        "_records",
+        "end_offset",
+        "next_offset",
+        "partition",
+        "size",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        fetch_offset: int,
+        data: memoryview,
+        *,
+        check_crcs: bool,
+        aborted: AbortedTransactions | None = None,
+    ) -> None:
+        """`data` may end in a part of a batch, which is ignored.
+
+        Raises CorruptRecords if there is not a whole batch at the front, or one is not of format v2.
+        """
+        self.topic = topic
+        self.partition = partition
+        self.next_offset = fetch_offset
+        self._check_crcs = check_crcs
+        self._aborted = aborted
+        self._position = 0
+        self._records: list[ConsumerRecord] = []
+        self._index = 0
+        self.size = whole_batches_size(data)
+        self._data = data[: self.size]
+        if not self.size:
+            raise self._corrupt(fetch_offset, f"{len(data)} bytes hold no whole batch")
+        try:
+            self.end_offset = max(fetch_offset, self._last_batch().next_offset)
+        except CorruptBatch as error:
+            raise self._corrupt(fetch_offset, str(error)) from error
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether all records were taken. Decodes what it must to know."""
+        return self._index >= len(self._records) and not self._decode_next()
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """At most `limit` records, in order; none when it is exhausted.
+
+        Raises CorruptRecords at a batch that cannot be read, once the records before it are taken.
+        """
+        taken: list[ConsumerRecord] = []
+        while len(taken) < limit:
+            if self._index >= len(self._records):
+                try:
+                    if not self._decode_next():
+                        break
+                except CorruptRecords:
+                    if taken:
+                        break
+                    raise
+            index, wanted = self._index, limit - len(taken)
+            if index == 0 and not taken and len(self._records) <= wanted:
+                taken, self._records = self._records, []
+            else:
+                part = self._records[index : index + wanted]
+                self._index = index + len(part)
+                taken += part
+            self._advance(taken[-1])
+        return taken
+
+    def take_one(self) -> ConsumerRecord | None:
+        """As `take(1)`, without the list."""
+        index = self._index
+        if index >= len(self._records):
+            if not self._decode_next():
+                return None
+            index = 0
+        record = self._records[index]
+        self._index = index + 1
+        self.next_offset = record.offset + 1
+        return record
+
+    def _advance(self, last: ConsumerRecord) -> None:
+        self.next_offset = last.offset + 1
+
+    def _decode_next(self) -> bool:
+        """Decode the next batch that has records to show; False at the end, with `next_offset` behind all batches."""
+        self._records, self._index = [], 0
+        while self._position < self.size:
+            try:
+                batch = RecordBatch(self._data, self._position)
+                if self._check_crcs and not batch.crc_is_valid():
+                    raise CorruptBatch("the CRC does not match")
+                if not self._is_hidden(batch):
+                    self._records = decode_batch(batch, self.topic, self.partition, self.next_offset)
+            except CorruptBatch as error:
+                raise self._corrupt(self.next_offset, str(error)) from error
+            self._position += batch.size
+            if self._records:
+                return True
+            self.next_offset = max(self.next_offset, batch.next_offset)
+        self.next_offset = self.end_offset
+        return False
+
+    def _is_hidden(self, batch: RecordBatch) -> bool:
+        if self._aborted is not None and self._aborted.is_aborted(batch):
+            return True
+        return batch.is_control
+
+    def _last_batch(self) -> RecordBatch:
+        position = 0
+        while True:
+            batch = RecordBatch(self._data, position)
+            position += batch.size
+            if position >= self.size:
+                return batch
+
+    def _corrupt(self, offset: int, why: str) -> CorruptRecords:
+        return CorruptRecords(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"{self.topic}-{self.partition}: what was fetched from offset {offset} cannot be read: {why};"
+            " seek behind it to leave it out",
+        )

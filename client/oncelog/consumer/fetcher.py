@@ -1,0 +1,242 @@
+"""Fetch requests to the leaders, answers into the positions. One request per node is under way at a time.
+
+As with the producer's sender no task runs: `send_fetches` is called by poll and by every answer, so that data keep
+coming, up to the limits, while the application works on what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
+from oncelog.config import ConsumerConfig
+from oncelog.connection.pool import ConnectionPool
+from oncelog.connection.transport import BrokerConnection
+from oncelog.consumer.fetched import FetchedPartition
+from oncelog.consumer.isolation import AbortedTransactions
+from oncelog.consumer.positions import PartitionPosition, Positions
+from oncelog.errors import KafkaError, OffsetOutOfRange, StaleMetadata, error_for
+from oncelog.metadata import Metadata
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse, IsolationLevel
+
+FetchTopic = FetchRequest.FetchTopic
+PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
+Asked = dict[TopicPartition, tuple[PartitionPosition, int, int]]
+"""What a request asked for: the position, its `seeks` and its `fetch_offset` then."""
+
+logger = logging.getLogger(__name__)
+
+
+class Fetcher:
+    """`wake` is called when poll should look again: data, an error, or a moment to try again."""
+
+    def __init__(
+        self,
+        positions: Positions,
+        metadata: Metadata,
+        pool: ConnectionPool,
+        config: ConsumerConfig,
+        *,
+        wake: Callable[[], None],
+    ) -> None:
+        self._positions = positions
+        self._metadata = metadata
+        self._pool = pool
+        self._config = config
+        self._wake = wake
+        self._isolation_level = IsolationLevel[config.isolation_level.upper()]
+        self._loop = asyncio.get_running_loop()
+        self._busy: set[int] = set()
+        self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._is_closed = False
+
+    def send_fetches(self) -> None:
+        """Ask every leader that is not being asked for what its partitions can still buffer."""
+        if self._is_closed:
+            return
+        config = self._config
+        wanted = self._positions.fetchable(
+            self._loop.time(), buffer_bytes=config.max_partition_fetch_bytes, total_bytes=config.fetch_max_bytes
+        )
+        cluster = self._metadata.cluster
+        by_node: dict[int, list[PartitionPosition]] = {}
+        for position in wanted:
+            node_id = cluster.leader(*position.topic_partition)
+            if node_id == NO_NODE:
+                self._metadata.request_refresh()
+            elif node_id not in self._busy:
+                by_node.setdefault(node_id, []).append(position)
+        for node_id, positions in by_node.items():
+            connection = self._pool.ready(node_id)
+            if connection is None:
+                self._connect(node_id)
+            else:
+                self._send(node_id, connection, positions)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        for timer in self._timers:
+            timer.cancel()
+        attempts = list(self._connecting.values())
+        for attempt in attempts:
+            attempt.cancel()
+        await asyncio.gather(*attempts, return_exceptions=True)
+
+    def _connect(self, node_id: int) -> None:
+        if node_id not in self._connecting:
+            attempt = self._loop.create_task(self._pool.connection(node_id))
+            self._connecting[node_id] = attempt
+            attempt.add_done_callback(partial(self._connected, node_id))
+
+    def _connected(self, node_id: int, attempt: asyncio.Task[BrokerConnection]) -> None:
+        del self._connecting[node_id]
+        if attempt.cancelled() or self._is_closed:
+            return
+        error = attempt.exception()
+        if error is None:
+            self.send_fetches()
+            return
+        logger.info("connecting to node %d failed: %s", node_id, error)
+        self._metadata.request_refresh()
+        self._retry_later(self._config.reconnect_backoff_ms)
+
+    def _send(self, node_id: int, connection: BrokerConnection, positions: list[PartitionPosition]) -> None:
+        config, cluster = self._config, self._metadata.cluster
+        asked: Asked = {}
+        topics: dict[str, FetchTopic] = {}
+        for position in positions:
+            name, index = position.topic_partition
+            offset = position.fetch_offset
+            assert offset is not None, "only partitions with a position are fetched"
+            known = cluster.partition(name, index)
+            topics.setdefault(name, FetchTopic(topic=name, partitions=[])).partitions.append(
+                FetchTopic.FetchPartition(
+                    partition=index,
+                    current_leader_epoch=NO_LEADER_EPOCH if known is None else known.leader_epoch,
+                    fetch_offset=offset,
+                    partition_max_bytes=config.max_partition_fetch_bytes,
+                )
+            )
+            asked[position.topic_partition] = (position, position.seeks, offset)
+        request = FetchRequest(
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            isolation_level=self._isolation_level,
+            topics=list(topics.values()),
+        )
+        try:
+            future = connection.start(request)
+        except KafkaError as error:
+            self._failed(asked, error)
+            return
+        self._busy.add(node_id)
+        for position in positions:
+            position.is_fetching = True
+        future.add_done_callback(partial(self._answered, node_id, asked))
+
+    def _answered(self, node_id: int, asked: Asked, future: asyncio.Future[FetchResponse]) -> None:
+        self._busy.discard(node_id)
+        for position, _, _ in asked.values():
+            position.is_fetching = False
+        if self._is_closed:
+            return
+        error = future.exception()
+        if error is not None:
+            self._failed(asked, error if isinstance(error, KafkaError) else KafkaError(ErrorCode.NONE, repr(error)))
+            return
+        response = future.result()
+        if response.error_code:
+            self._failed(asked, error_for(response.error_code))
+            return
+        has_news = False
+        for topic in response.responses:
+            for data in topic.partitions:
+                place = asked.get(TopicPartition(topic.topic, data.partition_index))
+                if place is not None:
+                    has_news |= self._read(*place, data)
+        self.send_fetches()
+        if has_news:
+            self._wake()
+
+    def _read(self, position: PartitionPosition, seeks: int, offset: int, data: PartitionData) -> bool:
+        """Whether there is something for poll to look at."""
+        if position.seeks != seeks or not self._positions.owns(position):
+            return False  # the application has moved elsewhere meanwhile
+        if data.error_code:
+            return self._refused(position, offset, data)
+        position.high_watermark = data.high_watermark
+        position.last_stable_offset = data.last_stable_offset
+        position.log_start_offset = data.log_start_offset
+        if not data.records:
+            return False
+        aborted = None
+        if self._isolation_level is IsolationLevel.READ_COMMITTED:
+            aborted = AbortedTransactions(data.aborted_transactions or ())
+        try:
+            fetched = FetchedPartition(
+                *position.topic_partition,
+                offset,
+                memoryview(data.records),
+                check_crcs=self._config.check_crcs,
+                aborted=aborted,
+            )
+        except KafkaError as error:
+            position.error = error
+        else:
+            position.add(fetched)
+        return True
+
+    def _refused(self, position: PartitionPosition, offset: int, data: PartitionData) -> bool:
+        topic_partition = position.topic_partition
+        error = error_for(data.error_code)
+        hint = data.current_leader
+        if hint is not None and hint.leader_id >= 0:
+            self._metadata.learn_leader(*topic_partition, hint.leader_id, hint.leader_epoch)
+        if isinstance(error, OffsetOutOfRange):
+            if self._config.auto_offset_reset == "none":
+                position.error = OffsetOutOfRange(
+                    error.code, f"{topic_partition}: offset {offset} is out of range, and auto.offset.reset is none"
+                )
+            elif not position.fetched:
+                logger.info("%s: offset %d is out of range: resetting", topic_partition, offset)
+                position.reset(None)
+            return True
+        if error.retriable:
+            if isinstance(error, StaleMetadata):
+                self._metadata.request_refresh()
+            logger.info("%s: fetching again after %s", topic_partition, error)
+            position.not_before = self._loop.time() + self._config.retry_backoff_ms / 1000
+            self._retry_later(self._config.retry_backoff_ms)
+            return False
+        position.error = type(error)(error.code, f"{topic_partition}: {error.message}")
+        return True
+
+    def _failed(self, asked: Asked, error: KafkaError) -> None:
+        """The whole request failed: again after the backoff, or an error for the application."""
+        logger.info("fetch failed: %s", error)
+        if error.retriable:
+            self._metadata.request_refresh()
+            not_before = self._loop.time() + self._config.retry_backoff_ms / 1000
+            for position, _, _ in asked.values():
+                position.not_before = not_before
+            self._retry_later(self._config.retry_backoff_ms)
+            return
+        for position, seeks, _ in asked.values():
+            if position.seeks == seeks:
+                position.error = error
+        self._wake()
+
+    def _retry_later(self, delay_ms: int) -> None:
+        def due() -> None:
+            self._timers.discard(timer)
+            self.send_fetches()
+            self._wake()
+
+        timer = self._loop.call_later(delay_ms / 1000, due)
+        self._timers.add(timer)

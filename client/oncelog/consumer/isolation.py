@@ -1,0 +1,39 @@
+"""Leaving out what was aborted (read_committed).
+
+The broker sends whole batches up to the last stable offset, and beside them the aborted transactions that overlap:
+producer id and first offset (S52). Reading in offset order, a producer's transactional batches are aborted from that
+first offset on until its ABORT marker; whatever it writes after the marker belongs to another transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oncelog_protocol.messages.fetch import FetchResponse
+from oncelog_protocol.records.batch import RecordBatch
+from oncelog_protocol.records.control import read_marker
+
+AbortedTransaction = FetchResponse.FetchableTopicResponse.PartitionData.AbortedTransaction
+
+
+class AbortedTransactions:
+    """The aborted transactions of one Fetch answer for one partition. `is_aborted` takes its batches in order."""
+
+    __slots__ = ("_aborting", "_upcoming")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._upcoming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+        self._aborting: set[int] = set()
+
+    def is_aborted(self, batch: RecordBatch) -> bool:
+        """Whether the records of `batch` must not be seen. Raises CorruptBatch for a marker that cannot be read."""
+        upcoming = self._upcoming
+        while upcoming and upcoming[-1].first_offset <= batch.last_offset:
+            self._aborting.add(upcoming.pop().producer_id)
+        if batch.is_control:
+            if batch.producer_id in self._aborting:
+                marker = read_marker(batch)
+                if marker is not None and not marker.is_commit:
+                    self._aborting.discard(batch.producer_id)
+            return True
+        return batch.is_transactional and batch.producer_id in self._aborting

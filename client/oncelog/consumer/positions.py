@@ -1,0 +1,189 @@
+"""The partitions that a consumer is assigned: where each one is, what it has buffered, whether it wants more."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from oncelog.cluster import NO_NODE, TopicPartition
+from oncelog.consumer.fetched import FetchedPartition
+from oncelog.consumer.records import ConsumerRecord
+from oncelog.errors import KafkaError
+
+UNKNOWN_OFFSET: Final = -1
+
+
+class PartitionPosition:
+    """One assigned partition.
+
+    `fetch_offset` is where the next Fetch begins, None until a start is looked up (by `reset_timestamp`, None: by the
+    policy). `seeks` counts whatever made answers under way void. Invariant: `fetched` continue one another, and the
+    last one ends at `fetch_offset`.
+    """
+
+    __slots__ = (
+        "error",
+        "fetch_offset",
+        "fetched",
+        "high_watermark",
+        "is_fetching",
+        "is_paused",
+        "last_stable_offset",
+        "leader",
+        "log_start_offset",
+        "not_before",
+        "reset_timestamp",
+        "seeks",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.fetch_offset: int | None = None
+        self.reset_timestamp: int | None = None
+        self.fetched: deque[FetchedPartition] = deque()
+        self.seeks = 0
+        self.is_paused = False
+        self.is_fetching = False
+        self.not_before = 0.0
+        self.error: KafkaError | None = None
+        self.leader = NO_NODE
+        self.high_watermark = UNKNOWN_OFFSET
+        self.last_stable_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+
+    @property
+    def position(self) -> int | None:
+        """The offset of the next record that is handed out; None while it has to be looked up."""
+        return self.fetched[0].next_offset if self.fetched else self.fetch_offset
+
+    @property
+    def buffered_bytes(self) -> int:
+        return sum(fetched.size for fetched in self.fetched)
+
+    def seek(self, offset: int) -> None:
+        """Go on from `offset`."""
+        self._forget()
+        self.fetch_offset = offset
+
+    def reset(self, timestamp: int | None) -> None:
+        """Go on from where `timestamp` is found (None: the policy decides)."""
+        self._forget()
+        self.fetch_offset = None
+        self.reset_timestamp = timestamp
+
+    def add(self, fetched: FetchedPartition) -> None:
+        """An answer to the last Fetch."""
+        self.fetched.append(fetched)
+        self.fetch_offset = fetched.end_offset
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """At most `limit` buffered records. Raises CorruptRecords."""
+        taken: list[ConsumerRecord] = []
+        while self.fetched and len(taken) < limit:
+            head = self.fetched[0]
+            part = head.take(limit - len(taken))
+            taken = taken + part if taken else part
+            if len(taken) < limit:
+                self.fetched.popleft()
+        return taken
+
+    def _forget(self) -> None:
+        self.fetched.clear()
+        self.seeks += 1
+        self.error = None
+        self.not_before = 0.0
+
+
+class Positions:
+    """All assigned partitions, in the order of their turns: who was served goes to the end of the line."""
+
+    def __init__(self) -> None:
+        self._by_partition: dict[TopicPartition, PartitionPosition] = {}
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have exactly these; those that stay keep their position and what they have buffered."""
+        before = self._by_partition
+        self._by_partition = {}
+        for topic_partition in partitions:
+            kept = before.pop(topic_partition, None)
+            self._by_partition.setdefault(topic_partition, kept or PartitionPosition(topic_partition))
+        for dropped in before.values():
+            dropped.seek(UNKNOWN_OFFSET)  # answers under way are void
+
+    def __iter__(self) -> Iterator[PartitionPosition]:
+        return iter(self._by_partition.values())
+
+    def __len__(self) -> int:
+        return len(self._by_partition)
+
+    @property
+    def assignment(self) -> set[TopicPartition]:
+        return set(self._by_partition)
+
+    @property
+    def topics(self) -> set[str]:
+        return {partition.topic for partition in self._by_partition}
+
+    def get(self, topic_partition: TopicPartition) -> PartitionPosition:
+        """Raises ValueError for a partition that is not assigned."""
+        found = self._by_partition.get(topic_partition)
+        if found is None:
+            raise ValueError(f"{topic_partition} is not assigned to this consumer")
+        return found
+
+    def owns(self, position: PartitionPosition) -> bool:
+        """Whether `position` is still one of these."""
+        return self._by_partition.get(position.topic_partition) is position
+
+    def to_reset(self) -> list[PartitionPosition]:
+        """Those whose start has to be looked up."""
+        return [position for position in self if position.fetch_offset is None and position.error is None]
+
+    def fetchable(self, now: float, *, buffer_bytes: int, total_bytes: int) -> list[PartitionPosition]:
+        """Those to ask for more: `buffer_bytes` are enough for one partition, `total_bytes` for all of them.
+
+        A partition with some data buffered is asked for more, so that the next answer is on its way while this one is
+        worked on.
+        """
+        total = sum(position.buffered_bytes for position in self)
+        return [
+            position
+            for position in self
+            if position.fetch_offset is not None
+            and not position.is_fetching
+            and not position.is_paused
+            and position.error is None
+            and position.not_before <= now
+            and (not position.fetched or (position.buffered_bytes < buffer_bytes and total < total_bytes))
+        ]
+
+    def take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """At most `limit` records, of as few partitions as have them. Raises CorruptRecords."""
+        taken: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for position in [position for position in self if position.fetched and not position.is_paused]:
+            try:
+                records = position.take(limit)
+            except KafkaError:
+                if taken:
+                    break
+                raise
+            if records:
+                taken[position.topic_partition] = records
+                limit -= len(records)
+                self.served(position)
+                if limit <= 0:
+                    break
+        return taken
+
+    def served(self, position: PartitionPosition) -> None:
+        """To the end of the line."""
+        self._by_partition[position.topic_partition] = self._by_partition.pop(position.topic_partition)
+
+    def raise_errors(self) -> None:
+        """Raise the error of a partition that has nothing buffered before it; it is fetched again after that."""
+        for position in self:
+            if position.error is not None and not position.fetched and not position.is_paused:
+                error, position.error = position.error, None
+                raise error

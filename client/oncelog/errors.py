@@ -1,0 +1,197 @@
+"""What can go wrong, by what can be done about it.
+
+    KafkaError                    carries `code` (an ErrorCode) and `message`
+    ├── RetriableError            the same call may succeed later; the client itself retries until its timeout
+    │   ├── StaleMetadata         ... after the metadata was refreshed: the leader has moved, the topic is not there yet
+    │   ├── ConnectionFailed      ... on a new connection: none could be made, or it broke before the answer
+    │   └── RequestTimedOut       no answer in time; whether it took effect is not known
+    │       └── DeliveryTimeout   a record was not acknowledged within delivery.timeout.ms
+    ├── FatalError                this client cannot go on
+    │   ├── AuthenticationFailed
+    │   ├── UnsupportedVersion    broker and client have no version of an API in common
+    │   ├── ProducerFenced        another producer has taken over
+    │   └── ClientClosed          the client was closed before, or while, this was under way
+    ├── AuthorizationFailed
+    ├── OffsetOutOfRange          and auto.offset.reset is "none"
+    ├── MessageTooLarge
+    ├── CorruptRecords            a fetched batch failed its checks
+    ├── BufferExhausted           no room in buffer.memory within max.block.ms
+    ├── TopicAlreadyExists
+    ├── InvalidTopic
+    ├── PartialFailure            some items of an Admin call failed; `errors` and `results` say which
+    └── ConfigError               (also a ValueError) a configuration key has a value that is not allowed
+
+Classes exist for what callers tell apart; the other codes come as RetriableError or plain KafkaError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+__all__ = [
+    "AuthenticationFailed",
+    "AuthorizationFailed",
+    "BufferExhausted",
+    "ClientClosed",
+    "ConfigError",
+    "ConnectionFailed",
+    "CorruptRecords",
+    "DeliveryTimeout",
+    "ErrorCode",
+    "FatalError",
+    "InvalidTopic",
+    "KafkaError",
+    "MessageTooLarge",
+    "OffsetOutOfRange",
+    "PartialFailure",
+    "ProducerFenced",
+    "RequestTimedOut",
+    "RetriableError",
+    "StaleMetadata",
+    "TopicAlreadyExists",
+    "UnsupportedVersion",
+    "error_for",
+]
+
+
+class RetriableError(KafkaError):
+    """The same call may succeed later."""
+
+
+class StaleMetadata(RetriableError):
+    """The broker asked is not, or no longer, the right one."""
+
+
+class ConnectionFailed(RetriableError):
+    """No connection, or it broke (or carried garbage) before the answer was there."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+
+
+class RequestTimedOut(RetriableError):
+    """No answer in time. What was asked for may have happened all the same."""
+
+
+class DeliveryTimeout(RequestTimedOut):
+    """A record was not acknowledged within delivery.timeout.ms; it may or may not be in the log."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class FatalError(KafkaError):
+    """This client cannot go on."""
+
+
+class AuthenticationFailed(FatalError):
+    """The broker does not accept who we say we are."""
+
+
+class UnsupportedVersion(FatalError):
+    """Broker and client have no version of an API in common."""
+
+
+class ProducerFenced(FatalError):
+    """A newer producer has taken this one's place."""
+
+
+class ClientClosed(FatalError):
+    """The client was closed before, or while, this was under way."""
+
+    def __init__(self, message: str) -> None:
+        # KAFKA: exceptions that never cross the wire have no code of their own, and -1 stands for them.
+        super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+
+
+class AuthorizationFailed(KafkaError):
+    """We are known, but may not do this."""
+
+
+class OffsetOutOfRange(KafkaError):
+    """The position lies outside the log, and auto.offset.reset is "none"."""
+
+
+class MessageTooLarge(KafkaError):
+    """A record exceeds what the client (max.request.size) or the topic (max.message.bytes) accepts."""
+
+
+class CorruptRecords(KafkaError):
+    """A fetched batch failed its CRC or cannot be decoded."""
+
+
+class BufferExhausted(KafkaError):
+    """No room in buffer.memory within max.block.ms."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class TopicAlreadyExists(KafkaError):
+    """A topic with this name exists already."""
+
+
+class InvalidTopic(KafkaError):
+    """Not a legal topic name."""
+
+
+class PartialFailure(KafkaError):
+    """Some items of an Admin call failed: `errors` has an error for each of them, `results` the rest."""
+
+    def __init__(self, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
+        first = next(iter(errors.values()))
+        super().__init__(first.code, "; ".join(error.message for error in errors.values()))
+        self.errors = errors
+        self.results = results
+
+
+class ConfigError(KafkaError, ValueError):
+    """A configuration key has a value that is not allowed. The message names key, value and what is allowed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_CONFIG, message)
+
+
+CLASSES: Final[Mapping[ErrorCode, type[KafkaError]]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: StaleMetadata,
+    ErrorCode.LEADER_NOT_AVAILABLE: StaleMetadata,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: StaleMetadata,
+    ErrorCode.REPLICA_NOT_AVAILABLE: StaleMetadata,
+    ErrorCode.NOT_CONTROLLER: StaleMetadata,
+    ErrorCode.KAFKA_STORAGE_ERROR: StaleMetadata,
+    ErrorCode.LISTENER_NOT_FOUND: StaleMetadata,
+    ErrorCode.FENCED_LEADER_EPOCH: StaleMetadata,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: StaleMetadata,
+    ErrorCode.UNKNOWN_TOPIC_ID: StaleMetadata,
+    ErrorCode.INCONSISTENT_TOPIC_ID: StaleMetadata,
+    ErrorCode.REQUEST_TIMED_OUT: RequestTimedOut,
+    ErrorCode.SASL_AUTHENTICATION_FAILED: AuthenticationFailed,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: AuthenticationFailed,
+    ErrorCode.ILLEGAL_SASL_STATE: AuthenticationFailed,
+    ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersion,
+    ErrorCode.PRODUCER_FENCED: ProducerFenced,
+    ErrorCode.INVALID_PRODUCER_EPOCH: ProducerFenced,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: AuthorizationFailed,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationFailed,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: AuthorizationFailed,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: AuthorizationFailed,
+    ErrorCode.OFFSET_OUT_OF_RANGE: OffsetOutOfRange,
+    ErrorCode.MESSAGE_TOO_LARGE: MessageTooLarge,
+    ErrorCode.RECORD_LIST_TOO_LARGE: MessageTooLarge,
+    ErrorCode.TOPIC_ALREADY_EXISTS: TopicAlreadyExists,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: InvalidTopic,
+}
+
+
+def error_for(code: int, message: str | None = None) -> KafkaError:
+    """The exception for an error code of a response; `message` is the broker's own, where it sent one.
+
+    Raises nothing: the caller decides whether to raise, retry or hand it on.
+    """
+    error_code = ErrorCode.of(code)
+    if error_code != code:
+        message = f"unknown error code {code}" + (f": {message}" if message else "")
+    return CLASSES.get(error_code, RetriableError if error_code.retriable else KafkaError)(error_code, message)

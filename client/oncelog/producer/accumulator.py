@@ -1,0 +1,268 @@
+"""Records on their way to the sender: batches per partition, in order.
+
+Pure: time comes in as seconds of the loop's clock, futures are only carried. Records cost one append; whatever is
+counted (memory, readiness, order) is counted by batch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from oncelog.cluster import NO_NODE, Cluster, TopicPartition
+from oncelog.config import ProducerConfig
+from oncelog.errors import MessageTooLarge
+from oncelog.producer.batch import ProducerBatch, Waiter
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.records.batch import Buffer
+from oncelog_protocol.records.builder import HeaderSequence, RecordBatchBuilder, record_size_upper_bound
+from oncelog_protocol.records.compression import Compression
+
+SPLIT_FACTOR: Final = 2
+"""A batch that is too large for the topic is cut into this many."""
+
+
+class PartitionQueue:
+    """The batches of one partition that are not in flight.
+
+    Invariants: `batches` are in order; `tail` is the last of them while it takes records, else None;
+    while a batch that is sent again is in flight (`is_retrying`) no other one of the partition is.
+    """
+
+    __slots__ = ("batches", "in_flight", "is_retrying", "leader", "partition", "tail", "topic")
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.leader = NO_NODE
+        self.batches: deque[ProducerBatch] = deque()
+        self.tail: ProducerBatch | None = None
+        self.in_flight = 0
+        self.is_retrying = False
+
+
+@dataclass(slots=True)
+class Ready:
+    """What can be sent now, by node, and when to look again (loop time; None: when something happens)."""
+
+    nodes: dict[int, list[PartitionQueue]] = field(default_factory=dict)
+    next_check: float | None = None
+    is_leader_missing: bool = False
+
+
+class Accumulator:
+    """`append` to a queue's tail, else `open` a batch; `ready`, `drain`; then `complete` or `requeue` each batch.
+
+    Invariant: `free_memory` plus what the `incomplete` batches reserved is buffer.memory.
+    """
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._batch_size = max(1, min(config.batch_size, config.max_request_size))
+        self._max_request_size = config.max_request_size
+        self._buffer_memory = config.buffer_memory
+        self._linger_s = config.linger_ms / 1000
+        self._delivery_timeout_s = config.delivery_timeout_ms / 1000
+        self._is_strictly_ordered = config.max_in_flight_requests_per_connection == 1
+        self._compression = Compression[config.compression_type.upper()]
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._waiting: dict[PartitionQueue, None] = {}  # queues with batches, in the order of their turns
+        self._last_number = 0
+        self.incomplete: dict[int, list[ProducerBatch]] = {}
+        self.free_memory = config.buffer_memory
+        self.is_flushing = False
+
+    def queue(self, topic: str, partition: int) -> PartitionQueue:
+        """The queue of a partition, made at its first use."""
+        key = TopicPartition(topic, partition)
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = PartitionQueue(topic, partition)
+        return queue
+
+    def set_leaders(self, cluster: Cluster) -> None:
+        """The cluster has changed."""
+        for queue in self._queues.values():
+            queue.leader = cluster.leader(queue.topic, queue.partition)
+
+    def open(
+        self,
+        queue: PartitionQueue,
+        now: float,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: HeaderSequence,
+        waiter: Waiter,
+    ) -> bool:
+        """Begin a new tail with this record; False while there is no memory for it.
+
+        Raises MessageTooLarge, and what the builder raises for a record that cannot be encoded; nothing has changed
+        then.
+        """
+        bound = record_size_upper_bound(key, value, headers)
+        if bound > self._max_request_size:
+            raise MessageTooLarge(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record of up to {bound} bytes: max.request.size is {self._max_request_size}",
+            )
+        if bound > self._buffer_memory:
+            raise MessageTooLarge(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record of up to {bound} bytes: buffer.memory is {self._buffer_memory}",
+            )
+        reserved = min(max(bound, self._batch_size), self._buffer_memory)
+        if reserved > self.free_memory:
+            return False
+        batch = ProducerBatch(
+            queue.topic,
+            queue.partition,
+            (self._last_number + 1,),
+            RecordBatchBuilder(self._batch_size),
+            now,
+            now + self._delivery_timeout_s,
+        )
+        batch.append(timestamp, key, value, headers, waiter)
+        self._last_number += 1
+        self._reserve(batch, reserved)
+        self.incomplete[batch.number] = [batch]
+        queue.batches.append(batch)
+        queue.tail = batch
+        self._waiting.setdefault(queue)
+        return True
+
+    def ready(self, now: float, *, is_memory_short: bool = False) -> Ready:
+        """The queues whose first batch may go: full, or lingered long enough, or somebody waits for room or a flush."""
+        ready = Ready()
+        is_urgent = self.is_flushing or is_memory_short
+        for queue in self._waiting:
+            head = queue.batches[0]
+            if queue.is_retrying or (queue.in_flight and (head.attempts or self._is_strictly_ordered)):
+                continue  # in order: the answer to what is in flight brings us back here
+            due = head.not_before
+            if not is_urgent and not head.attempts and head is queue.tail and head.size < self._batch_size:
+                due = max(due, head.created + self._linger_s)
+            if queue.leader == NO_NODE:
+                ready.is_leader_missing = True
+                due = head.deadline
+            elif due <= now:
+                ready.nodes.setdefault(queue.leader, []).append(queue)
+                continue
+            due = min(due, head.deadline)
+            if ready.next_check is None or due < ready.next_check:
+                ready.next_check = due
+        return ready
+
+    def drain(self, queues: list[PartitionQueue]) -> list[ProducerBatch]:
+        """One batch of each queue, closed, as far as max.request.size goes; drained queues go to the end of the line.
+
+        The queues must come from `ready`, with nothing in between.
+        """
+        batches: list[ProducerBatch] = []
+        size = 0
+        for queue in queues:
+            head = queue.batches[0]
+            if head is queue.tail:
+                queue.tail = None
+            head.close(self._compression)
+            if batches and size + head.size > self._max_request_size:
+                break
+            size += head.size
+            queue.batches.popleft()
+            del self._waiting[queue]
+            if queue.batches:
+                self._waiting[queue] = None
+            queue.in_flight += 1
+            queue.is_retrying = head.attempts > 0
+            head.attempts += 1
+            self._reserve(head, head.size)
+            batches.append(head)
+        return batches
+
+    def complete(self, batch: ProducerBatch) -> None:
+        """`batch`, which was in flight, is done with, for better or worse."""
+        if self._forget(batch):
+            self._landed(batch)
+
+    def requeue(self, batch: ProducerBatch, not_before: float) -> None:
+        """Send `batch`, which was in flight, again: it takes its old place in the queue, at `not_before` or later."""
+        if batch.number in self.incomplete:
+            batch.not_before = not_before
+            self._insert(self._landed(batch), batch)
+
+    def split(self, batch: ProducerBatch) -> None:
+        """In place of `batch`, which was in flight and is too large for its topic, send its records in smaller ones."""
+        if not self._forget(batch):
+            return
+        queue = self._landed(batch)
+        siblings = self.incomplete.setdefault(batch.number, [])
+        for piece in batch.split(max(1, batch.uncompressed_size // SPLIT_FACTOR)):
+            piece.close(self._compression)
+            self._reserve(piece, piece.size)
+            siblings.append(piece)
+            self._insert(queue, piece)
+
+    def expire(self, now: float) -> list[ProducerBatch]:
+        """Take out the batches not in flight whose delivery.timeout.ms has passed."""
+        expired = []
+        for queue in list(self._waiting):
+            while queue.batches and queue.batches[0].deadline <= now:
+                batch = queue.batches.popleft()
+                if batch is queue.tail:
+                    queue.tail = None
+                self._forget(batch)
+                expired.append(batch)
+            if not queue.batches:
+                del self._waiting[queue]
+        return expired
+
+    def drop_all(self) -> list[ProducerBatch]:
+        """Take out every batch, in flight or not: the producer closes, and answers that still come find nothing."""
+        dropped = [batch for siblings in self.incomplete.values() for batch in siblings]
+        for batch in dropped:
+            self._forget(batch)
+        for queue in self._queues.values():
+            queue.batches.clear()
+            queue.tail = None
+        self._waiting.clear()
+        return dropped
+
+    @property
+    def last_number(self) -> int:
+        """The number of the newest batch: once no older one is incomplete, a flush that began now is done."""
+        return self._last_number
+
+    def is_complete(self, number: int) -> bool:
+        """Whether all batches up to `number` are done with."""
+        oldest = next(iter(self.incomplete), None)  # numbers come in order, and so do the keys
+        return oldest is None or oldest > number
+
+    def _reserve(self, batch: ProducerBatch, size: int) -> None:
+        self.free_memory -= size - batch.reserved
+        batch.reserved = size
+
+    def _forget(self, batch: ProducerBatch) -> bool:
+        """Release what the batch holds; False if that was done before."""
+        siblings = self.incomplete.get(batch.number)
+        if siblings is None or batch not in siblings:
+            return False
+        siblings.remove(batch)
+        if not siblings:
+            del self.incomplete[batch.number]
+        self._reserve(batch, 0)
+        return True
+
+    def _landed(self, batch: ProducerBatch) -> PartitionQueue:
+        queue = self._queues[TopicPartition(batch.topic, batch.partition)]
+        queue.in_flight -= 1
+        queue.is_retrying = False
+        return queue
+
+    def _insert(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        index = 0
+        for waiting in queue.batches:
+            if waiting.order > batch.order:
+                break
+            index += 1
+        queue.batches.insert(index, batch)
+        self._waiting.setdefault(queue)

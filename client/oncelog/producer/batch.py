@@ -1,0 +1,145 @@
+"""The records of one partition that travel together, and the futures of those who wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import repeat
+from typing import Any, Final, NamedTuple, Protocol
+
+from oncelog.errors import KafkaError
+from oncelog_protocol.records.batch import Buffer, RecordBatch
+from oncelog_protocol.records.builder import HeaderSequence, RecordBatchBuilder
+from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.record import read_records
+
+NO_OFFSET: Final = -1
+"""The offset of a record sent with acks=0: the broker did not say."""
+NO_TIMESTAMP: Final = -1
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record went. `offset` is -1 with acks=0; `timestamp_ms` is the log's own where the topic says so."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+# As `_make`, but without a Python call for each record.
+_as_metadata: Final[Callable[[tuple[object, ...]], RecordMetadata]] = partial(tuple.__new__, RecordMetadata)
+
+
+class Waiter(Protocol):
+    """What we need of an asyncio.Future."""
+
+    def done(self) -> bool: ...
+    def set_result(self, result: Any, /) -> None: ...
+    def set_exception(self, exception: Any, /) -> None: ...
+    def exception(self) -> Any: ...
+
+
+class ProducerBatch:
+    """Invariant: `waiters` and `timestamps` have one entry for each record, in order.
+
+    `order` says where a batch that is sent again goes in its queue: (number,), or for a piece of a batch that was split
+    the order of that batch and the piece's own number. So pieces sort between the batches around the one they were.
+    """
+
+    __slots__ = (
+        "attempts",
+        "builder",
+        "created",
+        "deadline",
+        "not_before",
+        "order",
+        "partition",
+        "reserved",
+        "timestamps",
+        "topic",
+        "uncompressed_size",
+        "waiters",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        order: tuple[int, ...],
+        builder: RecordBatchBuilder,
+        created: float,
+        deadline: float,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.order = order
+        self.builder = builder
+        self.created = created
+        self.deadline = deadline
+        self.not_before = 0.0
+        self.attempts = 0
+        self.reserved = 0
+        self.uncompressed_size = 0
+        self.timestamps: list[int] = []
+        self.waiters: list[Waiter] = []
+
+    def append(
+        self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: HeaderSequence, waiter: Waiter
+    ) -> bool:
+        """Whether there was room for the record. (`Producer.send` does the same in place: it is called per record.)"""
+        if self.builder.append(timestamp, key, value, headers) is None:
+            return False
+        self.timestamps.append(timestamp)
+        self.waiters.append(waiter)
+        return True
+
+    def close(self, compression: Compression) -> None:
+        """Take no more records. Does nothing the second time."""
+        if not self.builder.is_closed:
+            self.uncompressed_size = self.builder.size
+            self.builder.close(compression)
+
+    @property
+    def number(self) -> int:
+        """Of the batch that this is, or was a piece of: they grow in order of creation."""
+        return self.order[0]
+
+    @property
+    def size(self) -> int:
+        return self.builder.size
+
+    @property
+    def records_count(self) -> int:
+        return self.builder.records_count
+
+    def acknowledge(self, base_offset: int, log_append_time_ms: int = NO_TIMESTAMP) -> None:
+        """The broker has the batch: tell those who wait."""
+        count = len(self.waiters)
+        offsets = repeat(NO_OFFSET) if base_offset < 0 else range(base_offset, base_offset + count)
+        timestamps = self.timestamps if log_append_time_ms < 0 else repeat(log_append_time_ms)
+        places = zip(repeat(self.topic), repeat(self.partition), offsets, timestamps, strict=False)
+        for waiter, metadata in zip(self.waiters, map(_as_metadata, places), strict=False):
+            if not waiter.done():
+                waiter.set_result(metadata)
+
+    def fail(self, error: KafkaError) -> None:
+        """The batch will not be sent (again): tell those who wait."""
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
+                waiter.exception()  # seen: a caller who does not look at its future is not an error of the loop
+
+    def split(self, size_limit: int) -> list[ProducerBatch]:
+        """The same records in batches of at most `size_limit` bytes before compression, each of one record at least."""
+        pieces: list[ProducerBatch] = []
+        records = read_records(RecordBatch(self.builder.build()))
+        for record, timestamp, waiter in zip(records, self.timestamps, self.waiters, strict=True):
+            if not pieces or not pieces[-1].append(timestamp, record.key, record.value, record.headers, waiter):
+                order = (*self.order, len(pieces))
+                builder = RecordBatchBuilder(size_limit)
+                piece = ProducerBatch(self.topic, self.partition, order, builder, self.created, self.deadline)
+                piece.append(timestamp, record.key, record.value, record.headers, waiter)
+                piece.attempts = self.attempts
+                pieces.append(piece)
+        return pieces

@@ -1,0 +1,93 @@
+"""Which partition a record goes to.
+
+With a key: murmur2 of it, as Java's producer does, so that all clients agree on where a key lives. Without: one
+partition until a batch is full, then another (KIP-480, KIP-794), since full batches cost less than fairness by record.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import lru_cache
+from struct import unpack_from
+from typing import Final
+
+MASK: Final = 0xFFFFFFFF
+SIGN_MASK: Final = 0x7FFFFFFF
+"""Java takes `hash & 0x7fffffff`, not the absolute value: the difference decides where half of all keys go."""
+
+SEED: Final = 0x9747B28C
+MULTIPLIER: Final = 0x5BD1E995
+SHIFT: Final = 24
+
+HASHES_KEPT: Final = 4096
+"""Keys repeat; remembering a hash costs a tenth of computing it."""
+
+
+def murmur2(data: bytes) -> int:
+    """The 32-bit hash, unsigned."""
+    size = len(data)
+    result = SEED ^ size
+    words = size // 4
+    for word in unpack_from(f"<{words}I", data):
+        word = word * MULTIPLIER & MASK
+        word ^= word >> SHIFT
+        result = (result * MULTIPLIER & MASK) ^ (word * MULTIPLIER & MASK)
+    tail = data[words * 4 :]
+    if tail:
+        result = (result ^ int.from_bytes(tail, "little")) * MULTIPLIER & MASK
+    result ^= result >> 13
+    result = result * MULTIPLIER & MASK
+    return result ^ (result >> 15)
+
+
+@lru_cache(HASHES_KEPT)
+def positive_hash(key: bytes) -> int:
+    """What the number of partitions divides."""
+    return murmur2(key) & SIGN_MASK
+
+
+def partition_for_key(key: bytes | bytearray | memoryview | None, partitions: int) -> int:
+    """Java's choice for `key` (not None) among `partitions`. Raises TypeError for a key that is not bytes."""
+    if type(key) is not bytes:
+        if not isinstance(key, bytes | bytearray | memoryview):
+            raise TypeError(f"a key must be bytes or None, not {type(key).__name__}")
+        key = bytes(key)
+    return positive_hash(key) % partitions
+
+
+class StickyPartition:
+    """The partition for records without a key: `current` until `batch_size` bytes went there, then a random other one.
+
+    Bytes are counted by batch, when the next one is begun, so that a record costs nothing here. Batches that leave
+    before they are full (linger) do not switch by themselves: a slow broker, whose batches fill up, would draw more
+    and more records otherwise (KIP-794).
+    """
+
+    __slots__ = ("_available", "_batch_size", "_produced", "_rng", "current")
+
+    def __init__(self, batch_size: int, available: Sequence[int], rng: random.Random) -> None:
+        """`available` are the partitions with a leader, or all if none has one; never empty."""
+        self._batch_size = batch_size
+        self._available = available
+        self._rng = rng
+        self._produced = 0
+        self.current = rng.choice(available)
+
+    def update(self, available: Sequence[int]) -> None:
+        """The leaders have changed."""
+        self._available = available
+        if self.current not in available:
+            self._switch()
+
+    def batch_ended(self, size: int) -> None:
+        """A batch of `size` bytes for the current partition takes no more records."""
+        self._produced += size
+        if self._produced >= self._batch_size:
+            self._switch()
+
+    def _switch(self) -> None:
+        self._produced = 0
+        others = [partition for partition in self._available if partition != self.current]
+        if others:
+            self.current = self._rng.choice(others)

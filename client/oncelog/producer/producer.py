@@ -1,0 +1,320 @@
+"""The producer's public face."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from oncelog.clock import now_ms
+from oncelog.cluster import Topic
+from oncelog.config import ProducerConfig, load
+from oncelog.connection.pool import ConnectionPool
+from oncelog.errors import BufferExhausted, ClientClosed, ErrorCode, StaleMetadata
+from oncelog.metadata import Metadata
+from oncelog.producer.accumulator import Accumulator, PartitionQueue
+from oncelog.producer.batch import ProducerBatch, RecordMetadata
+from oncelog.producer.partitioner import StickyPartition, partition_for_key
+from oncelog.producer.sender import Sender
+from oncelog_protocol.records.batch import Buffer
+from oncelog_protocol.records.builder import HeaderSequence
+
+__all__ = ["Producer", "RecordMetadata"]
+
+NO_HEADERS: Final[HeaderSequence] = ()
+
+
+class _Route:
+    """Where the records of one topic go: a queue for each partition, and the partition for records without a key."""
+
+    __slots__ = ("count", "queues", "sticky", "sticky_batch")
+
+    def __init__(self, queues: list[PartitionQueue], sticky: StickyPartition) -> None:
+        self.queues = queues
+        self.count = len(queues)
+        self.sticky = sticky
+        self.sticky_batch: ProducerBatch | None = None
+
+    def next_sticky_queue(self) -> PartitionQueue:
+        """The batch begun last for records without a key takes no more: the queue for the next one."""
+        ended, self.sticky_batch = self.sticky_batch, None
+        if ended is not None:
+            self.sticky.batch_ended(ended.uncompressed_size or ended.size)
+        return self.queues[self.sticky.current]
+
+
+class Producer:
+    """Sends records to topics.
+
+        async with Producer("127.0.0.1:9092", acks="all", compression_type="lz4") as producer:
+            metadata = await producer.send_and_wait("topic", b"value", key=b"key")
+            future = await producer.send("topic", b"value")
+            await producer.flush()
+
+    Keywords are those of `config.ProducerConfig`. Not safe for use from several threads or event loops.
+    """
+
+    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
+        """Raises ConfigError."""
+        self.config = load(ProducerConfig, bootstrap_servers, options)
+        self._rng = random.Random()  # noqa: S311 - spreads records, no secret
+        self._routes: dict[str, _Route] = {}
+        self._room_waiters: deque[asyncio.Future[None]] = deque()
+        self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._accumulator = Accumulator(self.config)
+        self._pool: ConnectionPool | None = None
+        self._ignores_keys = self.config.partitioner_ignore_keys
+        self._is_closed = False
+
+    async def start(self) -> None:
+        """Connect to the cluster. Raises KafkaError if no broker can be reached."""
+        if self._is_closed or self._pool is not None:
+            raise ClientClosed("a producer is started once")
+        self._pool = ConnectionPool(self.config, self._rng)
+        self._metadata = Metadata(self._pool, self.config, allow_auto_topic_creation=True, rng=self._rng)
+        self._metadata.listeners.append(self._cluster_changed)
+        self._sender = Sender(
+            self._accumulator,
+            self._metadata,
+            self._pool,
+            self.config,
+            is_memory_short=lambda: bool(self._room_waiters),
+            on_progress=self._progressed,
+        )
+        self._loop = asyncio.get_running_loop()
+        self._create_future = self._loop.create_future
+        try:
+            await self._metadata.refresh()
+        except BaseException:
+            await self.close(timeout_s=0)
+            raise
+
+    async def send(
+        self,
+        topic: str,
+        value: Buffer | None = None,
+        key: Buffer | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeaderSequence = NO_HEADERS,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Hand over a record; the future has its RecordMetadata once it is acknowledged, or a KafkaError.
+
+        Waits only for the topic's metadata and for room in buffer.memory. Records of one task to one partition keep
+        their order. A future that nobody looks at stays silent; the log has a warning.
+
+        Raises MessageTooLarge, BufferExhausted, RequestTimedOut (no metadata within max.block.ms), AuthorizationFailed,
+        ClientClosed; TypeError for a key or value that is not bytes.
+        """
+        route = self._routes.get(topic)
+        if route is None or (partition is not None and not 0 <= partition < route.count):
+            route = await self._route(topic, partition)
+        if timestamp_ms is None:
+            timestamp_ms = now_ms()
+        is_sticky = False
+        if partition is None:
+            is_sticky = key is None or self._ignores_keys
+            partition = route.sticky.current if is_sticky else partition_for_key(key, route.count)
+        queue = route.queues[partition]
+        future: asyncio.Future[RecordMetadata] = self._create_future()
+        batch = queue.tail
+        try:
+            if batch is not None and batch.builder.append(timestamp_ms, key, value, headers) is not None:
+                batch.timestamps.append(timestamp_ms)
+                batch.waiters.append(future)
+            else:
+                await self._begin_batch(route if is_sticky else None, queue, timestamp_ms, key, value, headers, future)
+        except TypeError as error:
+            raise TypeError(f"key, value and header values must be bytes or None, header keys str: {error}") from error
+        return future
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Buffer | None = None,
+        key: Buffer | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeaderSequence = NO_HEADERS,
+    ) -> RecordMetadata:
+        """As `send`, and wait until the record is acknowledged. Raises also what the future would."""
+        return await (
+            await self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
+        )
+
+    async def flush(self) -> None:
+        """Send what is waiting, without lingering, until every record handed over before is acknowledged or failed."""
+        number = self._accumulator.last_number
+        if self._accumulator.is_complete(number):
+            return
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        entry = (number, waiter)
+        self._flush_waiters.append(entry)
+        self._accumulator.is_flushing = True
+        self._sender.wake()
+        try:
+            await waiter
+        finally:
+            if entry in self._flush_waiters:
+                self._flush_waiters.remove(entry)
+            self._accumulator.is_flushing = bool(self._flush_waiters)
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Flush, for `timeout_s` at most (None: as long as delivery.timeout.ms allows), then close.
+
+        Records that are not acknowledged by then fail with ClientClosed. The second call does nothing.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._routes.clear()
+        if self._pool is None:
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.flush()
+        except TimeoutError:
+            pass
+        finally:
+            await self._shut_down(self._pool)
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The partitions of a topic. Raises KafkaError."""
+        await self._route(topic, None)
+        return sorted(self._metadata.cluster.topics[topic].partitions)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _shut_down(self, pool: ConnectionPool) -> None:
+        for batch in self._accumulator.drop_all():
+            batch.fail(ClientClosed("the producer was closed before the record was acknowledged"))
+        self._progressed()
+        await self._sender.close()
+        await self._metadata.close()
+        await pool.close()
+
+    async def _route(self, topic: str, partition: int | None) -> _Route:
+        if self._is_closed or self._pool is None:
+            raise ClientClosed("the producer is closed" if self._is_closed else "the producer is not started")
+        timeout_s = self.config.max_block_ms / 1000
+        known = await self._metadata.topic(topic, timeout_s)
+        if partition is not None and partition not in known.partitions:
+            await self._metadata.refresh()  # it may have grown
+            known = await self._metadata.topic(topic, timeout_s)
+            if partition not in known.partitions:
+                raise StaleMetadata(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"{topic!r} has the partitions 0 to {len(known.partitions) - 1}, not {partition}",
+                )
+        if self._is_closed:
+            raise ClientClosed("the producer was closed")
+        return self._updated_route(known)
+
+    def _updated_route(self, topic: Topic) -> _Route:
+        """The route of a topic whose partitions or leaders may have changed."""
+        count = max(topic.partitions) + 1
+        leaders = self._metadata.cluster.leader
+        available = [index for index in sorted(topic.partitions) if leaders(topic.name, index) >= 0]
+        choices: Sequence[int] = available or sorted(topic.partitions)
+        route = self._routes.get(topic.name)
+        if route is None or route.count != count:
+            sticky = StickyPartition(self.config.batch_size, choices, self._rng)
+            queues = [self._accumulator.queue(topic.name, index) for index in range(count)]
+            route = self._routes[topic.name] = _Route(queues, sticky)
+            self._accumulator.set_leaders(self._metadata.cluster)
+        else:
+            route.sticky.update(choices)
+        return route
+
+    def _cluster_changed(self) -> None:
+        cluster = self._metadata.cluster
+        self._accumulator.set_leaders(cluster)
+        for name in list(self._routes):
+            topic = cluster.topics.get(name)
+            if topic is not None and topic.partitions:
+                self._updated_route(topic)
+            else:
+                del self._routes[name]  # deleted: the next record asks again, batches wait until they expire
+        self._sender.wake()
+
+    async def _begin_batch(
+        self,
+        sticky_route: _Route | None,
+        queue: PartitionQueue,
+        timestamp_ms: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: HeaderSequence,
+        future: asyncio.Future[RecordMetadata],
+    ) -> None:
+        """The record does not fit the tail of its queue: begin a batch, waiting for memory where needed."""
+        has_filled = queue.tail is not None
+        if sticky_route is not None:
+            queue = sticky_route.next_sticky_queue()
+        deadline: float | None = None
+        is_first_try = True
+        while True:
+            # Who waited is served before who comes: the records of one task stay in order, and nobody starves.
+            if not (is_first_try and self._room_waiters):
+                tail = queue.tail
+                if tail is not None and tail.append(timestamp_ms, key, value, headers, future):
+                    return
+                if self._accumulator.open(queue, self._loop.time(), timestamp_ms, key, value, headers, future):
+                    break
+            if deadline is None:
+                deadline = self._loop.time() + self.config.max_block_ms / 1000
+            await self._wait_for_room(deadline, is_newcomer=is_first_try)
+            is_first_try = False
+        if sticky_route is not None:
+            sticky_route.sticky_batch = queue.tail
+        if has_filled or self.config.linger_ms == 0:
+            self._sender.wake()
+            await asyncio.sleep(0)  # a caller that never waits would keep the loop from sending anything
+        else:
+            self._sender.wake_at(self._loop.time() + self.config.linger_ms / 1000)
+
+    async def _wait_for_room(self, deadline: float, *, is_newcomer: bool) -> None:
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        if is_newcomer:
+            self._room_waiters.append(waiter)
+        else:
+            self._room_waiters.appendleft(waiter)
+        self._sender.wake()
+        try:
+            async with asyncio.timeout_at(deadline):
+                await waiter
+        except TimeoutError:
+            raise BufferExhausted(
+                f"no room within max.block.ms={self.config.max_block_ms}:"
+                f" {self._accumulator.free_memory} of buffer.memory={self.config.buffer_memory} bytes are free"
+            ) from None
+        finally:
+            if waiter in self._room_waiters:
+                self._room_waiters.remove(waiter)
+        if self._is_closed:
+            raise ClientClosed("the producer was closed")
+
+    def _progressed(self) -> None:
+        """Batches are done with: there may be room, and flushes may be complete."""
+        accumulator = self._accumulator
+        batches = accumulator.free_memory // max(1, min(self.config.batch_size, self.config.buffer_memory))
+        while self._room_waiters and (batches > 0 or self._is_closed):
+            waiter = self._room_waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                batches -= 1
+        for number, flushed in self._flush_waiters:
+            if accumulator.is_complete(number) and not flushed.done():
+                flushed.set_result(None)

@@ -1,0 +1,52 @@
+"""aiokafka against a live broker. It has no setting for protocol versions: it negotiates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka_client import Aiokafka
+from client_contract import ClientContract
+from foreign_clients import Refused
+
+from oncelog_protocol.errors import ErrorCode
+
+
+@pytest.fixture(scope="module")
+def client(address: str) -> Iterator[Aiokafka]:
+    client = Aiokafka(address)
+    yield client
+    client.close()
+
+
+class TestAiokafka(ClientContract):
+    pass
+
+
+@pytest.mark.parametrize("partitions", [0, -2])
+def test_no_partitions_are_no_topic(client: Aiokafka, topic: str, partitions: int) -> None:
+    with pytest.raises(Refused) as refusal:
+        client.create_topic(topic, partitions)
+    assert refusal.value.code == ErrorCode.INVALID_PARTITIONS
+
+
+def test_a_waiting_consumer_gets_what_comes_later(client: Aiokafka, topic: str) -> None:
+    client.create_topic(topic)
+    source = TopicPartition(topic, 0)
+
+    async def wait_and_produce() -> bytes:
+        async with client.consumer() as consumer:
+            consumer.assign([source])
+            consumer.seek(source, 0)
+            waiting = asyncio.ensure_future(consumer.getone())
+            # The consumer knows the high watermark once its first fetch, which found nothing, was answered.
+            while consumer.highwater(source) is None:  # noqa: ASYNC110 - the consumer has no event for it
+                await asyncio.sleep(0.01)
+            assert not waiting.done()
+            async with client.producer() as producer:
+                await producer.send_and_wait(topic, b"later", partition=0)
+            return (await waiting).value
+
+    assert client.run(wait_and_produce()) == b"later"

@@ -1,0 +1,402 @@
+"""LogManager: opening data directories (Kafka's too), making, deleting, checkpoints, closing."""
+
+import dataclasses
+import json
+import logging
+import os
+import struct
+
+import pytest
+from tests.support.storage import NOW, SMALL, FaultyDisk, contents, fill, log_files, make_batch
+
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.data_directory import DELETE_DIRECTORY_SUFFIX, marked_directory_name, parse_directory_name
+from oncelog_broker.log.log_manager import LogManager
+from oncelog_broker.log.meta_properties import MetaPropertiesError
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.disk import LockHeld, RealDisk
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.uuids import uuid_from_string
+
+TOPIC_ID = uuid_from_string("WsbkLmZVRwqkK4gQkDLWNg")
+OTHER_ID = bytes(range(16))
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(NOW)
+
+
+@pytest.fixture
+def start(tmp_path, clock):
+    """Start a manager on `tmp_path/data` (or other directories); crash them with `crash`."""
+    running = []
+
+    def start(*directories, node_id=1, cluster_id="cluster", disk=None, **options):
+        manager = LogManager.open(
+            directories or [tmp_path / "data"],
+            node_id=node_id,
+            cluster_id=cluster_id,
+            disk=disk or RealDisk(),
+            clock=clock,
+            config_of=lambda topic: SMALL,
+            **options,
+        )
+        running.append(manager)
+        return manager
+
+    yield start
+    for manager in running:
+        crash(manager)
+
+
+def crash(manager):
+    """What is left of a broker when its process dies: nothing is written, the locks are gone."""
+    for log in manager.logs():
+        log.abandon()
+    for directory in manager._directories:
+        directory.close(clean=False)
+
+
+def test_make_close_and_open_again(start, tmp_path):
+    manager = start()
+    fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 30)
+    fill(manager.get_or_create("orders", 1, TOPIC_ID, SMALL), 5)
+    manager.get("orders", 0).delete_records_before(3)
+    manager.checkpoint_high_watermarks({("orders", 0): 28, ("orders", 1): 5, ("gone", 0): 3})
+    manager.close(broker_epoch=12)
+    data = tmp_path / "data"
+    assert json.loads((data / ".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": 12}
+    assert (data / "recovery-point-offset-checkpoint").read_text() == "0\n2\norders 0 30\norders 1 5\n"
+    assert (data / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 3\n"
+    assert (data / "replication-offset-checkpoint").read_text() == "0\n2\norders 0 28\norders 1 5\n"
+
+    manager = start()
+    assert not (data / ".kafka_cleanshutdown").exists()
+    log = manager.get("orders", 0)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (3, 30, 30)
+    assert manager.high_watermarks() == {("orders", 0): 28, ("orders", 1): 5}
+    assert manager.topic_id("orders", 0) == TOPIC_ID
+    assert manager.get("orders", 2) is None
+    assert {log.name for log in manager.logs()} == {"orders-0", "orders-1"}
+    assert manager.get_or_create("orders", 0, TOPIC_ID, SMALL) is log
+
+
+def test_a_crash_is_recovered_from_the_checkpointed_point(start, tmp_path):
+    manager = start()
+    log = manager.get_or_create("orders", 0, TOPIC_ID, SMALL)
+    fill(log, 20)
+    log.flush()
+    manager.checkpoint_recovery_points()
+    fill(log, 10, start=20)
+    crash(manager)
+    path = tmp_path / "data" / "orders-0"
+    last = path / log_files(path)[-1]
+    last.write_bytes(last.read_bytes()[:-1])
+    log = start().get("orders", 0)
+    assert log.recovery_point == 20
+    assert contents(log) == [(n, b"%070d" % n) for n in range(29)]
+
+
+def test_one_damaged_log_does_not_take_the_others_with_it(start, tmp_path):
+    manager = start()
+    for partition in (0, 1):
+        log = manager.get_or_create("orders", partition, TOPIC_ID, SMALL)
+        fill(log, 5)
+        log.flush()
+    manager.checkpoint_recovery_points()
+    crash(manager)
+    path = tmp_path / "data" / "orders-0" / log_files(tmp_path / "data" / "orders-0")[0]
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    manager = start()
+    assert list(manager.failures) == [("orders", 0)]
+    assert "recovery point 5" in manager.failures["orders", 0]
+    with pytest.raises(KafkaError) as caught:
+        manager.get("orders", 0)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+        manager.get_or_create("orders", 0, TOPIC_ID, SMALL)
+    assert len(contents(manager.get("orders", 1))) == 5
+    manager.close()
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    # Mended, it is found as it was: its recovery point has not been forgotten.
+    path.write_bytes(whole)
+    assert start().get("orders", 0).recovery_point == 5
+
+
+def test_a_log_that_failed_keeps_the_shutdown_from_being_clean(start, tmp_path):
+    disk = FaultyDisk()
+    manager = start(disk=disk)
+    log = manager.get_or_create("orders", 0, TOPIC_ID, SMALL)
+    fill(log, 5)
+    disk.full()
+    with pytest.raises(KafkaError):
+        fill(log, 1)
+    disk.append_fault = None
+    manager.close()
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert len(contents(start().get("orders", 0))) == 5
+
+
+def test_topic_ids(start, tmp_path):
+    manager = start()
+    manager.get_or_create("orders", 0, TOPIC_ID, SMALL)
+    with pytest.raises(KafkaError) as caught:
+        manager.get_or_create("orders", 0, OTHER_ID, SMALL)
+    assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+    manager.get_or_create("old", 0, None, SMALL)
+    assert manager.topic_id("old", 0) is None
+    manager.get_or_create("old", 0, OTHER_ID, SMALL)
+    manager.close()
+    assert start().topic_id("old", 0) == OTHER_ID
+
+
+class TestDelete:
+    def test_it_is_gone_at_once_and_freed_later(self, start, tmp_path, clock):
+        manager = start()
+        log = manager.get_or_create("orders", 0, TOPIC_ID, SMALL)
+        fill(log, 5)
+        manager.delete("orders", 0)
+        manager.delete("orders", 0)
+        assert manager.get("orders", 0) is None
+        assert log.is_offline
+        (left,) = [path for path in (tmp_path / "data").iterdir() if path.is_dir()]
+        assert left.name.startswith("orders-0.")
+        assert left.name.endswith("-delete")
+        assert manager.purge_deleted(NOW + SMALL.file_delete_delay_ms - 1) == 0
+        assert manager.purge_deleted(NOW + SMALL.file_delete_delay_ms) == 1
+        assert not left.exists()
+        manager.close()
+
+    def test_one_made_again_under_the_name_is_empty_whatever_the_checkpoints_say(self, start):
+        manager = start()
+        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 30)
+        manager.get("orders", 0).delete_records_before(3)
+        manager.get("orders", 0).flush()
+        manager.checkpoint_recovery_points()
+        manager.checkpoint_log_start_offsets()
+        manager.delete("orders", 0)
+        fill(manager.get_or_create("orders", 0, OTHER_ID, SMALL), 2)
+        crash(manager)
+        log = start().get("orders", 0)
+        assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+
+    def test_a_stray_log_is_set_aside_and_never_freed(self, start, tmp_path):
+        manager = start()
+        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 3)
+        moved = manager.set_aside("orders", 0)
+        assert manager.get("orders", 0) is None
+        assert manager.partitions() == []
+        assert manager.purge_deleted(NOW + 10 * SMALL.file_delete_delay_ms) == 0
+        assert moved.endswith("-stray")
+        assert any(name.endswith(".log") for name in os.listdir(moved))
+        manager.close()
+        assert start().partitions() == []
+
+    def test_what_an_earlier_process_deleted_is_freed_too(self, start, tmp_path):
+        manager = start()
+        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 5)
+        manager.delete("orders", 0)
+        crash(manager)
+        manager = start()
+        assert manager.purge_deleted(NOW + 10**6) == 1
+        assert not [path for path in (tmp_path / "data").iterdir() if path.is_dir()]
+
+    def test_a_failed_log_can_be_deleted(self, start, tmp_path):
+        path = tmp_path / "data" / "orders-0"
+        path.mkdir(parents=True)
+        (path / "partition.metadata").write_bytes(b"junk")
+        manager = start()
+        assert ("orders", 0) in manager.failures
+        manager.delete("orders", 0)
+        assert not manager.failures
+        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 1)
+
+
+class TestDirectories:
+    def test_a_directory_is_opened_once(self, start, tmp_path):
+        start()
+        with pytest.raises(LockHeld, match="already open"):
+            start()
+
+    def test_several_share_the_logs(self, start, tmp_path):
+        directories = [tmp_path / "a", tmp_path / "b"]
+        manager = start(*directories)
+        for partition in range(4):
+            fill(manager.get_or_create("orders", partition, TOPIC_ID, SMALL), 1)
+        manager.close()
+        assert [len(list(path.glob("orders-*"))) for path in directories] == [2, 2]
+        assert len(list(start(*directories).logs())) == 4
+
+    def test_the_same_partition_twice_is_an_error(self, start, tmp_path):
+        for name in ("a", "b"):
+            (tmp_path / name / "orders-0").mkdir(parents=True)
+        with pytest.raises(OSError, match="remove the stale one"):
+            start(tmp_path / "a", tmp_path / "b")
+        start(tmp_path / "a")
+
+    def test_of_another_broker_or_cluster(self, start, tmp_path):
+        start().close()
+        with pytest.raises(MetaPropertiesError, match="belongs to broker 1"):
+            start(node_id=2)
+        with pytest.raises(MetaPropertiesError, match="belongs to cluster"):
+            start(cluster_id="other")
+        assert start(cluster_id=None).cluster_id == "cluster"
+
+    def test_meta_properties_are_written_once(self, start, tmp_path):
+        start(cluster_id=None).close()
+        path = tmp_path / "data" / "meta.properties"
+        assert not path.exists()
+        start().close()
+        first = path.read_bytes()
+        start().close()
+        assert path.read_bytes() == first
+        assert b"node.id=1" in first
+        assert b"directory.id=" in first
+
+    def test_a_refused_start_leaves_no_lock(self, start, tmp_path):
+        start(tmp_path / "a").close()
+        with pytest.raises(MetaPropertiesError):
+            start(tmp_path / "b", tmp_path / "a", node_id=2)
+        start(tmp_path / "b")
+
+    @pytest.mark.parametrize(
+        ("name", "parsed"),
+        [
+            ("orders-0", ("orders", 0)),
+            ("a-b-12", ("a-b", 12)),
+            ("__consumer_offsets-49", ("__consumer_offsets", 49)),
+            ("__cluster_metadata-0", None),
+            ("orders", None),
+            ("orders-", None),
+            ("orders-x", None),
+            ("orders-01", None),
+            ("-0", None),
+            ("orders-0.0123456789abcdef0123456789abcdef-delete", None),
+            ("orders-0.0123456789abcdef0123456789abcdef-future", None),
+            ("lost+found", None),
+            ("..-1", None),
+        ],
+    )
+    def test_names(self, name, parsed):
+        assert parse_directory_name(name) == parsed
+
+    def test_the_name_of_a_deleted_log_fits_the_file_system(self):
+        name = marked_directory_name("t" * 249, 99999, "0" * 32, DELETE_DIRECTORY_SUFFIX)
+        assert len(name) == 255
+        assert name.endswith("-99999." + "0" * 32 + "-delete")
+
+
+class TestPeriodic:
+    def test_retention(self, start, clock):
+        manager = start()
+        log = manager.get_or_create("orders", 0, TOPIC_ID, dataclasses.replace(SMALL, retention_ms=1000))
+        fill(log, 30)
+        clock.advance_ms(2000)
+        assert len(log.apply_retention(clock.now_ms(), upper_bound=14)) == 1
+        assert len(log.apply_retention(clock.now_ms())) == 2
+        assert manager.purge_deleted(clock.now_ms() + 60_000) > 0
+
+    def test_flush_due(self, start, clock):
+        manager = start()
+        by_count = manager.get_or_create("a", 0, None, dataclasses.replace(SMALL, flush_messages=3))
+        by_time = manager.get_or_create("b", 0, None, dataclasses.replace(SMALL, flush_ms=100))
+        never = manager.get_or_create("c", 0, None, SMALL)
+        for log in (by_count, by_time, never):
+            fill(log, 2)
+        assert manager.logs_due_for_flush() == []
+        fill(by_count, 1)
+        clock.advance_ms(100)
+        assert set(manager.logs_due_for_flush()) == {by_count, by_time}
+        by_count.flush()
+        by_time.flush()
+        clock.advance_ms(1000)
+        assert manager.logs_due_for_flush() == []
+        assert never.recovery_point == 0
+
+    def test_a_truncation_lowers_the_recovery_point_on_disk_first(self, start, tmp_path):
+        manager = start()
+        log = manager.get_or_create("orders", 0, TOPIC_ID, SMALL)
+        fill(log, 20)
+        log.flush()
+        manager.checkpoint_recovery_points()
+        log.truncate_to(10)
+        assert (tmp_path / "data" / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 10\n"
+        crash(manager)
+        assert start().get("orders", 0).log_end_offset == 10
+
+    def test_corrupt_checkpoints_are_done_without(self, start, tmp_path, caplog):
+        manager = start()
+        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 20)
+        manager.close()
+        for path in (tmp_path / "data").glob("*-checkpoint"):
+            path.write_bytes(b"0\n5\n")
+        log = start().get("orders", 0)
+        assert len(contents(log)) == 20
+        assert caplog.text.count("going on without") >= 2
+
+
+def kafka_directory(data):
+    """A data directory as Kafka 3.x (ZooKeeper) leaves it when it is killed, made by hand from the formats."""
+    log = data / "payments-0"
+    log.mkdir(parents=True)
+    (data / "meta.properties").write_text(
+        "#\n#Tue Nov 12 10:00:00 UTC 2024\nversion=0\nbroker.id=1\ncluster.id=cluster\n"
+    )
+    (data / ".lock").write_bytes(b"")
+    (data / "recovery-point-offset-checkpoint").write_text("0\n2\npayments 0 3\n__cluster_metadata 0 9\n")
+    (data / "replication-offset-checkpoint").write_text("0\n1\npayments 0 5\n")
+    (data / "log-start-offset-checkpoint").write_text("0\n0\n")
+    (data / "cleaner-offset-checkpoint").write_text("0\n0\n")
+    (data / "bootstrap.checkpoint").write_bytes(b"\x00binary")
+    for other in ("__cluster_metadata-0", "payments-1.0123456789abcdef0123456789abcdef-delete", "stray"):
+        (data / other).mkdir()
+        (data / other / f"{0:020d}.log").write_bytes(b"x")
+    (log / "partition.metadata").write_bytes(b"version: 0\ntopic_id: WsbkLmZVRwqkK4gQkDLWNg")
+    (log / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
+    first = [make_batch(b"a", timestamp=NOW), make_batch(b"b", b"c", timestamp=NOW + 5, base_offset=1)]
+    for batch in first:
+        struct.pack_into(">i", batch, 12, 0)
+    (log / f"{0:020d}.log").write_bytes(b"".join(first))
+    (log / f"{0:020d}.index").write_bytes(b"")
+    (log / f"{0:020d}.timeindex").write_bytes(struct.pack(">qi", NOW + 5, 2))
+    second = [make_batch(b"%d" % n, timestamp=NOW + n, base_offset=n) for n in range(3, 6)]
+    for batch in second:
+        struct.pack_into(">i", batch, 12, 1)
+    (log / f"{3:020d}.log").write_bytes(b"".join(second))
+    # The active segment's indexes, preallocated to their full size.
+    (log / f"{3:020d}.index").write_bytes(bytes(10 * 1024 * 8))
+    (log / f"{3:020d}.timeindex").write_bytes(bytes(10 * 1024 * 12))
+    (log / f"{3:020d}.snapshot").write_bytes(b"\x00\x01")
+    return log
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_directory_that_kafka_wrote(start, tmp_path, caplog, clean):
+    data = tmp_path / "data"
+    path = kafka_directory(data)
+    if clean:
+        (data / ".kafka_cleanshutdown").write_bytes(b"")
+    caplog.set_level(logging.INFO)
+    manager = start()
+    assert not manager.failures
+    (log,) = manager.logs()
+    assert contents(log) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"3"), (4, b"4"), (5, b"5")]
+    assert log.offset_for_timestamp(NOW + 1, upper_bound=6) == (1, NOW + 5, 0)
+    assert log.max_timestamp_offset() == (1, NOW + 5, 0)
+    assert manager.topic_id("payments", 0) == TOPIC_ID
+    assert manager.high_watermarks() == {("payments", 0): 5}
+    if not clean:
+        assert log.leader_epochs.entries == ((0, 0), (1, 3))
+    fill(log, 20, epoch=2)
+    assert (path / f"{3:020d}.snapshot").exists()
+    for name in ("__cluster_metadata-0", "stray"):
+        assert (data / name / f"{0:020d}.log").exists()
+        assert f"{name}: not the log of a partition" in caplog.text
+    assert (data / "bootstrap.checkpoint").read_bytes() == b"\x00binary"
+    manager.purge_deleted(NOW + 10**6)
+    assert not list(data.glob("*-delete"))
+    manager.close()
+    assert b"node.id=1" in (data / "meta.properties").read_bytes()
+    assert LogConfig().segment_bytes == 1024**3

@@ -1,0 +1,544 @@
+"""PartitionLog: appending, reading, rolling, looking up by time, letting go."""
+
+import dataclasses
+import struct
+
+import pytest
+from tests.support.storage import (
+    NOW,
+    SMALL,
+    CountingDisk,
+    append,
+    contents,
+    fill,
+    log_files,
+    make_batch,
+    open_log,
+)
+
+from oncelog_broker.log.config import LOG_APPEND_TIME, LogConfig
+from oncelog_broker.log.validation import AppendOrigin
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.batch import RecordBatch, batches
+from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.record import read_records
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(NOW)
+
+
+@pytest.fixture
+def log(tmp_path, clock):
+    opened = open_log(tmp_path / "orders-0", clock=clock)
+    yield opened
+    opened.close()
+
+
+def read(log, offset, max_bytes=10_000, upper_bound=None, min_one_batch=True):
+    bound = log.log_end_offset if upper_bound is None else upper_bound
+    view = log.read(offset, max_bytes, upper_bound=bound, min_one_batch=min_one_batch)
+    return [(batch.base_offset, batch.last_offset) for batch in batches(bytes(view))]
+
+
+def raises(code):
+    return pytest.raises(KafkaError, match=f"^{code.name}")
+
+
+class TestAppend:
+    def test_offsets_and_epoch_are_written_into_the_batch(self, log):
+        assert log.append_as_leader(make_batch(b"a", b"b"), leader_epoch=3) == (0, -1)
+        assert log.append_as_leader(make_batch(b"c"), leader_epoch=4) == (2, -1)
+        view = log.read(0, 10_000, upper_bound=3, min_one_batch=True)
+        found = list(batches(view))
+        assert [(b.base_offset, b.partition_leader_epoch, b.crc_is_valid()) for b in found] == [
+            (0, 3, True),
+            (2, 4, True),
+        ]
+        assert contents(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
+        assert log.latest_epoch == 4
+
+    def test_records_are_patched_in_place(self, log):
+        fill(log, 5)
+        batch = make_batch(b"a")
+        log.append_as_leader(memoryview(batch), leader_epoch=7)
+        assert RecordBatch(batch).base_offset == 5
+        assert RecordBatch(batch).partition_leader_epoch == 7
+
+    def test_an_append_is_one_write(self, tmp_path):
+        disk = CountingDisk()
+        log = open_log(tmp_path / "orders-0", disk=disk)
+        fill(log, 9)
+        assert disk.writes == 9
+        log.close()
+
+    def test_log_append_time_is_stamped_with_a_new_crc(self, tmp_path, clock):
+        config = dataclasses.replace(SMALL, message_timestamp_type=LOG_APPEND_TIME)
+        log = open_log(tmp_path / "orders-0", config, clock=clock)
+        clock.advance_ms(5)
+        assert log.append_as_leader(make_batch(b"a", b"b", timestamp=12), leader_epoch=0) == (0, NOW + 5)
+        batch = RecordBatch(log.read(0, 1000, upper_bound=2, min_one_batch=True))
+        assert batch.is_log_append_time
+        assert batch.crc_is_valid()
+        assert [record.timestamp for record in read_records(batch)] == [NOW + 5, NOW + 5]
+        log.close()
+
+    def test_a_coordinator_may_append_several_batches_and_control_batches(self, log):
+        fill(log, 1)
+        records = make_batch(b"a", b"b") + make_batch(
+            b"c", control=True, transactional=True, producer_id=1, producer_epoch=0
+        )
+        assert log.append_as_leader(records, leader_epoch=2, origin=AppendOrigin.COORDINATOR) == (1, -1)
+        assert read(log, 0) == [(0, 0), (1, 2), (3, 3)]
+        assert log.leader_epochs.entries[-1] == (2, 1)
+
+    def test_several_batches_of_a_coordinator_take_the_append_time(self, tmp_path):
+        config = dataclasses.replace(SMALL, message_timestamp_type=LOG_APPEND_TIME)
+        log = open_log(tmp_path / "orders-0", config)
+        records = make_batch(b"a") + make_batch(b"b")
+        assert log.append_as_leader(records, leader_epoch=0, origin=AppendOrigin.COORDINATOR) == (0, NOW)
+        found = list(batches(log.read(0, 1000, upper_bound=2, min_one_batch=True)))
+        assert [(b.crc_is_valid(), b.max_timestamp) for b in found] == [(True, NOW), (True, NOW)]
+        log.close()
+
+    def test_a_follower_keeps_offsets_gaps_and_epochs(self, log):
+        log.append_as_follower(
+            make_batch(b"a", base_offset=0, partition_leader_epoch=1)
+            + make_batch(b"b", base_offset=5, partition_leader_epoch=1)
+            + make_batch(b"c", base_offset=6, partition_leader_epoch=4)
+        )
+        assert log.log_end_offset == 7
+        assert read(log, 1) == [(5, 5), (6, 6)]
+        assert log.leader_epochs.entries == ((1, 0), (4, 6))
+
+    def test_a_follower_spreads_a_large_fetch_over_segments(self, log, tmp_path):
+        records = bytearray()
+        for offset in range(60):
+            records += make_batch(b"%070d" % offset, base_offset=offset, partition_leader_epoch=0)
+        log.append_as_follower(records)
+        assert len(log_files(tmp_path / "orders-0")) > 3
+        assert contents(log) == [(n, b"%070d" % n) for n in range(60)]
+
+    def test_a_follower_refuses_what_does_not_come_next(self, log):
+        fill(log, 3)
+        with raises(ErrorCode.OFFSET_OUT_OF_RANGE):
+            log.append_as_follower(make_batch(b"a", base_offset=2))
+        damaged = make_batch(b"a", base_offset=3)
+        damaged[-1] ^= 1
+        with raises(ErrorCode.CORRUPT_MESSAGE):
+            log.append_as_follower(damaged)
+        with raises(ErrorCode.CORRUPT_MESSAGE):
+            log.append_as_follower(make_batch(b"a", base_offset=3)[:-1])
+        assert log.log_end_offset == 3
+
+
+class TestRead:
+    def test_an_offset_inside_a_batch_gives_the_whole_batch(self, log):
+        append(log, b"a", b"b", b"c")
+        append(log, b"d", b"e")
+        assert read(log, 1) == [(0, 2), (3, 4)]
+        assert read(log, 4) == [(3, 4)]
+
+    def test_every_offset_of_many_segments(self, log):
+        for number in range(50):
+            append(log, *[b"%040d" % number] * (number % 3 + 1))
+        assert len(log.segment_base_offsets) > 3
+        for offset in range(log.log_end_offset):
+            first, last = read(log, offset, max_bytes=1)[0]
+            assert first <= offset <= last
+
+    def test_max_bytes(self, log):
+        sizes = [len(make_batch(b"v" * n)) for n in (10, 20, 30)]
+        for n in (10, 20, 30):
+            append(log, b"v" * n)
+        assert read(log, 0, sum(sizes[:2]), min_one_batch=False) == [(0, 0), (1, 1)]
+        assert read(log, 0, sum(sizes[:2]) - 1, min_one_batch=False) == [(0, 0)]
+        assert read(log, 0, sum(sizes), min_one_batch=False) == [(0, 0), (1, 1), (2, 2)]
+        assert read(log, 0, sizes[0] - 1, min_one_batch=False) == []
+        for max_bytes in (0, 1, 60, 61, sizes[0] - 1):
+            assert read(log, 0, max_bytes, min_one_batch=True) == [(0, 0)]
+            assert read(log, 0, max_bytes, min_one_batch=False) == []
+
+    def test_no_batch_reaches_the_upper_bound(self, log):
+        for _ in range(12):
+            append(log, b"a" * 40, b"b", b"c")
+        for bound in range(log.log_end_offset + 1):
+            found = read(log, 0, upper_bound=bound)
+            assert len(found) == bound // 3
+            assert all(last < bound for _, last in found)
+        assert read(log, 4, upper_bound=5) == []
+        assert read(log, 4, upper_bound=4) == []
+
+    def test_max_bytes_and_upper_bound_together_in_a_long_segment(self, tmp_path):
+        log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, segment_bytes=100_000))
+        fill(log, 100)
+        size = len(make_batch(b"0" * 70))
+        for start in (0, 1, 17, 50, 98):
+            for count in (1, 2, 9, 40, 99):
+                for bound in (start + 1, start + 3, start + 30, 100):
+                    for extra in (0, 1, size - 1):
+                        expected = [(n, n) for n in range(start, min(start + count, bound, 100))]
+                        assert read(log, start, count * size + extra, bound, min_one_batch=False) == expected
+        log.close()
+
+    def test_the_end_and_beyond(self, log):
+        assert read(log, 0) == []
+        fill(log, 2)
+        assert read(log, 2) == []
+        for offset in (-1, 3):
+            with raises(ErrorCode.OFFSET_OUT_OF_RANGE):
+                read(log, offset)
+
+    def test_a_reader_that_follows_the_end_needs_no_search(self, tmp_path):
+        disk = CountingDisk()
+        log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, segment_bytes=100_000), disk=disk)
+        fill(log, 50)
+        assert read(log, 0, 100_000)[-1] == (49, 49)
+        fill(log, 1)
+        disk.bytes_read = 0
+        assert read(log, 50) == [(50, 50)]
+        assert disk.bytes_read == len(make_batch(b"0" * 70))
+        log.close()
+
+    def test_a_sequential_reader_with_small_fetches_needs_no_search(self, tmp_path):
+        disk = CountingDisk()
+        log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, segment_bytes=100_000), disk=disk)
+        fill(log, 50)
+        read(log, 0, 400)
+        places = dict(log._local._reader._positions)
+        assert set(places) == {2}
+        read(log, 2, 400)
+        assert set(log._local._reader._positions) == {2, 4}
+        log.close()
+
+    def test_remembered_positions_are_bounded(self, log):
+        fill(log, 100)
+        for offset in range(100):
+            read(log, offset, 1)
+        assert len(log._local._reader._positions) <= 32
+
+    def test_gaps_of_compaction_are_passed_over(self, log):
+        for base in (0, 10, 20):
+            log.append_as_follower(make_batch(b"a", b"b", base_offset=base, partition_leader_epoch=0))
+        assert read(log, 5, 1) == [(10, 11)]
+        assert read(log, 2, 1) == [(10, 11)]
+
+    def test_reads_larger_than_a_small_read_are_whole_batches_too(self, tmp_path):
+        log = open_log(tmp_path / "orders-0", LogConfig())
+        for _ in range(5):
+            append(log, b"x" * 60_000)
+        assert read(log, 0, 200_000) == [(0, 0), (1, 1), (2, 2)]
+        assert read(log, 0, 1_000_000) == [(n, n) for n in range(5)]
+        log.close()
+
+    def test_damage_is_reported_not_served_as_the_end(self, log, tmp_path):
+        fill(log, 8)
+        log.flush()
+        path = tmp_path / "orders-0" / log_files(tmp_path / "orders-0")[0]
+        size = len(make_batch(b"0" * 70))
+        with path.open("r+b") as file:
+            file.seek(2 * size)
+            file.write(bytes(61))
+        assert read(log, 0, 2 * size) == [(0, 0), (1, 1)]
+        with raises(ErrorCode.CORRUPT_MESSAGE):
+            read(log, 2, size)
+        assert not log.is_offline
+
+
+class TestRoll:
+    def test_by_size(self, log, tmp_path):
+        size = len(make_batch(b"0" * 70))
+        fill(log, 2000 // size + 1)
+        assert log_files(tmp_path / "orders-0") == [f"{0:020d}.log", f"{2000 // size:020d}.log"]
+
+    def test_by_time_of_the_messages(self, tmp_path):
+        log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, segment_ms=1000))
+        append(log, timestamp=NOW)
+        append(log, timestamp=NOW + 1000)
+        assert log.segment_base_offsets == [0]
+        append(log, timestamp=NOW + 1001)
+        assert log.segment_base_offsets == [0, 2]
+        log.close()
+
+    def test_by_index_full(self, tmp_path):
+        config = dataclasses.replace(SMALL, index_interval_bytes=0, segment_index_bytes=40, segment_bytes=100_000)
+        log = open_log(tmp_path / "orders-0", config)
+        for number in range(20):
+            append(log, timestamp=NOW + number)
+        assert len(log.segment_base_offsets) > 3
+        assert len(contents(log)) == 20
+        log.close()
+
+    def test_by_offset_range(self, tmp_path):
+        log = open_log(tmp_path / "orders-0")
+        log.append_as_follower(make_batch(b"a", base_offset=0))
+        log.append_as_follower(make_batch(b"b", base_offset=2**31 - 1))
+        log.append_as_follower(make_batch(b"c", base_offset=2**31))
+        assert log.segment_base_offsets == [0, 2**31]
+        assert contents(log) == [(0, b"a"), (2**31 - 1, b"b"), (2**31, b"c")]
+        log.close()
+
+    def test_an_idle_log_rolls_when_asked(self, tmp_path, clock):
+        log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, segment_ms=1000), clock=clock)
+        assert not log.roll_if_due(NOW + 5000)
+        fill(log, 1)
+        assert not log.roll_if_due(NOW + 1000)
+        assert log.roll_if_due(NOW + 1001)
+        assert not log.roll_if_due(NOW + 9999), "an empty segment does not roll"
+        assert log.segment_base_offsets == [0, 1]
+        log.close()
+
+    def test_a_closed_segment_has_its_indexes_on_disk(self, log, tmp_path):
+        for number in range(8):
+            append(log, b"%070d" % number, timestamp=NOW + number)
+        log.roll()
+        directory = tmp_path / "orders-0"
+        index = (directory / f"{0:020d}.index").read_bytes()
+        entries = list(struct.iter_unpack(">ii", index))
+        size = len(make_batch(b"0" * 70))
+        assert entries == [(2, 2 * size), (4, 4 * size), (6, 6 * size)]
+        times = list(struct.iter_unpack(">qi", (directory / f"{0:020d}.timeindex").read_bytes()))
+        assert times == [(NOW + 2, 2), (NOW + 4, 4), (NOW + 6, 6), (NOW + 7, 7)]
+
+    def test_update_config_takes_effect(self, log):
+        log.update_config(dataclasses.replace(SMALL, segment_bytes=300, max_message_bytes=200))
+        fill(log, 6)
+        assert len(log.segment_base_offsets) == 3
+        with raises(ErrorCode.MESSAGE_TOO_LARGE):
+            append(log, b"x" * 200)
+
+
+class TestTimestamps:
+    def test_the_exact_record_inside_a_batch(self, log):
+        append(log, b"a", b"b", b"c", timestamps=[NOW, NOW + 10, NOW + 20])
+        append(log, b"d", timestamp=NOW + 5)
+        append(log, b"e", timestamp=NOW + 30, epoch=2)
+        find = lambda ts: log.offset_for_timestamp(ts, upper_bound=5)  # noqa: E731
+        assert find(0) == (0, NOW, 0)
+        assert find(NOW + 1) == (1, NOW + 10, 0)
+        assert find(NOW + 20) == (2, NOW + 20, 0)
+        assert find(NOW + 21) == (4, NOW + 30, 2)
+        assert find(NOW + 31) is None
+
+    @pytest.mark.parametrize("compression", list(Compression))
+    def test_inside_a_compressed_batch(self, log, compression):
+        append(log, b"a" * 50, b"b", b"c", timestamps=[NOW, NOW + 10, NOW + 20], compression=compression)
+        assert log.offset_for_timestamp(NOW + 5, upper_bound=3) == (1, NOW + 10, 0)
+
+    def test_across_segments_for_every_timestamp(self, log):
+        for number in range(60):
+            append(log, b"%070d" % number, timestamp=NOW + 10 * number)
+        assert len(log.segment_base_offsets) > 3
+        for ts in range(-5, 600, 5):
+            expected = None if ts > 590 else max(0, -(-ts // 10))
+            found = log.offset_for_timestamp(NOW + ts, upper_bound=60)
+            assert (found and found.offset) == expected
+
+    def test_with_log_append_time(self, tmp_path, clock):
+        config = dataclasses.replace(SMALL, message_timestamp_type=LOG_APPEND_TIME)
+        log = open_log(tmp_path / "orders-0", config, clock=clock)
+        for _ in range(30):
+            append(log, b"a" * 40, b"b", timestamp=1)
+            clock.advance_ms(10)
+        assert log.offset_for_timestamp(NOW + 11, upper_bound=60) == (4, NOW + 20, 0)
+        assert log.max_timestamp_offset() == (58, NOW + 290, 0)
+        log.close()
+
+    def test_never_beyond_the_upper_bound_nor_before_the_log_start(self, log):
+        for number in range(30):
+            append(log, b"%070d" % number, timestamp=NOW + number)
+        assert log.offset_for_timestamp(NOW + 20, upper_bound=20) is None
+        assert log.offset_for_timestamp(NOW + 20, upper_bound=21) == (20, NOW + 20, 0)
+        log.delete_records_before(15)
+        assert log.offset_for_timestamp(0, upper_bound=30) == (15, NOW + 15, 0)
+
+    def test_the_largest_is_the_first_that_has_it(self, log):
+        for ts in (NOW, NOW + 50, NOW + 20, NOW + 50, NOW):
+            append(log, b"a", timestamp=ts)
+        log.roll()
+        assert log.max_timestamp_offset() == (1, NOW + 50, 0)
+
+    def test_records_without_timestamps(self, log):
+        assert log.max_timestamp_offset() is None
+        append(log, b"a", timestamp=-1)
+        log.roll()
+        assert log.max_timestamp_offset() is None
+        assert log.offset_for_timestamp(0, upper_bound=1) is None
+
+
+class TestLettingGo:
+    def test_by_time(self, tmp_path, clock):
+        log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, retention_ms=1000), clock=clock)
+        for number in range(30):
+            append(log, b"%070d" % number, timestamp=NOW + number * 100)
+        bases = log.segment_base_offsets
+        gone = log.apply_retention(NOW + bases[1] * 100 + 950)
+        assert gone == bases[:1]
+        assert log.log_start_offset == bases[1]
+        assert contents(log)[0][0] == bases[1]
+        with raises(ErrorCode.OFFSET_OUT_OF_RANGE):
+            read(log, 0)
+        log.close()
+
+    def test_by_time_down_to_the_active_segment(self, tmp_path, clock):
+        log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, retention_ms=1000), clock=clock)
+        fill(log, 30)
+        log.apply_retention(NOW + 100_000)
+        assert log.segment_base_offsets == [30]
+        assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (30, 30, 0)
+        assert log.apply_retention(NOW + 200_000) == []
+        fill(log, 1)
+        assert contents(log)[0][0] == 30
+        log.close()
+
+    def test_by_size(self, tmp_path):
+        log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, retention_bytes=4000))
+        fill(log, 60)
+        log.apply_retention(NOW)
+        assert 4000 <= log.size_bytes < 6000
+        assert log.log_start_offset == log.segment_base_offsets[0]
+        log.close()
+
+    def test_not_beyond_the_high_watermark(self, tmp_path):
+        log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, retention_bytes=0))
+        fill(log, 30)
+        bases = log.segment_base_offsets
+        assert log.apply_retention(NOW, upper_bound=bases[1]) == bases[:1]
+        log.close()
+
+    def test_files_are_freed_after_the_delay(self, log, tmp_path, clock):
+        fill(log, 30)
+        directory = tmp_path / "orders-0"
+        (directory / f"{0:020d}.txnindex").write_bytes(b"")
+        (directory / f"{0:020d}.snapshot").write_bytes(b"")
+        log.delete_records_before(log.segment_base_offsets[1])
+        gone = [path.name for path in directory.iterdir() if path.name.startswith(f"{0:020d}.")]
+        assert sorted(gone) == [f"{0:020d}.{s}.deleted" for s in ("index", "log", "snapshot", "timeindex", "txnindex")]
+        assert log.purge_deleted(NOW + 59_999) == 0
+        assert log.purge_deleted(NOW + 60_000) == 5
+        assert not list(directory.glob("*.deleted"))
+
+    def test_delete_records(self, log):
+        fill(log, 30)
+        assert log.delete_records_before(7) == 7
+        assert contents(log)[0][0] == 7
+        assert log.delete_records_before(3) == 7
+        with raises(ErrorCode.OFFSET_OUT_OF_RANGE):
+            log.delete_records_before(31)
+        assert log.delete_records_before(30) == 30
+        assert len(log.segment_base_offsets) == 1
+        assert contents(log) == []
+
+    def test_the_log_start_moves_the_first_epoch(self, log):
+        fill(log, 5, epoch=1)
+        fill(log, 5, epoch=2)
+        log.delete_records_before(3)
+        assert log.leader_epochs.entries == ((1, 3), (2, 5))
+
+
+class TestTruncate:
+    @pytest.mark.parametrize("offset", range(31))
+    def test_to_every_offset(self, log, offset):
+        fill(log, 30)
+        log.truncate_to(offset)
+        assert log.log_end_offset == offset
+        fill(log, 2, start=offset)
+        assert contents(log) == [(n, b"%070d" % n) for n in range(offset + 2)]
+
+    def test_inside_a_batch_takes_the_whole_batch(self, log):
+        append(log, b"a", b"b")
+        append(log, b"c", b"d")
+        log.truncate_to(3)
+        assert log.log_end_offset == 2
+        assert contents(log) == [(0, b"a"), (1, b"b")]
+
+    def test_epochs_and_recovery_point_follow(self, log):
+        fill(log, 10, epoch=1)
+        fill(log, 10, epoch=5)
+        log.flush()
+        seen = []
+        log.before_truncation = lambda log: seen.append((log.recovery_point, log.log_end_offset))
+        log.truncate_to(8)
+        assert seen == [(8, 20)]
+        assert log.recovery_point == 8
+        assert log.leader_epochs.entries == ((1, 0),)
+
+    def test_fully(self, log):
+        fill(log, 30)
+        log.flush()
+        log.truncate_fully_and_start_at(100)
+        assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (100, 100, 100)
+        assert log.leader_epochs.entries == ()
+        fill(log, 1)
+        assert contents(log)[0][0] == 100
+
+    def test_below_the_log_start_is_fully(self, log):
+        fill(log, 30)
+        log.delete_records_before(20)
+        log.truncate_to(5)
+        assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+
+    def test_timestamps_of_what_is_gone_are_forgotten(self, log):
+        append(log, b"a", timestamp=NOW)
+        append(log, b"b", timestamp=NOW + 100)
+        log.truncate_to(1)
+        append(log, b"c", timestamp=NOW + 5)
+        assert log.max_timestamp_offset() == (1, NOW + 5, 0)
+
+
+class TestFlush:
+    def test_moves_the_recovery_point(self, log):
+        fill(log, 30)
+        assert log.recovery_point == 0
+        log.flush(10)
+        assert log.recovery_point == 10
+        log.flush()
+        assert log.recovery_point == 30
+        assert log.prepare_flush() is None
+
+    def test_in_three_steps_with_appends_in_between(self, log):
+        fill(log, 20)
+        pending = log.prepare_flush()
+        fill(log, 20)
+        pending.sync()
+        log.finish_flush(pending)
+        assert log.recovery_point == 20
+
+    def test_a_truncation_in_between_makes_it_count_for_nothing(self, log):
+        fill(log, 20)
+        pending = log.prepare_flush()
+        log.truncate_to(5)
+        fill(log, 15)
+        pending.sync()
+        log.finish_flush(pending)
+        assert log.recovery_point <= 5
+
+    def test_a_deletion_in_between_does_no_harm(self, log):
+        fill(log, 40)
+        pending = log.prepare_flush()
+        log.roll()
+        pending.sync()
+        log.finish_flush(pending)
+        assert log.recovery_point == 40
+
+
+def test_closing_and_opening_again_keeps_everything(tmp_path, clock):
+    log = open_log(tmp_path / "orders-0", clock=clock)
+    for number in range(40):
+        append(log, b"%070d" % number, timestamp=NOW + number, epoch=number // 10)
+    log.delete_records_before(3)
+    before = contents(log), log.segment_base_offsets, log.leader_epochs.entries, log.max_timestamp_offset()
+    log.close()
+    with raises(ErrorCode.KAFKA_STORAGE_ERROR):
+        fill(log, 1)
+    disk = CountingDisk()
+    log = open_log(tmp_path / "orders-0", clock=clock, clean_shutdown=True, log_start_offset=3, disk=disk)
+    assert disk.bytes_read < 1500, "a clean start reads the tail behind the last index entry, and the indexes"
+    after = contents(log), log.segment_base_offsets, log.leader_epochs.entries, log.max_timestamp_offset()
+    assert after == before
+    assert log.recovery_point == 40
+    fill(log, 1)
+    assert log.log_end_offset == 41
+    log.close()

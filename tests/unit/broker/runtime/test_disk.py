@@ -1,0 +1,147 @@
+"""The disk seam on a real file system."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from oncelog_broker.runtime import disk as disk_module
+from oncelog_broker.runtime.disk import SMALL_READ_SIZE, LockHeld, RealDisk
+
+
+@pytest.fixture
+def disk():
+    return RealDisk()
+
+
+@pytest.fixture
+def file(disk, tmp_path):
+    opened = disk.open(str(tmp_path / "file"), create=True)
+    yield opened
+    opened.close()
+
+
+def test_append_returns_positions_and_read_gives_the_bytes_back(file):
+    assert file.append(b"abc") == 0
+    assert file.append(b"de", bytearray(b"f"), memoryview(b"g")) == 3
+    assert file.size == 7
+    assert bytes(file.read(2, 3)) == b"cde"
+    assert bytes(file.read(5, 100)) == b"fg"
+    assert bytes(file.read(7, 1)) == b""
+
+
+def test_an_absent_file_is_not_made_unless_asked(disk, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        disk.open(str(tmp_path / "absent"))
+
+
+def test_large_reads_are_slices_of_a_mapping_that_follows_the_file(file):
+    block = bytes(range(256)) * (SMALL_READ_SIZE // 256)
+    file.append(block, b"x")
+    first = file.read(0, SMALL_READ_SIZE + 1)
+    file.append(block)
+    second = file.read(SMALL_READ_SIZE // 2, SMALL_READ_SIZE + 1)
+    assert first == block + b"x"
+    assert second == (block + b"x" + block)[SMALL_READ_SIZE // 2 :][: SMALL_READ_SIZE + 1]
+    assert first.readonly
+    file.close()
+    assert bytes(first[:4]) == block[:4], "a view outlives the file"
+
+
+@pytest.mark.parametrize("buffers", [(b"abcdef",), (b"abc", b"def")])
+def test_a_short_write_is_cut_back_and_raised(file, monkeypatch, buffers):
+    file.append(b"whole")
+    real = os.pwrite
+    monkeypatch.setattr(disk_module.os, "pwrite", lambda fd, data, at: real(fd, bytes(data)[:2], at))
+    monkeypatch.setattr(disk_module.os, "pwritev", lambda fd, data, at: real(fd, bytes(data[0])[:2], at))
+    with pytest.raises(OSError, match="2 of 6 bytes"):
+        file.append(*buffers)
+    assert file.size == 5
+    assert os.path.getsize(file.path) == 5
+
+
+def test_a_refused_write_changes_nothing(file, monkeypatch):
+    def refuse(*args):
+        raise OSError(28, "No space left on device")
+
+    file.append(b"whole")
+    monkeypatch.setattr(disk_module.os, "pwrite", refuse)
+    with pytest.raises(OSError, match="No space"):
+        file.append(b"more")
+    assert (file.size, os.path.getsize(file.path)) == (5, 5)
+
+
+def test_a_file_that_another_process_cut_is_an_error_not_a_short_read(file):
+    file.append(b"whole")
+    os.truncate(file.path, 3)
+    with pytest.raises(OSError, match="another process cut"):
+        file.read(0, 5)
+
+
+def test_truncate_and_append_again(file):
+    file.append(b"abcdef")
+    file.truncate(2)
+    assert file.append(b"X") == 2
+    assert bytes(file.read(0, 10)) == b"abX"
+
+
+def test_sync_after_close_is_an_error(file):
+    file.sync()
+    file.close()
+    with pytest.raises(OSError, match="closed"):
+        file.sync()
+
+
+def test_replace_file_leaves_no_temporary(disk, tmp_path):
+    path = str(tmp_path / "small")
+    disk.replace_file(path, b"one")
+    disk.replace_file(path, b"two")
+    assert disk.read_file(path) == b"two"
+    assert disk.list_directory(str(tmp_path)) == ["small"]
+
+
+def test_replace_file_keeps_the_old_content_if_writing_fails(disk, tmp_path, monkeypatch):
+    path = str(tmp_path / "small")
+    disk.replace_file(path, b"one")
+
+    def fail(fd):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(disk_module.os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        disk.replace_file(path, b"two")
+    assert disk.read_file(path) == b"one"
+
+
+def test_remove_of_an_absent_file_is_no_error(disk, tmp_path):
+    disk.remove(str(tmp_path / "absent"))
+    assert not disk.exists(str(tmp_path / "absent"))
+
+
+def test_a_lock_is_not_given_twice_in_one_process(disk, tmp_path):
+    path = str(tmp_path / ".lock")
+    lock = disk.lock(path)
+    with pytest.raises(LockHeld, match="already open in this process"):
+        disk.lock(path)
+    lock.release()
+    lock.release()
+    disk.lock(path).release()
+
+
+def test_a_lock_excludes_another_process(disk, tmp_path):
+    path = str(tmp_path / ".lock")
+    program = (
+        "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX); "
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(LockHeld, match="another process") as caught:
+            disk.lock(path)
+        assert str(tmp_path) in str(caught.value)
+        other.stdin.close()
+        other.wait()
+    disk.lock(path).release()

@@ -1,0 +1,195 @@
+"""Incremental fetch sessions (KIP-227)."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_broker.server.fetch_sessions import (
+    EVICTION_SECONDS,
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    MAX_EPOCH,
+    FetchPlan,
+    FetchSessions,
+)
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
+from oncelog_protocol.schema import ZERO_UUID
+
+Topic = FetchRequest.FetchTopic
+Answer = FetchResponse.FetchableTopicResponse.PartitionData
+
+
+def request(
+    session_id: int = 0,
+    epoch: int = INITIAL_EPOCH,
+    partitions: dict[int, int] | None = None,
+    forgotten: tuple[int, ...] = (),
+) -> FetchRequest:
+    """`partitions`: index -> fetch offset, of topic "t"."""
+    asked = [
+        Topic.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1000)
+        for index, offset in (partitions or {}).items()
+    ]
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[Topic(topic="t", partitions=asked)] if asked else [],
+        forgotten_topics_data=[FetchRequest.ForgottenTopic(topic="t", partitions=list(forgotten))] if forgotten else [],
+    )
+
+
+def answer(plan: FetchPlan, high_watermark: int = 0, **records: bytes) -> FetchResponse:
+    """Answer every partition of the plan; `p1=b"..."` gives partition 1 records."""
+    return plan.response(
+        [
+            Answer(
+                partition_index=wanted.request.partition,
+                error_code=0,
+                high_watermark=high_watermark,
+                log_start_offset=0,
+                records=records.get(f"p{wanted.request.partition}", b""),
+            )
+            for wanted in plan.wanted
+        ]
+    )
+
+
+def told(response: FetchResponse) -> list[int]:
+    return [partition.partition_index for topic in response.responses for partition in topic.partitions]
+
+
+def asked(plan: FetchPlan) -> dict[int, int]:
+    return {wanted.request.partition: wanted.request.fetch_offset for wanted in plan.wanted}
+
+
+def refused(sessions: FetchSessions, bad: FetchRequest, *, by_id: bool = False) -> ErrorCode:
+    with pytest.raises(KafkaError) as error:
+        sessions.plan(bad, by_id=by_id, now=0)
+    return error.value.code
+
+
+def established(sessions: FetchSessions, partitions: dict[int, int], now: float = 0) -> int:
+    plan = sessions.plan(request(partitions=partitions), by_id=False, now=now)
+    return answer(plan).session_id
+
+
+def test_a_request_without_a_session_is_answered_whole_and_leaves_nothing() -> None:
+    sessions = FetchSessions(10)
+    response = answer(sessions.plan(request(epoch=FINAL_EPOCH, partitions={0: 5, 1: 7}), by_id=False, now=0))
+    assert told(response) == [0, 1]
+    assert response.session_id == 0
+    assert len(sessions) == 0
+
+
+def test_the_first_request_of_a_session_is_answered_whole() -> None:
+    sessions = FetchSessions(10)
+    response = answer(sessions.plan(request(partitions={0: 5, 1: 7}), by_id=False, now=0))
+    assert told(response) == [0, 1]
+    assert response.session_id > 0
+    assert len(sessions) == 1
+
+
+def test_an_incremental_request_reads_all_partitions_and_tells_what_is_new() -> None:
+    sessions = FetchSessions(10)
+    session_id = established(sessions, {0: 5, 1: 7, 2: 9})
+    plan = sessions.plan(request(session_id, 1), by_id=False, now=0)
+    assert asked(plan) == {0: 5, 1: 7, 2: 9}
+    response = answer(plan, p1=b"data")
+    assert told(response) == [1]
+    assert response.session_id == session_id
+
+
+def test_a_high_watermark_that_moved_is_news_once() -> None:
+    sessions = FetchSessions(10)
+    session_id = established(sessions, {0: 5})
+    assert told(answer(sessions.plan(request(session_id, 1), by_id=False, now=0), high_watermark=8)) == [0]
+    assert told(answer(sessions.plan(request(session_id, 2), by_id=False, now=0), high_watermark=8)) == []
+
+
+def test_an_error_is_told_and_so_is_what_follows_it() -> None:
+    sessions = FetchSessions(10)
+    session_id = established(sessions, {0: 5})
+    plan = sessions.plan(request(session_id, 1), by_id=False, now=0)
+    failed = Answer(partition_index=0, error_code=6, high_watermark=-1, log_start_offset=-1, records=b"")
+    assert told(plan.response([failed])) == [0]
+    assert told(answer(sessions.plan(request(session_id, 2), by_id=False, now=0))) == [0]
+
+
+def test_offsets_are_updated_partitions_added_and_forgotten() -> None:
+    sessions = FetchSessions(10)
+    session_id = established(sessions, {0: 5, 1: 7})
+    plan = sessions.plan(request(session_id, 1, {0: 6, 3: 1}, forgotten=(1,)), by_id=False, now=0)
+    assert asked(plan) == {0: 6, 3: 1}
+
+
+def test_a_partition_that_gave_data_goes_behind_the_others() -> None:
+    sessions = FetchSessions(10)
+    session_id = established(sessions, {0: 0, 1: 0, 2: 0})
+    answer(sessions.plan(request(session_id, 1), by_id=False, now=0), p0=b"data")
+    assert list(asked(sessions.plan(request(session_id, 2), by_id=False, now=0))) == [1, 2, 0]
+
+
+def test_an_unknown_session_is_refused() -> None:
+    assert refused(FetchSessions(10), request(99, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("epoch", [2, 5, MAX_EPOCH])
+def test_a_lost_or_repeated_request_is_noticed(epoch: int) -> None:
+    sessions = FetchSessions(10)
+    session_id = established(sessions, {0: 0})
+    assert refused(sessions, request(session_id, epoch)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    sessions.plan(request(session_id, 1), by_id=False, now=0)
+    assert refused(sessions, request(session_id, 1)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_names_and_ids_do_not_mix_in_a_session() -> None:
+    sessions = FetchSessions(10)
+    session_id = established(sessions, {0: 0})
+    assert refused(sessions, request(session_id, 1), by_id=True) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_the_epoch_wraps_to_one() -> None:
+    sessions = FetchSessions(10)
+    session_id = established(sessions, {0: 0})
+    sessions._sessions[session_id].epoch = MAX_EPOCH
+    sessions.plan(request(session_id, MAX_EPOCH), by_id=False, now=0)
+    sessions.plan(request(session_id, 1), by_id=False, now=0)
+
+
+def test_a_session_is_closed_by_the_final_epoch_and_replaced_by_the_initial_one() -> None:
+    sessions = FetchSessions(10)
+    first = established(sessions, {0: 0})
+    second = answer(sessions.plan(request(first, INITIAL_EPOCH, {1: 0}), by_id=False, now=0)).session_id
+    assert len(sessions) == 1
+    assert refused(sessions, request(first, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    response = answer(sessions.plan(request(second, FINAL_EPOCH, {1: 0}), by_id=False, now=0))
+    assert response.session_id == 0
+    assert len(sessions) == 0
+
+
+def test_without_a_free_slot_the_client_fetches_without_a_session() -> None:
+    sessions = FetchSessions(1)
+    established(sessions, {0: 0}, now=0)
+    late = sessions.plan(request(partitions={0: 0}), by_id=False, now=EVICTION_SECONDS - 1)
+    assert answer(late).session_id == 0
+
+
+def test_a_session_that_rests_gives_its_slot_away() -> None:
+    sessions = FetchSessions(1)
+    first = established(sessions, {0: 0}, now=0)
+    second = established(sessions, {0: 0}, now=EVICTION_SECONDS)
+    assert second > 0
+    assert refused(sessions, request(first, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_no_slots_means_no_sessions() -> None:
+    assert established(FetchSessions(0), {0: 0}) == 0
+
+
+def test_topics_are_grouped_in_the_answer() -> None:
+    sessions = FetchSessions(10)
+    response = answer(sessions.plan(request(partitions={0: 0, 1: 0}), by_id=False, now=0))
+    assert [(topic.topic, topic.topic_id) for topic in response.responses] == [("t", ZERO_UUID)]
