@@ -104,7 +104,7 @@ class Librdkafka(ForeignClient):
             received: list[Received] = []
             deadline = time.monotonic() + TIMEOUT_SECONDS
             while len(received) < count and time.monotonic() < deadline:
-                received += [_received(message) for message in consumer.consume(count - len(received), 1.0)]
+                received += [received_from(message) for message in consumer.consume(count - len(received), 1.0)]
         finally:
             consumer.close()
         assert len(received) == count, f"{len(received)} of {count} records came"
@@ -190,7 +190,7 @@ class Librdkafka(ForeignClient):
         self._admin_client = None
 
 
-def _received(message: Any) -> Received:
+def received_from(message: Any) -> Received:
     error = message.error()
     if error is not None:
         raise Refused(_wire_code(error), error.str())
