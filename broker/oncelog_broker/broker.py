@@ -92,6 +92,7 @@ class Broker:
         )
         self.fetch_sessions = FetchSessions(config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS])
         self._listeners = Listeners(network or RealNetwork(), Dispatcher(self), self.connections)
+        self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self.advertised: tuple[Listener, ...] = ()
         self.logs: LogManager
         self.metadata: MetadataCache
@@ -210,6 +211,7 @@ class Broker:
         self.config = self.config.with_dynamic(
             typed(image.broker_configs.get(self.node_id, {})), typed(image.broker_configs.get(None, {}))
         )
+        self._log_configs.clear()
         if hasattr(self, "replicas"):
             self.replicas.reconfigure_all()
 
@@ -223,8 +225,12 @@ class Broker:
                 logger.warning("log of no topic set aside", extra={"partition": f"{name}-{index}", "directory": moved})
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """All settings of a topic with these overrides."""
-        return LogConfig.from_values(resolve_topic(overrides, self.config))
+        """All settings of a topic with these overrides; topics with the same ones share them."""
+        key = frozenset(overrides.items())
+        found = self._log_configs.get(key)
+        if found is None:
+            found = self._log_configs[key] = LogConfig.from_values(resolve_topic(overrides, self.config))
+        return found
 
     async def create_topic(self, name: str) -> None:
         """Create a topic with the broker's defaults (auto-creation), and wait until it can be used.

@@ -25,6 +25,7 @@ from maven import BUILD, Unavailable, fetch, jars, need  # noqa: E402
 
 RELEASES = ("3.9.1", "4.1.0")
 JAVA_HEAP = "-Xmx64m"
+COMPILE_SECONDS = 120
 
 T = TypeVar("T")
 
@@ -77,9 +78,15 @@ def java(
     """Java's client of one release, compiled against it."""
     or_skip(lambda: need("java", "javac", "mvn"))
     libraries = or_skip(lambda: jars(HERE / "java" / "pom.xml", request.param, "java"))
-    if not (libraries / "InteropClient.class").exists():
-        source = HERE / "java" / "InteropClient.java"
-        subprocess.run(["javac", "-cp", f"{libraries}/*", "-d", str(libraries), str(source)], check=True)
+    source = HERE / "java" / "InteropClient.java"
+    compiled = subprocess.run(
+        ["javac", "-cp", f"{libraries}/*", "-d", str(libraries), str(source)],
+        capture_output=True,
+        text=True,
+        timeout=COMPILE_SECONDS,
+        check=False,
+    )
+    assert compiled.returncode == 0, compiled.stderr
     options = [JAVA_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{libraries}:{libraries}/*"]
     log = tmp_path_factory.mktemp("java") / "client.log"
     client = LineClient(f"Java {request.param}", ["java", *options, "InteropClient", address], log)

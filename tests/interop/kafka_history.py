@@ -25,6 +25,11 @@ TINY_SEGMENTS: Final = {"segment.index.bytes": "64", "index.interval.bytes": "0"
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 
 
+def compressible(base_ms: int, count: int = 20) -> list[Record]:
+    """Records 10 ms apart; librdkafka compresses a batch only where that makes it smaller."""
+    return [Record(b"v%d " % index * 40, timestamp_ms=base_ms + 10 * index) for index in range(count)]
+
+
 @dataclass
 class Partition:
     """All that a broker serves of one partition."""
@@ -79,7 +84,7 @@ def _segments(client: Librdkafka) -> str:
     client.create_topic("segments", configs=TINY_SEGMENTS)
     base = now_ms() - 10 * MINUTE_MS
     for batch in range(40):
-        client.produce("segments", timed_records(base + 1000 * batch, 5), compression=COMPRESSIONS[batch % 5])
+        client.produce("segments", compressible(base + 1000 * batch, 5), compression=COMPRESSIONS[batch % 5])
     return "segments"
 
 
@@ -87,7 +92,7 @@ def _append_time(client: Librdkafka) -> str:
     configs = {"message.timestamp.type": "LogAppendTime", **TINY_SEGMENTS}
     client.create_topic("append-time", configs=configs)
     for batch in range(10):
-        client.produce("append-time", timed_records(now_ms() - MINUTE_MS), compression=COMPRESSIONS[batch % 5])
+        client.produce("append-time", compressible(now_ms() - MINUTE_MS), compression=COMPRESSIONS[batch % 5])
     return "append-time"
 
 
@@ -131,7 +136,7 @@ def _compacted(client: Librdkafka) -> str:
         client.produce(
             "compacted",
             [
-                Record(None if index == 3 else b"%d" % batch, b"key-%d" % index, (), base + 1000 * batch + index)
+                Record(None if index == 3 else b"%d " % batch * 50, b"key-%d" % index, (), base + 1000 * batch + index)
                 for index in range(5)
             ],
             compression=COMPRESSIONS[batch % 5],

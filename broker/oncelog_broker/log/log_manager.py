@@ -183,7 +183,7 @@ class LogManager:
     # --- from time to time -----------------------------------------------------------------------------------------
 
     def logs_due_for_flush(self) -> list[PartitionLog]:
-        """Those for which `flush.messages` or `flush.ms` is reached; `PartitionLog.prepare_flush` is the way to flush."""
+        """Those for which `flush.messages` or `flush.ms` is reached; `PartitionLog.prepare_flush` does it."""
         now_ms = self._clock.now_ms()
         return [
             log
