@@ -20,9 +20,15 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from foreign_clients import TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused
+from foreign_clients import TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused, eventually
 
 TIMEOUT_MS = int(TIMEOUT_SECONDS * 1000)
+NOT_THERE_YET = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
+"""What a topic that was just created may be answered with by a broker that learns of it a moment later."""
 
 
 class Librdkafka(ForeignClient):
@@ -116,11 +122,21 @@ class Librdkafka(ForeignClient):
         )
 
     def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
+        """Asks again where there is no leader yet, which librdkafka leaves to its caller."""
         asked = TopicPartition(topic, partition)
-        futures = self.admin.list_offsets(
-            {asked: spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=TIMEOUT_SECONDS
-        )
-        return int(_result(futures[asked]).offset)
+
+        def ask() -> Any:
+            futures = self.admin.list_offsets(
+                {asked: spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=TIMEOUT_SECONDS
+            )
+            try:
+                return _result(futures[asked])
+            except Refused as refusal:
+                if refusal.code not in NOT_THERE_YET:
+                    raise
+                return None
+
+        return int(eventually(ask, f"{topic}-{partition} has a leader").offset)
 
     def offset_for_time(self, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
         consumer = self.consumer()

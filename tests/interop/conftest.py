@@ -16,7 +16,7 @@ import pytest
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]
-pytest.register_assert_rewrite("client_contract")
+pytest.register_assert_rewrite("client_contract", "test_client")
 
 from apache_kafka import ApacheKafka  # noqa: E402
 from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
