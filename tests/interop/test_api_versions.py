@@ -6,7 +6,6 @@ minima too, since 4.0 took the oldest versions away.
 
 from __future__ import annotations
 
-import pytest
 from apache_kafka import ApacheKafka
 from raw_client import RawClient
 
