@@ -174,7 +174,6 @@ async def library_rounds(table: Table, broker: BrokerProcess, records: int) -> N
                 table.add(f"{direction}, {size} B, {mode}: {name}, broker CPU", spent, "us/record")
 
 
-<<<<<<< HEAD
 def compaction(table: Table, records: int) -> None:
     """A compacted topic, cleaned while a client asks for something small again and again."""
     with (
@@ -195,24 +194,20 @@ def compaction(table: Table, records: int) -> None:
         table.add("99.9 % of the answers meanwhile within", least["p999_ms"], "ms")
         table.add("longest answer when idle, as many asked", least["slowest_idle_ms"], "ms")
         table.add("resident memory at its end", cost.resident_megabytes(broker.pid), "MB")
-=======
+
+
 def groups(table: Table, client: RawClient, pid: int, count: int, heartbeats: int) -> None:
     spent = groups_cost(client, pid, count, heartbeats)
     table.add(f"{count} groups of one member: memory for each", spent.kilobytes_per_group, "KB")
     table.add("forming a group: join twice, sync", spent.join_us, "CPU us/group")
     table.add(f"heartbeat, {count} groups", spent.heartbeat_us, "CPU us/request", at_most=40)
     table.add(f"offset commit, 1 partition, {count} groups", spent.commit_us, "CPU us/request")
->>>>>>> groups
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--quick", action="store_true", help="a tenth of the work, to see that it runs")
-<<<<<<< HEAD
-    arguments.add_argument("--only", choices=["start", "single", "batches", "libraries", "cleaner"])
-=======
-    arguments.add_argument("--only", choices=["start", "single", "groups", "batches", "libraries"])
->>>>>>> groups
+    arguments.add_argument("--only", choices=["start", "single", "groups", "batches", "libraries", "cleaner"])
     options = arguments.parse_args()
     scale = 10 if options.quick else 1
     table = Table()
