@@ -190,7 +190,7 @@ class Broker:
         """What a data directory of another origin holds (one that Apache Kafka wrote, say)."""
         configs: dict[str, dict[str, str]] = {}
         for directory in self.config.log_dirs:
-            configs |= read_topic_configs(self._disk, directory)
+            configs |= read_topic_configs(self.disk, directory)
         found: dict[str, dict[int, int]] = {}
         topic_ids: dict[str, bytes | None] = {}
         for log in self.logs.logs():

@@ -25,7 +25,7 @@ from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.records.batch import CorruptBatch
 from oncelog_protocol.records.record import read_records
-from oncelog_protocol.wire import read_compact_nullable_string, read_compact_string, read_uvarint
+from oncelog_protocol.wire_readers import read_compact_nullable_string, read_compact_string, read_uvarint
 
 logger = logging.getLogger(__name__)
 
