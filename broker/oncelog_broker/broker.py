@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from oncelog_broker.cleaning import LogCleaner
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import Listener, advertised_listeners, listeners, with_bound_ports
@@ -22,6 +23,8 @@ from oncelog_broker.config.resolve import resolve_topic
 from oncelog_broker.controller.leadership import claim_controllership
 from oncelog_broker.controller.partition_states import bring_partitions_online
 from oncelog_broker.controller.topics import TopicController
+from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
+from oncelog_broker.coordinator.internal_topics import internal_topic
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.meta_properties import read_meta_properties
@@ -46,7 +49,7 @@ from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
 from oncelog_broker.server.shown import shows_topic, wait_until_shown
-from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.uuids import uuid_to_string
 
 logger = logging.getLogger(__name__)
@@ -76,7 +79,7 @@ class Broker:
     ) -> None:
         self.config = config
         self.clock: Clock = clock or SystemClock()
-        self._disk: Disk = disk or RealDisk()
+        self.disk: Disk = disk or RealDisk()
         self.tasks = Tasks()
         self.deadlines = Deadlines()
         self.connections = Connections(
@@ -97,6 +100,7 @@ class Broker:
         self.logs: LogManager
         self.metadata: MetadataCache
         self.replicas: Replicas
+        self.groups: GroupCoordinator
         self.topics: TopicController
         self.producer_ids: ProducerIdManager
         self.failed = asyncio.Event()
@@ -125,7 +129,7 @@ class Broker:
         advertised = advertised_listeners(self.config, socket.gethostname())
         home = os.path.abspath(self.config.log_dirs[0])
         try:
-            self._disk.make_directories(home)
+            self.disk.make_directories(home)
         except OSError as error:
             raise BrokerStartError(
                 f"the data directory {home} cannot be made: {error.strerror}. Choose another with --data or log.dirs."
@@ -137,7 +141,7 @@ class Broker:
             node_id=self.node_id,
             cluster_id=await self._cluster_id(self._store, home),
             config_of=lambda topic: self.log_config({}),
-            disk=self._disk,
+            disk=self.disk,
             clock=self.clock,
         )
         bound = {}
@@ -150,8 +154,12 @@ class Broker:
         self._set_strays_aside()
         self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""))
         self.replicas.on_image(ClusterImage(""), self.image)
+        self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.deadlines)
+        self.groups.on_image(ClusterImage(""), self.image)
         self.metadata.subscribe(self._on_image)
         LogMaintenance(self).start()
+        LogCleaner(self).start()
+        self.groups.start()
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
         await self._listeners.start()
 
@@ -161,7 +169,7 @@ class Broker:
         found = (await store.get_many([paths.CLUSTER_ID]))[0]
         if found is not None:
             return parse_cluster_id(found[0], paths.CLUSTER_ID)
-        properties = read_meta_properties(self._disk, directory)
+        properties = read_meta_properties(self.disk, directory)
         known = None if properties is None else properties.cluster_id
         return known or uuid_to_string(random_uuid(system_entropy))
 
@@ -198,10 +206,11 @@ class Broker:
             self.failed.set()
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Follow the cluster: first its settings, then its topics."""
+        """Follow the cluster: first its settings, then its topics, then what is coordinated through them."""
         if new.broker_configs is not old.broker_configs:
             self._follow_broker_configs(new)
         self.replicas.on_image(old, new)
+        self.groups.on_image(old, new)
 
     def _follow_broker_configs(self, image: ClusterImage) -> None:
         """Dynamic settings: those of this broker before those of all brokers."""
@@ -238,19 +247,29 @@ class Broker:
         return found
 
     async def create_topic(self, name: str) -> None:
-        """Create a topic with the broker's defaults (auto-creation), and wait until it can be used.
+        """Create a topic with the broker's defaults (auto-creation), an internal one with its own; wait until it can
+        be used. One that exists already is no error.
 
-        Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, REQUEST_TIMED_OUT.
+        Raises KafkaError: INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR, REQUEST_TIMED_OUT.
         """
-        created = await self.topics.create_topic(
-            name, self.config[keys.NUM_PARTITIONS], self.config[keys.DEFAULT_REPLICATION_FACTOR]
+        partitions, replicas, overrides = internal_topic(name, self.config, len(self.image.brokers)) or (
+            self.config[keys.NUM_PARTITIONS],
+            self.config[keys.DEFAULT_REPLICATION_FACTOR],
+            {},
         )
-        await wait_until_shown(self.metadata, shows_topic(name, len(created.partitions)), AUTO_CREATE_TIMEOUT_MS)
+        try:
+            await self.topics.create_topic(name, partitions, replicas, overrides)
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another connection was quicker
+                raise
+        await wait_until_shown(self.metadata, shows_topic(name, 1), AUTO_CREATE_TIMEOUT_MS)
 
     async def stop(self) -> None:
         """Stop serving, flush everything, and leave the mark of a clean shutdown."""
         if hasattr(self, "replicas"):
             self.replicas.close()
+        if hasattr(self, "groups"):
+            self.groups.close()
         await self._listeners.close()
         await self.tasks.close()
         if hasattr(self, "metadata"):
