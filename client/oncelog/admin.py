@@ -151,8 +151,12 @@ class Admin:
         async def ask(names: list[str]) -> Outcomes[str, Topic]:
             known = (await self._described(names)).topics
             missing = Topic(name="", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            no_topic = "there is no such topic"  # the code alone says "this broker does not host this partition"
             described = [(name, known.get(name, missing)) for name in names]
-            return sorted_out((name, topic.error_code, None, topic) for name, topic in described)
+            return sorted_out(
+                (name, topic.error_code, no_topic if topic.error_code == missing.error_code else None, topic)
+                for name, topic in described
+            )
 
         return await self._each(names, ask, None)
 

@@ -106,6 +106,9 @@ class ClientClosed(FatalError):
         # KAFKA: exceptions that never cross the wire have no code of their own, and -1 stands for them.
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
+    def __str__(self) -> str:
+        return self.message  # no server was asked
+
 
 class AuthorizationFailed(KafkaError):
     """We are known, but may not do this."""

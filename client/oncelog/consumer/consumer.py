@@ -125,8 +125,14 @@ class Consumer:
         self._reset(partitions, LATEST_TIMESTAMP)
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record to be returned; looked up where it is not known yet. Raises KafkaError."""
+        """The offset of the next record to be returned; looked up where it is not known yet.
+
+        Raises KafkaError, RequestTimedOut if it cannot be found within default.api.timeout.ms, and ValueError for a
+        partition that is not assigned.
+        """
         state = self._positions.get(partition)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.config.default_api_timeout_ms / 1000
         while True:
             self._check_open()
             position = state.position
@@ -134,10 +140,16 @@ class Consumer:
                 return position
             self._start_reset()
             if self._resetting is not None:
-                await asyncio.wait([self._resetting])
+                await asyncio.wait([self._resetting], timeout=max(0.0, deadline - loop.time()))
             if state.error is not None:
                 error, state.error = state.error, None
                 raise error
+            if state.position is None and loop.time() >= deadline:
+                raise RequestTimedOut(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"{partition} has no position after default.api.timeout.ms={self.config.default_api_timeout_ms}:"
+                    " does the partition exist, and is its leader up?",
+                )
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return nothing of these until `resume`. What is buffered stays."""
