@@ -214,7 +214,11 @@ class Broker:
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """All settings of a topic with these overrides."""
-        return LogConfig.from_values(resolve_topic(overrides, self.config))
+        of_broker = {
+            key.name: self.config[key]
+            for key in (keys.IDEMPOTENCE_DUPLICATE_CLASSIFICATION, keys.IDEMPOTENCE_UNKNOWN_PRODUCER)
+        }
+        return LogConfig.from_values(resolve_topic(overrides, self.config) | of_broker)
 
     async def create_topic(self, name: str) -> None:
         """Create a topic with the broker's defaults (auto-creation), and wait until it can be used.
