@@ -92,6 +92,7 @@ class Broker:
         )
         self.fetch_sessions = FetchSessions(config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS])
         self._listeners = Listeners(network or RealNetwork(), Dispatcher(self), self.connections)
+        self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self.advertised: tuple[Listener, ...] = ()
         self.logs: LogManager
         self.metadata: MetadataCache
@@ -141,6 +142,7 @@ class Broker:
         await self._join(self._store)
         self.producer_ids = ProducerIdManager(self._store, self.node_id)
         self._follow_broker_configs(self.image)
+        self._set_strays_aside()
         self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""))
         self.replicas.on_image(ClusterImage(""), self.image)
         self.metadata.subscribe(self._on_image)
@@ -209,16 +211,31 @@ class Broker:
         self.config = self.config.with_dynamic(
             typed(image.broker_configs.get(self.node_id, {})), typed(image.broker_configs.get(None, {}))
         )
+        self._log_configs.clear()
         if hasattr(self, "replicas"):
             self.replicas.reconfigure_all()
 
+    def _set_strays_aside(self) -> None:
+        """Logs of topics that are no more (a deletion was cut short), or of an older topic of the same name."""
+        for name, index in self.logs.partitions():
+            topic = self.image.topic(name)
+            topic_id = self.logs.topic_id(name, index)
+            if topic is None or index not in topic.partitions or topic_id not in (None, topic.topic_id):
+                moved = self.logs.set_aside(name, index)
+                logger.warning("log of no topic set aside", extra={"partition": f"{name}-{index}", "directory": moved})
+
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """All settings of a topic with these overrides."""
-        of_broker = {
-            key.name: self.config[key]
-            for key in (keys.IDEMPOTENCE_DUPLICATE_CLASSIFICATION, keys.IDEMPOTENCE_UNKNOWN_PRODUCER)
-        }
-        return LogConfig.from_values(resolve_topic(overrides, self.config) | of_broker)
+        """All settings of a topic with these overrides; topics with the same ones share them."""
+        key = frozenset(overrides.items())
+        found = self._log_configs.get(key)
+        if found is None:
+            of_broker = {
+                declared.name: self.config[declared]
+                for declared in (keys.IDEMPOTENCE_DUPLICATE_CLASSIFICATION, keys.IDEMPOTENCE_UNKNOWN_PRODUCER)
+            }
+            found = LogConfig.from_values(resolve_topic(overrides, self.config) | of_broker)
+            self._log_configs[key] = found
+        return found
 
     async def create_topic(self, name: str) -> None:
         """Create a topic with the broker's defaults (auto-creation), and wait until it can be used.

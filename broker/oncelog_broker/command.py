@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -70,6 +71,7 @@ async def _run(broker: object) -> int:
 
     assert isinstance(broker, Broker)
     stop = asyncio.Event()
+    _raise_open_files_limit()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -89,3 +91,9 @@ async def _run(broker: object) -> int:
     failed.cancel()
     await broker.stop()
     return code
+
+
+def _raise_open_files_limit() -> None:
+    """As many files and connections as the system lets us have: a partition keeps its active segment open."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -143,7 +143,7 @@ class PartialFailure(KafkaError):
 
     def __init__(self, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
         first = next(iter(errors.values()))
-        super().__init__(first.code, "; ".join(f"{item}: {error.message}" for item, error in errors.items()))
+        super().__init__(first.code, "; ".join(error.message for error in errors.values()))
         self.errors = errors
         self.results = results
 

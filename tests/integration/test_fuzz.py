@@ -47,6 +47,7 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "log.segment.bytes": "1000000",
     "log.retention.bytes": "3000000",
+    "log.retention.ms": "-1",
 }
 SENTINEL = frame(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0, SENTINEL_ID)
 

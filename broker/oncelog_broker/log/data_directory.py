@@ -8,6 +8,7 @@
     log-start-offset-checkpoint         log starts that are not the start of a segment
     orders-0/                           the log of partition 0 of topic "orders"
     orders-1.2f0c...-delete/            a log that was deleted, and is freed after file.delete.delay.ms
+    orders-2.77ab...-stray/             a log that belongs to no topic, set aside and kept
 
 A checkpoint that cannot be read is done without, with a warning: without recovery points every log is verified from its
 start; without log starts, deleted records whose segments are still there can be read again; without high watermarks
@@ -45,6 +46,8 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 METADATA_TOPIC: Final = "__cluster_metadata"
 """KRaft's own log, which is none of ours."""
 DELETE_DIRECTORY_SUFFIX: Final = "-delete"
+STRAY_DIRECTORY_SUFFIX: Final = "-stray"
+"""Of a log that no topic owns: kept for the operator to look at."""
 MAX_DIRECTORY_NAME: Final = 255
 
 _LOG_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
@@ -59,9 +62,9 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     return match["topic"], int(match["partition"])
 
 
-def deleted_directory_name(topic: str, partition: int, unique: str) -> str:
-    """Kafka's name for a deleted log's directory; the topic is shortened if the file system needs it."""
-    tail = f"-{partition}.{unique}{DELETE_DIRECTORY_SUFFIX}"
+def marked_directory_name(topic: str, partition: int, unique: str, suffix: str) -> str:
+    """Kafka's name for the directory of a log that is deleted or stray; the topic is shortened if it must be."""
+    tail = f"-{partition}.{unique}{suffix}"
     return topic[: MAX_DIRECTORY_NAME - len(tail)] + tail
 
 

@@ -17,7 +17,13 @@ from oncelog_broker.log.checkpoints import (
     TopicPartition,
 )
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.data_directory import UNKNOWN_BROKER_EPOCH, DataDirectory, deleted_directory_name
+from oncelog_broker.log.data_directory import (
+    DELETE_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
+    UNKNOWN_BROKER_EPOCH,
+    DataDirectory,
+    marked_directory_name,
+)
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.partition_metadata import PartitionMetadataCorrupt, read_topic_id, write_topic_id
 from oncelog_broker.runtime.clock import Clock
@@ -127,23 +133,39 @@ class LogManager:
         Failed logs can be deleted too. Nothing happens if there is none.
         """
         key = topic, partition
+        log = self._logs.get(key)
+        target = self._move_away(key, DELETE_DIRECTORY_SUFFIX)
+        if target is not None:
+            delay_ms = (log.config if log is not None else DEFAULT_CONFIG).file_delete_delay_ms
+            self._deleted.append((self._clock.now_ms() + delay_ms, target))
+
+    def set_aside(self, topic: str, partition: int) -> str | None:
+        """Take a log that no topic owns out of the way, without freeing it; where it is now. KAFKA_STORAGE_ERROR.
+
+        Nobody reads it, but it may be all that is left of something: an operator decides.
+        """
+        return self._move_away((topic, partition), STRAY_DIRECTORY_SUFFIX)
+
+    def _move_away(self, key: TopicPartition, suffix: str) -> str | None:
+        topic, partition = key
         home = self._homes.get(key)
         if home is None:
-            return
-        log = self._logs.get(key)
-        unique = random_uuid(self._entropy).hex()
-        target = home.join(deleted_directory_name(topic, partition, unique))
+            return None
+        target = home.join(marked_directory_name(topic, partition, random_uuid(self._entropy).hex(), suffix))
         try:
-            if log is not None:
+            if (log := self._logs.get(key)) is not None:
                 log.abandon()
             self._disk.rename(home.join(f"{topic}-{partition}"), target)
             self._disk.sync_directory(home.path)
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition}: {error}") from error
-        delay_ms = (log.config if log is not None else DEFAULT_CONFIG).file_delete_delay_ms
-        self._deleted.append((self._clock.now_ms() + delay_ms, target))
         for by_partition in (self._logs, self._homes, self._topic_ids, self._failures, self._high_watermarks):
             by_partition.pop(key, None)
+        return target
+
+    def partitions(self) -> list[TopicPartition]:
+        """Every log that is there, those included that could not be opened."""
+        return list(self._homes)
 
     def logs(self) -> Iterator[PartitionLog]:
         """All logs, those included that went offline after they were opened."""
@@ -160,35 +182,8 @@ class LogManager:
 
     # --- from time to time -----------------------------------------------------------------------------------------
 
-    def apply_retention(self, high_watermark_of: Callable[[PartitionLog], int] | None = None) -> int:
-        """Let go of old segments everywhere; returns how many. A log that fails here is skipped, with a log line.
-
-        Nothing above the high watermark goes; without `high_watermark_of` that is the end of each log.
-        """
-        now_ms = self._clock.now_ms()
-        count = 0
-        for log in self._online():
-            try:
-                count += len(
-                    log.apply_retention(now_ms, upper_bound=high_watermark_of(log) if high_watermark_of else None)
-                )
-            except KafkaError as error:
-                logger.error("retention of %s: %s", log.name, error)
-        return count
-
-    def flush_due(self) -> int:
-        """Flush the logs for which `flush.messages` or `flush.ms` is reached; returns how many. Failures are logged."""
-        count = 0
-        for log in self.logs_due_for_flush():
-            try:
-                log.flush()
-                count += 1
-            except KafkaError as error:
-                logger.error("flush of %s: %s", log.name, error)
-        return count
-
     def logs_due_for_flush(self) -> list[PartitionLog]:
-        """For a caller that syncs in another thread (`PartitionLog.prepare_flush`)."""
+        """Those for which `flush.messages` or `flush.ms` is reached; `PartitionLog.prepare_flush` does it."""
         now_ms = self._clock.now_ms()
         return [
             log

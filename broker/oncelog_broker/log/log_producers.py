@@ -47,7 +47,7 @@ class LogProducers:
         self.aborted = TransactionIndexes(disk, directory)
         self._snapshots = ProducerSnapshots(disk, directory)
         self._snapshot_offset = -1
-        """Of the newest snapshot."""
+        """From where the state need not be replayed, since a snapshot says it, or the log has nothing before."""
         self._pending: list[PendingSnapshot] = []
 
     # --- appending -----------------------------------------------------------------------------------------------
@@ -114,6 +114,10 @@ class LogProducers:
             self._pending = [*self.pending_snapshots(offset), self._snapshots.take(offset, self.state.image())]
             del self._pending[:-MAX_PENDING_SNAPSHOTS]
 
+    def is_saved(self, offset: int) -> bool:
+        """Whether the state as of `offset` would be restored without a replay."""
+        return offset == self._snapshot_offset and not self._pending
+
     def pending_snapshots(self, end: int) -> list[PendingSnapshot]:
         """Those as of `end` or before that are not in their files yet."""
         return [snapshot for snapshot in self._pending if snapshot.offset <= end and not snapshot.is_written]
@@ -122,17 +126,17 @@ class LogProducers:
 
     def load(self, segments: Sequence[Segment], log_end_offset: int) -> None:
         """The state as of the log's end. Raises OSError."""
-        self._snapshots.remove_above(log_end_offset)
-        damaged = self.aborted.load()
-        self._restore(segments, log_end_offset if damaged is None else damaged)
-        self._snapshots.remove_strays(segment.base_offset for segment in segments)
+        names = self._snapshots.file_names()
+        damaged = self.aborted.load(names)
+        self._restore(segments, names, log_end_offset if damaged is None else damaged)
+        self._snapshots.remove_all_but(names, {self._snapshot_offset, *(segment.base_offset for segment in segments)})
 
     def truncate_to(self, segments: Sequence[Segment], log_end_offset: int) -> None:
         """The log ends at `log_end_offset` now; `segments` are those that are left. Raises OSError."""
         self._cancel_above(log_end_offset)
-        self._snapshots.remove_above(log_end_offset)
+        names = self._snapshots.remove_above(log_end_offset)
         self.aborted.truncate_to(log_end_offset, segments[-1].base_offset)
-        self._restore(segments, log_end_offset)
+        self._restore(segments, names, log_end_offset)
 
     def truncate_fully(self) -> None:
         """The log is empty. Raises OSError."""
@@ -152,14 +156,13 @@ class LogProducers:
             snapshot.is_cancelled = snapshot.offset > offset
         self._pending = [snapshot for snapshot in self._pending if not snapshot.is_cancelled]
 
-    def _restore(self, segments: Sequence[Segment], at_most: int) -> None:
+    def _restore(self, segments: Sequence[Segment], names: Sequence[str], at_most: int) -> None:
         """From the newest snapshot not above `at_most`, and from the batches behind it."""
         start, entries = segments[0].base_offset, list[bytes]()
-        self._snapshot_offset = -1
-        found = self._snapshots.load_newest(at_most)
+        found = self._snapshots.load_newest(names, at_most)
         if found is not None and found[0] >= start:  # one from before the log's first batch is out of date
             start, entries = found
-            self._snapshot_offset = start
+        self._snapshot_offset = start
         self.state.restore(entries)
         aborted: dict[int, list[AbortedTransaction]] = {}
         for segment in segments:

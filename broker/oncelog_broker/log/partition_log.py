@@ -65,6 +65,7 @@ class PartitionLog:
         "_log_start_offset",
         "_offline",
         "_recovery_point",
+        "_untouched_state",
         "before_truncation",
         "config",
         "directory",
@@ -100,6 +101,7 @@ class PartitionLog:
         self._epochs = epochs
         self.producers = LogProducers(disk, directory, config)
         local.on_roll = self.producers.take_snapshot
+        self._untouched_state: tuple[int, int, int, int] | None = None
         self._offline: str | None = None
         self._generation = 0
         self._last_flush_ms = clock.now_ms()
@@ -161,6 +163,8 @@ class PartitionLog:
             epochs.truncate_from_start(log.log_start_offset)
             if epochs.entries != before or epochs_lost:
                 epochs.flush()
+            if clean_shutdown and log.producers.is_saved(log.log_end_offset):
+                log._untouched_state = log._state()
         except (OSError, LogCorrupt, CorruptBatch) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} cannot be opened: {error}") from error
         return log
@@ -596,8 +600,13 @@ class PartitionLog:
         return self._fail("flush", error)
 
     def close(self) -> None:
-        """Flush, write all indexes, let go of the files. An offline log only lets go. Raises KAFKA_STORAGE_ERROR."""
+        """Flush, write all indexes, let go of the files. An offline log only lets go. Raises KAFKA_STORAGE_ERROR.
+
+        A log that is as it was when it was opened has nothing to write: a broker with very many stops quickly.
+        """
         try:
+            if self._offline is None and self._state() == self._untouched_state:
+                self._offline = CLOSED
             if self._offline is None:
                 self._local.active.index_max_timestamp()
                 self.producers.take_snapshot(self.log_end_offset)
@@ -606,6 +615,10 @@ class PartitionLog:
                 self._offline = CLOSED
         finally:
             self._local.close()
+
+    def _state(self) -> tuple[int, int, int, int]:
+        """Differs whenever anything that lies on disk has changed."""
+        return self._log_start_offset, self.log_end_offset, self._local.active.base_offset, self._generation
 
     def abandon(self) -> None:
         """Let go of the files without writing anything: for a log that is being deleted."""

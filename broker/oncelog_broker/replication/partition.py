@@ -60,9 +60,8 @@ class Partition:
         """At least what lies between last stable offset and high watermark; 0 where those are the same."""
 
     def lead(self, leader_epoch: int, isr: tuple[int, ...]) -> None:
-        """Lead from now on with this epoch: it begins at the end of the log (KIP-101)."""
-        if leader_epoch > self.leader_epoch:
-            self.log.assign_leader_epoch(leader_epoch)
+        """Lead from now on with this epoch. The log learns of it with the first batch that carries it, so that a start
+        with very many partitions writes no files."""
         self.leader_epoch = leader_epoch
         self.isr = isr
 
@@ -144,8 +143,17 @@ class Partition:
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch <= `epoch` and where it ends; (-1, -1) where it is unknown (KIP-101, KIP-279)."""
-        return self.log.leader_epochs.end_offset_for_epoch(epoch, self.log.log_end_offset)
+        """The largest epoch <= `epoch` and where it ends; (-1, -1) where it is unknown (KIP-101, KIP-279).
+
+        Our own epoch may have no record yet: it ends where the log does, and so does the last one that has.
+        """
+        end_offset = self.log.log_end_offset
+        if epoch == self.leader_epoch:
+            return epoch, end_offset
+        latest = self.log.latest_epoch
+        if 0 <= latest < epoch < self.leader_epoch:
+            return latest, end_offset
+        return self.log.leader_epochs.end_offset_for_epoch(epoch, end_offset)
 
     def resign(self) -> None:
         """This broker leads the partition no more: whoever waits is answered now and will find out."""

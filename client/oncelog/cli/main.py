@@ -1,17 +1,70 @@
-"""The `oncelog` command."""
+"""`oncelog`: finds a command by its name and loads that one only, so that `oncelog serve` starts fast.
+
+Commands of this package stand in BUILT_IN. All others are entry points of the group `oncelog.commands`, which is how
+the broker adds `serve` and `dump` although the client may not import the broker. Looking entry points up costs some
+25 ms (importlib.metadata reads every installed package), so `serve`, which tools start in a loop, has its entry point
+repeated in SHORTCUTS: only a name is repeated, nothing is imported, and a test holds it equal to pyproject.toml.
+"""
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from importlib import import_module
+from typing import Final
 
 import click
 
+from oncelog.cli.running import Failure
 
-@click.group()
+BUILT_IN: Final = {
+    "topics": "oncelog.cli.topics:topics",
+    "produce": "oncelog.cli.produce:produce",
+    "consume": "oncelog.cli.consume:consume",
+}
+SHORTCUTS: Final = {"serve": "oncelog_broker.command:serve"}
+ENTRY_POINT_GROUP: Final = "oncelog.commands"
+
+
+class LazyCommands(click.Group):
+    """A click group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(BUILT_IN.keys() | _added_commands().keys())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        target = BUILT_IN.get(cmd_name) or SHORTCUTS.get(cmd_name) or _added_commands().get(cmd_name)
+        return None if target is None else _load(cmd_name, target)
+
+
+def _added_commands() -> dict[str, str]:
+    """The commands that installed packages add: name -> `module:attribute`."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _load(name: str, target: str) -> click.Command:
+    """Raises Failure if a package that the command needs is not installed."""
+    module, _, attribute = target.partition(":")
+    try:
+        command = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise Failure(
+            f"the command {name!r} needs {error.name}, which is not installed: pip install 'oncelog[broker]'"
+        ) from error
+    assert isinstance(command, click.Command), f"{target} is not a click command"
+    return command
+
+
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="oncelog")
+def cli() -> None:
+    """oncelog: a Kafka-protocol event log.
+
+    Every command says more with --help. Commands that talk to a broker find it by --bootstrap-server or
+    ONCELOG_BOOTSTRAP_SERVER.
+    """
+
+
 def main() -> None:
-    """A Kafka-protocol event log."""
-
-
-for entry_point in entry_points(group="oncelog.commands"):
-    if entry_point.name == "serve":
-        main.add_command(entry_point.load(), "serve")
+    """What the console script `oncelog` runs."""
+    cli(prog_name="oncelog")

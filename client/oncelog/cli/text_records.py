@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from string import Formatter
-from typing import Final
+from typing import Final, Protocol
 
 from oncelog.cli.offsets import format_timestamp
 
@@ -33,17 +33,29 @@ class InputRecord:
     timestamp_ms: int | None = None
 
 
-@dataclass(slots=True)
-class OutputRecord:
-    """A record to print: the fields of the client's ConsumerRecord that are shown."""
+class OutputRecord(Protocol):
+    """A record to print: what the client's ConsumerRecord has, as far as it is shown."""
 
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def timestamp_ms(self) -> int: ...
+
+    @property
+    def key(self) -> bytes | None: ...
+
+    @property
+    def value(self) -> bytes | None: ...
+
+    @property
+    def headers(self) -> Headers: ...
 
 
 class Lines:

@@ -184,7 +184,7 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """The next record of any partition; waits for it. Raises what `poll` raises; ends when the consumer is closed."""
+        """The next record of any partition. Raises what `poll` raises; ends when the consumer is closed."""
         while True:
             if self._iterated is not None:
                 position, fetched = self._iterated

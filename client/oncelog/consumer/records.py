@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from oncelog_protocol.records.batch import RecordBatch
-from oncelog_protocol.records.record import Headers, read_records
+from oncelog_protocol.records.columns import Headers, read_columns
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
-
-_new: Final = tuple.__new__
 
 
 class ConsumerRecord(NamedTuple):
@@ -27,31 +28,30 @@ class ConsumerRecord(NamedTuple):
     leader_epoch: int
 
 
+# As `_make`, but without a Python call for each record.
+_as_record: Final[Callable[[tuple[object, ...]], ConsumerRecord]] = partial(tuple.__new__, ConsumerRecord)
+
+
 def decode_batch(batch: RecordBatch, topic: str, partition: int, from_offset: int) -> list[ConsumerRecord]:
     """The records of `batch` at `from_offset` and after: a batch may begin before the offset that was asked for.
 
     Raises CorruptBatch.
     """
-    timestamp_type = LOG_APPEND_TIME if batch.is_log_append_time else CREATE_TIME
-    epoch = batch.partition_leader_epoch
-    # Made as a tuple at once: the generated __new__ of a named tuple, called with nine arguments, takes three times that.
-    records = [
-        _new(
-            ConsumerRecord,
-            (
-                topic,
-                partition,
-                record.offset,
-                record.timestamp,
-                timestamp_type,
-                record.key,
-                record.value,
-                record.headers,
-                epoch,
-            ),
-        )
-        for record in read_records(batch)
-    ]
+    columns = read_columns(batch)
+    if columns.error is not None:
+        raise columns.error
+    rows = zip(
+        repeat(topic),
+        repeat(partition),
+        columns.offsets,
+        columns.timestamps,
+        repeat(LOG_APPEND_TIME if batch.is_log_append_time else CREATE_TIME),
+        columns.keys,
+        columns.values,
+        columns.headers,
+        repeat(batch.partition_leader_epoch),
+    )
+    records = list(map(_as_record, rows))
     if batch.base_offset >= from_offset:
         return records
     return [record for record in records if record.offset >= from_offset]

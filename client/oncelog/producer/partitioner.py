@@ -47,9 +47,13 @@ def positive_hash(key: bytes) -> int:
     return murmur2(key) & SIGN_MASK
 
 
-def partition_for_key(key: bytes | bytearray | memoryview, partitions: int) -> int:
-    """Java's choice for `key` among `partitions`."""
-    return positive_hash(bytes(key)) % partitions
+def partition_for_key(key: bytes | bytearray | memoryview | None, partitions: int) -> int:
+    """Java's choice for `key` (not None) among `partitions`. Raises TypeError for a key that is not bytes."""
+    if type(key) is not bytes:
+        if not isinstance(key, bytes | bytearray | memoryview):
+            raise TypeError(f"a key must be bytes or None, not {type(key).__name__}")
+        key = bytes(key)
+    return positive_hash(key) % partitions
 
 
 class StickyPartition:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -66,6 +67,7 @@ class Producer:
         self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._accumulator = Accumulator(self.config)
         self._pool: ConnectionPool | None = None
+        self._ignores_keys = self.config.partitioner_ignore_keys
         self._is_closed = False
 
     async def start(self) -> None:
@@ -84,6 +86,8 @@ class Producer:
             on_progress=self._progressed,
         )
         self._loop = asyncio.get_running_loop()
+        # What `loop.create_future` does, without its Python frame: one of these is made for each record.
+        self._create_future: Callable[[], asyncio.Future[RecordMetadata]] = partial(asyncio.Future, loop=self._loop)
         try:
             await self._metadata.refresh()
         except BaseException:
@@ -113,17 +117,18 @@ class Producer:
             route = await self._route(topic, partition)
         if timestamp_ms is None:
             timestamp_ms = now_ms()
-        if partition is not None:
-            queue = route.queues[partition]
-        elif key is None or self.config.partitioner_ignore_keys:
-            queue = route.queues[route.sticky.current]
-        else:
-            queue = route.queues[partition_for_key(key, route.count)]
-        future: asyncio.Future[RecordMetadata] = self._loop.create_future()
+        is_sticky = False
+        if partition is None:
+            is_sticky = key is None or self._ignores_keys
+            partition = route.sticky.current if is_sticky else partition_for_key(key, route.count)
+        queue = route.queues[partition]
+        future: asyncio.Future[RecordMetadata] = self._create_future()
         batch = queue.tail
         try:
-            if batch is None or not batch.append(timestamp_ms, key, value, headers, future):
-                is_sticky = partition is None and (key is None or self.config.partitioner_ignore_keys)
+            if batch is not None and batch.builder.append(timestamp_ms, key, value, headers) is not None:
+                batch.timestamps.append(timestamp_ms)
+                batch.waiters.append(future)
+            else:
                 await self._begin_batch(route if is_sticky else None, queue, timestamp_ms, key, value, headers, future)
         except TypeError as error:
             raise TypeError(f"key, value and header values must be bytes or None, header keys str: {error}") from error

@@ -12,6 +12,7 @@ from collections import Counter
 from oncelog_broker.config.alter import check_topic_overrides
 from oncelog_broker.config.broker_keys import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
 from oncelog_broker.config.resolve import describe_topic
+from oncelog_broker.controller.topic_names import check_topic_name
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_broker.server.shown import shows_topic, wait_until_shown
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -39,6 +40,10 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
 
 async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: RequestContext) -> TopicResult:
     broker = context.broker
+    # First, as Kafka does: whoever makes sure that a topic exists sends settings too, and cares for this answer alone.
+    check_topic_name(topic.name)
+    if broker.image.topic(topic.name) is not None:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
     assignment = _assignment(topic)
     partitions = broker.config[NUM_PARTITIONS] if topic.num_partitions == -1 else topic.num_partitions
     replicas = broker.config[DEFAULT_REPLICATION_FACTOR] if topic.replication_factor == -1 else topic.replication_factor

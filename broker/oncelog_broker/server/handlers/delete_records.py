@@ -1,10 +1,12 @@
 """DeleteRecords (21), v0-2: make everything below an offset unreadable by moving the log start offset.
 
-Offset -1 stands for the high watermark. Segments that lie wholly below the new start are deleted.
+Offset -1 stands for the high watermark. Segments that lie wholly below the new start are deleted. The new start is on
+disk before the answer: what was said to be gone does not come back after a crash.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from oncelog_broker.server.dispatch import RequestContext
@@ -17,7 +19,7 @@ PartitionResult = TopicResult.DeleteRecordsPartitionResult
 HIGH_WATERMARK: Final = -1
 
 
-def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     topics = []
     for topic in request.topics:
         results = []
@@ -31,6 +33,7 @@ def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteReco
                 PartitionResult(partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=code)
             )
         topics.append(TopicResult(name=topic.name, partitions=results))
+    await asyncio.to_thread(context.broker.logs.checkpoint_log_start_offsets)
     return DeleteRecordsResponse(topics=topics)
 
 

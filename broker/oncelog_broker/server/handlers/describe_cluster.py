@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.authorized_operations import ALL_CLUSTER_OPERATIONS, AUTHORIZED_OPERATIONS_OMITTED
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
@@ -38,5 +39,12 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
                 )
             )
     return DescribeClusterResponse(
-        error_code=ErrorCode.NONE, cluster_id=image.cluster_id, controller_id=image.controller_id, brokers=brokers
+        error_code=ErrorCode.NONE,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        brokers=brokers,
+        # Without an authorizer everybody may do everything.
+        cluster_authorized_operations=(
+            ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
+        ),
     )

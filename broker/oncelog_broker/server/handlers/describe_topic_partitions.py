@@ -11,6 +11,7 @@ from typing import Final
 from oncelog_broker.controller.topic_names import INTERNAL_TOPICS
 from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.authorized_operations import ALL_TOPIC_OPERATIONS
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -84,4 +85,5 @@ def _describe(topic: Topic, indexes: list[int], image: ClusterImage) -> TopicRes
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=partitions,
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,  # without an authorizer everybody may do everything
     )

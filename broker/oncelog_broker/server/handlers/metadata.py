@@ -15,6 +15,7 @@ from oncelog_broker.config.broker_keys import AUTO_CREATE_TOPICS_ENABLE
 from oncelog_broker.controller.topic_names import INTERNAL_TOPICS, check_topic_name
 from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.schema import ZERO_UUID
@@ -30,7 +31,7 @@ FIRST_NULL_NAME_VERSION: Final = 12
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
     if request.topics is None or (context.version == 0 and not request.topics):
         image = context.broker.image
-        return _response(context, [describe(topic, image) for topic in image.topics.values()])
+        return _response(request, context, [describe(topic, image) for topic in image.topics.values()])
     missing = [
         wanted.name
         for wanted in request.topics
@@ -38,7 +39,7 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
     ]
     if missing and _may_create(request, context):
         return _create_then_answer(request, context, missing)
-    return _response(context, _described(request, context, {}))
+    return _response(request, context, _described(request, context, {}))
 
 
 def _may_create(request: MetadataRequest, context: RequestContext) -> bool:
@@ -56,7 +57,7 @@ async def _create_then_answer(
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another connection was quicker
                 failures[name] = error
-    return _response(context, _described(request, context, failures))
+    return _response(request, context, _described(request, context, failures))
 
 
 def _described(
@@ -117,13 +118,21 @@ def describe(topic: Topic, image: ClusterImage) -> TopicResponse:
     )
 
 
-def _response(context: RequestContext, topics: list[TopicResponse]) -> MetadataResponse:
+def _response(request: MetadataRequest, context: RequestContext, topics: list[TopicResponse]) -> MetadataResponse:
     image = context.broker.image
     brokers = []
     for broker in image.brokers.values():
         endpoint = broker.endpoint(context.connection.listener)
         if endpoint is not None:
             brokers.append(BrokerResponse(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack))
-    return MetadataResponse(
+    response = MetadataResponse(
         brokers=brokers, cluster_id=image.cluster_id, controller_id=image.controller_id, topics=topics
     )
+    # Without an authorizer everybody may do everything.
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.error_code == ErrorCode.NONE:
+                topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+    return response

@@ -3,13 +3,14 @@
 import dataclasses
 import json
 import logging
+import os
 import struct
 
 import pytest
 from tests.support.storage import NOW, SMALL, FaultyDisk, contents, fill, log_files, make_batch
 
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.data_directory import deleted_directory_name, parse_directory_name
+from oncelog_broker.log.data_directory import DELETE_DIRECTORY_SUFFIX, marked_directory_name, parse_directory_name
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.meta_properties import MetaPropertiesError
 from oncelog_broker.log.producer_snapshot import format_snapshot
@@ -182,6 +183,18 @@ class TestDelete:
         log = start().get("orders", 0)
         assert (log.log_start_offset, log.log_end_offset) == (0, 2)
 
+    def test_a_stray_log_is_set_aside_and_never_freed(self, start, tmp_path):
+        manager = start()
+        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 3)
+        moved = manager.set_aside("orders", 0)
+        assert manager.get("orders", 0) is None
+        assert manager.partitions() == []
+        assert manager.purge_deleted(NOW + 10 * SMALL.file_delete_delay_ms) == 0
+        assert moved.endswith("-stray")
+        assert any(name.endswith(".log") for name in os.listdir(moved))
+        manager.close()
+        assert start().partitions() == []
+
     def test_what_an_earlier_process_deleted_is_freed_too(self, start, tmp_path):
         manager = start()
         fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 5)
@@ -271,7 +284,7 @@ class TestDirectories:
         assert parse_directory_name(name) == parsed
 
     def test_the_name_of_a_deleted_log_fits_the_file_system(self):
-        name = deleted_directory_name("t" * 249, 99999, "0" * 32)
+        name = marked_directory_name("t" * 249, 99999, "0" * 32, DELETE_DIRECTORY_SUFFIX)
         assert len(name) == 255
         assert name.endswith("-99999." + "0" * 32 + "-delete")
 
@@ -282,8 +295,8 @@ class TestPeriodic:
         log = manager.get_or_create("orders", 0, TOPIC_ID, dataclasses.replace(SMALL, retention_ms=1000))
         fill(log, 30)
         clock.advance_ms(2000)
-        assert manager.apply_retention(lambda log: 14) == 1
-        assert manager.apply_retention() == 2
+        assert len(log.apply_retention(clock.now_ms(), upper_bound=14)) == 1
+        assert len(log.apply_retention(clock.now_ms())) == 2
         assert manager.purge_deleted(clock.now_ms() + 60_000) > 0
 
     def test_flush_due(self, start, clock):
@@ -293,13 +306,15 @@ class TestPeriodic:
         never = manager.get_or_create("c", 0, None, SMALL)
         for log in (by_count, by_time, never):
             fill(log, 2)
-        assert manager.flush_due() == 0
+        assert manager.logs_due_for_flush() == []
         fill(by_count, 1)
         clock.advance_ms(100)
-        assert manager.flush_due() == 2
-        assert (by_count.recovery_point, by_time.recovery_point, never.recovery_point) == (3, 2, 0)
+        assert set(manager.logs_due_for_flush()) == {by_count, by_time}
+        by_count.flush()
+        by_time.flush()
         clock.advance_ms(1000)
-        assert manager.flush_due() == 0
+        assert manager.logs_due_for_flush() == []
+        assert never.recovery_point == 0
 
     def test_a_truncation_lowers_the_recovery_point_on_disk_first(self, start, tmp_path):
         manager = start()

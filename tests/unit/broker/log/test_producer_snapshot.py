@@ -44,6 +44,10 @@ def write(directory, offset, image):
     PendingSnapshot(RealDisk(), str(directory), offset, image).write()
 
 
+def offsets(directory):
+    return sorted(int(path.name[:20]) for path in directory.glob("0*.snapshot"))
+
+
 def names(directory):
     return sorted(path.name for path in directory.iterdir())
 
@@ -99,10 +103,10 @@ def test_s55_the_newest_valid_one_is_loaded_and_damaged_ones_are_deleted(snapsho
         write(tmp_path, offset, entries(2, batches))
     path = tmp_path / f"{30:020d}.snapshot"
     path.write_bytes(path.read_bytes()[:-1])
-    assert snapshots.load_newest(35) == (20, entries(2, 2))
-    assert snapshots.offsets() == [10, 20, 40]
+    assert snapshots.load_newest(names(tmp_path), 35) == (20, entries(2, 2))
+    assert offsets(tmp_path) == [10, 20, 40]
     assert not (tmp_path / f"{30:020d}.window").exists()
-    assert snapshots.load_newest(9) is None
+    assert snapshots.load_newest(names(tmp_path), 9) is None
 
 
 def test_e11_one_per_segment_and_the_newest_are_kept(snapshots, tmp_path):
@@ -110,8 +114,8 @@ def test_e11_one_per_segment_and_the_newest_are_kept(snapshots, tmp_path):
         write(tmp_path, offset, entries(1, 1))
     (tmp_path / f"{7:020d}.window").write_bytes(b"x")
     (tmp_path / "7.snapshot").write_bytes(b"not ours")
-    snapshots.remove_strays([10, 20])
-    assert snapshots.offsets() == [10, 20, 30]
+    snapshots.remove_all_but(names(tmp_path), [10, 20, 30])
+    assert offsets(tmp_path) == [10, 20, 30]
     left = [f"{offset:020d}.{suffix}" for offset in (10, 20, 30) for suffix in ("snapshot", "window")]
     assert names(tmp_path) == [*left, "7.snapshot"]
 
@@ -146,10 +150,9 @@ class TestInALog:
         bases = log.segment_base_offsets
         assert len(bases) > 2
         log.flush()
-        snapshots = ProducerSnapshots(RealDisk(), str(directory))
-        assert snapshots.offsets() == bases[1:]
+        assert offsets(directory) == bases[1:]
         log.close()
-        assert snapshots.offsets() == [*bases[1:], 80]
+        assert offsets(directory) == [*bases[1:], 80]
 
     def test_a_close_without_news_writes_nothing(self, directory):
         log = open_log(directory)

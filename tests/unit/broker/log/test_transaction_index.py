@@ -97,14 +97,14 @@ def test_a_damaged_index_is_found_and_removed(tmp_path, data):
     (tmp_path / f"{10:020d}.txnindex").write_bytes(data)
     (tmp_path / f"{20:020d}.txnindex").write_bytes(format_aborted([C]))
     loaded = TransactionIndexes(RealDisk(), str(tmp_path))
-    assert loaded.load() == 10
+    assert loaded.load(names(tmp_path)) == 10
     assert names(tmp_path) == [f"{20:020d}.txnindex"]
     assert loaded.collect(0, 100) == [C]
 
 
 def test_what_was_written_is_loaded(filled, tmp_path):
     loaded = TransactionIndexes(RealDisk(), str(tmp_path))
-    assert loaded.load() is None
+    assert loaded.load(names(tmp_path)) is None
     assert loaded
     assert loaded.collect(0, 100) == [A, B, C, D]
 
@@ -112,7 +112,7 @@ def test_what_was_written_is_loaded(filled, tmp_path):
 def test_what_comes_behind_an_offset_is_replaced(filled, tmp_path):
     filled.replace_from(13, {10: [B], 20: []})
     assert filled.collect(0, 100) == [A, B]
-    assert TransactionIndexes(RealDisk(), str(tmp_path)).load() is None
+    assert TransactionIndexes(RealDisk(), str(tmp_path)).load(names(tmp_path)) is None
     assert (tmp_path / f"{20:020d}.txnindex").read_bytes() == b""
 
 

@@ -1,0 +1,232 @@
+"""`oncelog consume`: prints the records of topics or partitions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import click
+
+from oncelog.cli.json_records import format_json
+from oncelog.cli.offsets import AtTime, Earliest, Latest, Position, out_of_range, parse_position, resolve
+from oncelog.cli.options import KEY_VALUE, bootstrap_option, client_settings, parsed
+from oncelog.cli.running import run
+from oncelog.cli.text_records import OutputRecord, Template, escaped_bytes, line_template
+
+if TYPE_CHECKING:
+    from oncelog.cluster import TopicPartition
+    from oncelog.consumer.consumer import Consumer
+
+Render = Callable[[OutputRecord], bytes]
+
+POLL_MS: Final = 100
+"""How long to wait for records before looking again whether the end is reached: it may be a marker, no record."""
+
+
+def parse_target(text: str) -> tuple[str, int | None]:
+    """`topic` or `topic:partition`; None stands for all partitions. Raises ValueError."""
+    topic, separator, partition = text.rpartition(":")
+    if not separator:
+        return text, None
+    if not topic or not partition.isascii() or not partition.isdigit():
+        raise ValueError(f"{text!r} is neither TOPIC nor TOPIC:PARTITION")
+    return topic, int(partition)
+
+
+def _parse_position_now(text: str) -> Position:
+    from oncelog.clock import now_ms
+
+    return parse_position(text, now_ms())
+
+
+POSITION: Final = parsed("POSITION", _parse_position_now)
+TARGET: Final = parsed("TOPIC[:PARTITION]", parse_target)
+BYTES: Final = parsed("TEXT", escaped_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What to read of each partition: [start, end) and at most `count` records of all together.
+
+    `end` None: what is there at the start, unless `is_following`. `count` None: no limit.
+    """
+
+    start: Position
+    end: Position | None
+    count: int | None
+    is_following: bool
+
+
+@click.command()
+@click.argument("targets", type=TARGET, nargs=-1, required=True, metavar="TOPIC[:PARTITION]...")
+@bootstrap_option
+@click.option("--from", "start", type=POSITION, help="Where to start. Default: earliest.")
+@click.option("--to", "end", type=POSITION, help="Where to stop, itself excluded. Default: the end at the start.")
+@click.option("--count", "-n", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option("--follow", "-f", "is_following", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--key-separator", metavar="TEXT", help=r"Print the key too, and this between it and the value.")
+@click.option("--timestamps", is_flag=True, help="Print timestamps before, and a tab.")
+@click.option("--offsets", is_flag=True, help="Print TOPIC:PARTITION:OFFSET before, and a tab.")
+@click.option("--headers", is_flag=True, help="Print headers before, as a=1,b=2, and a tab.")
+@click.option(
+    "--null-value", type=BYTES, default="null", show_default=True, metavar="TEXT", help="What null is printed as."
+)
+@click.option("--format", "template", help=r"Print this instead, such as '{timestamp} {key}={value}\n', see below.")
+@click.option("--json", "is_json", is_flag=True, help="Lines of JSON, which `oncelog produce --json` reads.")
+@click.option("--base64", is_flag=True, help="With --json: always base64. Default: only what is not UTF-8.")
+@click.option("-D", "settings", type=KEY_VALUE, multiple=True, help="Any setting of the consumer.")
+def consume(
+    targets: tuple[tuple[str, int | None], ...],
+    bootstrap: str,
+    start: Position | None,
+    end: Position | None,
+    count: int | None,
+    is_following: bool,
+    key_separator: str | None,
+    timestamps: bool,
+    offsets: bool,
+    headers: bool,
+    null_value: bytes,
+    template: str | None,
+    is_json: bool,
+    base64: bool,
+    settings: tuple[tuple[str, str], ...],
+) -> None:
+    r"""Print the records of topics, or of single partitions.
+
+    Values are printed byte for byte with a newline after each. Reading ends at the records that were there when the
+    command started, unless told to --follow. Records of one partition come in their order.
+
+    \b
+    A POSITION, for --from and --to, is one of
+      earliest, latest   the ends of the partition
+      17                 an offset
+      -5                 the last five (of each partition)
+      5m                 five minutes ago (ms, s, m, h, d, w)
+      2026-01-31T10:00   a time, UTC unless it names a zone
+      @1767225600000     a time in milliseconds since 1970
+
+    \b
+    Fields of --format: topic, partition, offset, timestamp, timestamp_ms, key, value, headers; escapes \n \t \0 \xHH.
+
+    \b
+      oncelog consume greetings --from -10 --follow
+      oncelog consume orders:2 --from 1h --json
+    """
+    flags = key_separator is not None or timestamps or offsets or headers
+    if sum((flags, template is not None, is_json)) > 1:
+        raise click.UsageError("--format, --json, and the flags for columns exclude each other")
+    if base64 and not is_json:
+        raise click.UsageError("--base64 is a choice of --json")
+    if is_following and end is not None:
+        raise click.UsageError("--follow has no end: leave out --to")
+    if is_json:
+        render: Render = lambda record: format_json(record, base64=base64)  # noqa: E731
+    else:
+        columns = {"timestamps": timestamps, "offsets": offsets, "headers": headers}
+        try:
+            render = Template(template or line_template(**columns, key_separator=key_separator), null_value).render
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+    wanted = Range(start or Earliest(), end, count, is_following)
+    options = {"auto_offset_reset": "earliest", "allow_auto_create_topics": False, **client_settings(settings)}
+    run(lambda: _consume(bootstrap, targets, wanted, render, options), bootstrap)
+
+
+async def _consume(
+    bootstrap: str, targets: Sequence[tuple[str, int | None]], wanted: Range, render: Render, options: dict[str, Any]
+) -> None:
+    """Raises KafkaError, UsageError for a partition that does not exist, BrokenPipeError."""
+    from oncelog.consumer.consumer import Consumer
+
+    async with Consumer(bootstrap, **options) as consumer:
+        partitions = await _partitions(bootstrap, targets, options)
+        ends = await _seek(consumer, partitions, wanted)
+        await _print_records(consumer, ends, wanted, render, sys.stdout.buffer)
+
+
+async def _partitions(
+    bootstrap: str, targets: Sequence[tuple[str, int | None]], options: dict[str, Any]
+) -> list[TopicPartition]:
+    """What the arguments name, each once. Asked of an admin client, which does not wait for a topic to appear."""
+    from dataclasses import fields
+
+    from oncelog.admin import Admin
+    from oncelog.cluster import TopicPartition
+    from oncelog.config import ClientConfig
+
+    common = {field.name for field in fields(ClientConfig)} & options.keys()
+    async with Admin(bootstrap, **{key: options[key] for key in common}) as admin:
+        topics = await admin.describe_topics({topic for topic, _ in targets})
+    partitions: list[TopicPartition] = []
+    for topic, index in targets:
+        known = sorted(topics[topic].partitions)
+        if index is not None and index not in known:
+            raise click.UsageError(f"{topic} has the partitions 0 to {len(known) - 1}, not {index}")
+        partitions += [TopicPartition(topic, each) for each in (known if index is None else [index])]
+    return list(dict.fromkeys(partitions))
+
+
+async def _seek(
+    consumer: Consumer, partitions: Sequence[TopicPartition], wanted: Range
+) -> dict[TopicPartition, int | None]:
+    """Assign the partitions and go to the start of each; the end of each, None where it is followed."""
+    beginnings = await consumer.beginning_offsets(partitions)
+    log_ends = await consumer.end_offsets(partitions)
+
+    async def offsets(position: Position) -> dict[TopicPartition, int]:
+        found: Mapping[TopicPartition, Any] = {}
+        if isinstance(position, AtTime):
+            found = await consumer.offsets_for_times(dict.fromkeys(partitions, max(0, position.timestamp_ms)))
+        resolved = {}
+        for partition in partitions:
+            beginning, end, answer = beginnings[partition], log_ends[partition], found.get(partition)
+            if warning := out_of_range(position, beginning=beginning, end=end):
+                click.echo(f"oncelog: {partition}: {warning}", err=True)
+            offset = None if answer is None else answer.offset
+            resolved[partition] = resolve(position, beginning=beginning, end=end, found=offset)
+        return resolved
+
+    starts = await offsets(wanted.start)
+    ends: dict[TopicPartition, int | None] = dict.fromkeys(partitions)
+    if not wanted.is_following:
+        ends.update(await offsets(wanted.end or Latest()))
+    consumer.assign(partitions)
+    for partition, offset in starts.items():
+        consumer.seek(partition, offset)
+    return ends
+
+
+async def _print_records(
+    consumer: Consumer, ends: dict[TopicPartition, int | None], wanted: Range, render: Render, output: BinaryIO
+) -> None:
+    """Until every partition is at its end, or there were enough records. Raises KafkaError, BrokenPipeError."""
+    left = wanted.count
+    while await _drop_finished(consumer, ends):
+        for partition, records in (await consumer.poll(POLL_MS, left)).items():
+            end = ends[partition]
+            if end is not None and records[-1].offset >= end:
+                records = [record for record in records if record.offset < end]
+            output.write(b"".join(map(render, records)))
+            if left is not None:
+                left -= len(records)
+        output.flush()
+        if left == 0:
+            return
+
+
+async def _drop_finished(consumer: Consumer, ends: dict[TopicPartition, int | None]) -> bool:
+    """Stop reading the partitions that are at their end; whether any is left.
+
+    Positions decide, not records: behind the last record there may be markers, or records that a cleaner removed.
+    """
+    finished = [
+        partition for partition, end in ends.items() if end is not None and await consumer.position(partition) >= end
+    ]
+    if finished:
+        for partition in finished:
+            del ends[partition]
+        consumer.assign(ends)
+    return bool(ends)

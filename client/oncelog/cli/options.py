@@ -1,0 +1,68 @@
+"""Options and value types that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+V = TypeVar("V")
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+
+bootstrap_option: Final = click.option(
+    "--bootstrap-server",
+    "-b",
+    "bootstrap",
+    envvar="ONCELOG_BOOTSTRAP_SERVER",
+    default=DEFAULT_BOOTSTRAP,
+    show_default=True,
+    show_envvar=True,
+    metavar="HOST:PORT,...",
+    help="A broker of the cluster, or several.",
+)
+output_option: Final = click.option(
+    "--output",
+    type=click.Choice(["table", "json", "plain"]),
+    help="How to print. Default: a table on a terminal, else plain lines of tab-separated fields.",
+)
+
+
+def parsed(name: str, parse: Callable[[str], V]) -> Callable[[str], V]:
+    """A type for click from a function that raises ValueError with a message for the user; `name` is for the help."""
+
+    def convert(value: str) -> V:
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+
+    convert.__name__ = name
+    return convert
+
+
+def key_value(text: str) -> tuple[str, str]:
+    """`key=value`. Raises ValueError."""
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise ValueError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+KEY_VALUE: Final = parsed("KEY=VALUE", key_value)
+
+
+def client_settings(pairs: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """`-D linger.ms=5` as keywords of a client: {"linger_ms": 5}. Which keys exist is checked by the client."""
+    return {key.replace(".", "_"): _setting(value) for key, value in pairs}
+
+
+def _setting(value: str) -> bool | int | str:
+    """Numbers and booleans as such: the client's configuration is typed, none of its texts look like these."""
+    if value in ("true", "false"):
+        return value == "true"
+    try:
+        return int(value)
+    except ValueError:
+        return value

@@ -1,0 +1,201 @@
+"""`oncelog produce`: lines of standard input, or of a file, become records."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from oncelog.cli.json_records import parse_json
+from oncelog.cli.options import KEY_VALUE, bootstrap_option, client_settings, parsed
+from oncelog.cli.running import Failure, describe, run
+from oncelog.cli.text_records import InputRecord, Lines, escaped_bytes, parse_header, parse_line
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from oncelog.producer.batch import RecordMetadata
+
+ParseLine = Callable[[bytes], InputRecord]
+
+BYTES: Final = parsed("TEXT", escaped_bytes)
+HEADER: Final = parsed("NAME=VALUE", parse_header)
+REPORT_EVERY: Final = 1000
+"""Records between two updates of the progress line."""
+
+
+@click.command()
+@click.argument("topic")
+@bootstrap_option
+@click.option("--file", "path", type=click.Path(exists=True, dir_okay=False), help="Read this, not standard input.")
+@click.option(
+    "--key-separator",
+    type=BYTES,
+    metavar="TEXT",
+    help=r"What is between key and value (\t, \xHH). Default: no keys.",
+)
+@click.option("--null-value", type=BYTES, metavar="TEXT", help="A value that is just this becomes null, a tombstone.")
+@click.option("--header", "headers", type=HEADER, multiple=True, help="A header for every record. May be repeated.")
+@click.option("--json", "is_json", is_flag=True, help="Lines of JSON, see below.")
+@click.option("--partition", type=click.IntRange(min=0), help="Default: by the key, or spread.")
+@click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), help="Default: none.")
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Whose acknowledgement to wait for. Default: all.")
+@click.option("-D", "settings", type=KEY_VALUE, multiple=True, help="A setting of the producer, such as linger.ms=50.")
+@click.option("--quiet", "-q", is_flag=True, help="Do not say how many records were acknowledged.")
+def produce(
+    topic: str,
+    bootstrap: str,
+    path: str | None,
+    key_separator: bytes | None,
+    null_value: bytes | None,
+    headers: tuple[tuple[str, bytes], ...],
+    is_json: bool,
+    partition: int | None,
+    compression: str | None,
+    acks: str | None,
+    settings: tuple[tuple[str, str], ...],
+    quiet: bool,
+) -> None:
+    r"""Send each line of standard input to TOPIC as a record.
+
+    A line ends at a newline; all other bytes are sent as they are. The first failure ends the command with exit
+    code 1, after what was sent before it was acknowledged or failed.
+
+    With --json a line is an object whose fields may all be left out (`oncelog consume --json` prints the same):
+
+    \b
+      {"key": "k", "value": "v", "headers": [["name", "value"]],
+       "partition": 0, "timestamp": 1767225600000, "encoding": "utf-8"}
+
+    With "encoding": "base64", key, value and header values are base64.
+
+    \b
+      echo hello | oncelog produce greetings
+      oncelog produce orders --key-separator : --compression zstd --file orders.txt
+    """
+    if is_json and (key_separator is not None or null_value is not None):
+        raise click.UsageError("--key-separator and --null-value are for lines of text, JSON has its own")
+
+    def parse(line: bytes) -> InputRecord:
+        record = parse_json(line) if is_json else parse_line(line, key_separator=key_separator, null_value=null_value)
+        record.headers.extend(headers)
+        if record.partition is None:
+            record.partition = partition
+        return record
+
+    options = client_settings(settings)
+    if compression is not None:
+        options["compression_type"] = compression
+    if acks is not None:
+        options["acks"] = acks
+    tally = run(lambda: _produce(topic, bootstrap, path, parse, options), bootstrap)
+    if tally.error is not None:
+        raise Failure(f"{tally.error}; {tally.summary()}")
+    if not quiet:
+        click.echo(tally.summary(), err=True)
+
+
+@dataclass(slots=True)
+class Tally:
+    """How the records fared. `error` is the first failure, with the number of its line where it is the line's."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    error: str | None = None
+    is_acknowledging: bool = True
+    """False with acks=0, where "acknowledged" only means handed to the network."""
+
+    def summary(self) -> str:
+        records = "record" if self.sent == 1 else "records"
+        if not self.is_acknowledging:
+            return f"{self.acknowledged} of {self.sent} {records} sent, without acknowledgement (acks=0)"
+        return f"{self.acknowledged} of {self.sent} {records} acknowledged"
+
+
+async def _produce(topic: str, bootstrap: str, path: str | None, parse: ParseLine, options: dict[str, Any]) -> Tally:
+    """Raises KafkaError if the cluster cannot be reached; other failures are in the tally."""
+    from oncelog.errors import KafkaError
+    from oncelog.producer.producer import Producer
+
+    async with Producer(bootstrap, **options) as producer:
+        tally = Tally(is_acknowledging=producer.config.required_acks != 0)
+
+        def settled(future: asyncio.Future[RecordMetadata]) -> None:
+            error = future.exception()
+            if error is None:
+                tally.acknowledged += 1
+            elif tally.error is None:
+                tally.error = describe(error, bootstrap) if isinstance(error, KafkaError) else str(error)
+
+        with _opened(path) as source, _Progress(tally) as progress:
+            number = 0
+            try:
+                async for lines in _lines(source.fileno()):
+                    for line in lines:
+                        number += 1
+                        record = parse(line)
+                        future = await producer.send(
+                            topic,
+                            record.value,
+                            key=record.key,
+                            headers=record.headers,
+                            partition=record.partition,
+                            timestamp_ms=record.timestamp_ms,
+                        )
+                        tally.sent += 1
+                        future.add_done_callback(settled)
+                    progress.update()
+                    if tally.error is not None:
+                        break
+            except ValueError as error:
+                tally.error = tally.error or f"line {number}: {error}"
+            except KafkaError as error:
+                tally.error = tally.error or f"line {number}: {describe(error, bootstrap)}"
+            except OSError as error:
+                tally.error = tally.error or f"cannot read {path or 'standard input'}: {error}"
+            await producer.flush()
+    return tally
+
+
+def _opened(path: str | None) -> Any:
+    return nullcontext(sys.stdin) if path is None else closing(open(path, "rb", buffering=0))
+
+
+async def _lines(descriptor: int) -> AsyncIterator[Sequence[bytes]]:
+    """The lines of a file, as many at a time as a chunk completes. Raises OSError, ValueError for an endless line."""
+    from oncelog.cli.standard_input import chunks
+
+    lines = Lines()
+    async for chunk in chunks(descriptor):
+        yield lines.feed(chunk)
+    yield lines.finish()
+
+
+class _Progress:
+    """A line on standard error that counts, where that is a terminal and nobody is typing records into it."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._shown = 0
+        self._status: Any = None
+
+    def __enter__(self) -> _Progress:
+        if sys.stderr.isatty() and not sys.stdin.isatty():
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("sending")
+            self._status.start()
+        return self
+
+    def update(self) -> None:
+        if self._status is not None and self._tally.sent - self._shown >= REPORT_EVERY:
+            self._shown = self._tally.sent
+            self._status.update(self._tally.summary())
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()

@@ -1,0 +1,85 @@
+"""Running a command: errors become one line and an exit code, never a traceback for what a user can cause.
+
+0    done
+1    the broker cannot be reached, refused something, or a file is corrupt: `oncelog: why` on standard error
+2    wrong usage (click's own code)
+130  Ctrl-C; 141  whoever read our output went away: what a shell shows for SIGINT and SIGPIPE
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from typing import IO
+
+    from oncelog.errors import KafkaError
+
+T = TypeVar("T")
+
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+
+_ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
+
+
+class Failure(click.ClickException):
+    """Ends the command with exit code 1 and `oncelog: message` on standard error."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"oncelog: {self.message}", file=file or sys.stderr)
+
+
+def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:
+    """Run what talks to the broker at `bootstrap`. Raises click's exceptions only: Failure, UsageError, Exit."""
+    import asyncio
+
+    from oncelog.errors import ConfigError, KafkaError
+
+    try:
+        return asyncio.run(command())
+    except ConfigError as error:
+        raise click.UsageError(error.message) from error
+    except KafkaError as error:
+        raise Failure(describe(error, bootstrap)) from error
+    except BrokenPipeError:
+        raise silenced() from None
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(INTERRUPTED) from None
+
+
+def describe(error: KafkaError, bootstrap: str) -> str:
+    """What to tell a user: Kafka's name for the error and the message; for no connection, what to do."""
+    from oncelog.errors import ConnectionFailed, PartialFailure
+
+    if isinstance(error, ConnectionFailed):
+        return f"cannot reach {bootstrap}: {_reason(error.message)}. Is the broker running? (make run)"
+    if isinstance(error, PartialFailure):
+        return "; ".join(f"{each.code.name}: {each.message}" for each in error.errors.values())
+    return f"{error.code.name}: {error.message}"
+
+
+def _reason(message: str) -> str:
+    """The system's own words where the message has its numbers: asyncio says only "Connect call failed"."""
+    numbers = dict.fromkeys(int(number) for number in _ERRNO.findall(message))
+    return ", ".join(os.strerror(number).lower() for number in numbers) or message
+
+
+def silenced() -> click.exceptions.Exit:
+    """The end of a command whose output nobody reads any more.
+
+    What is left in the buffer of standard output goes nowhere, or Python would complain at its own exit.
+    """
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        pass  # not a real file: a test's
+    return click.exceptions.Exit(BROKEN_PIPE)

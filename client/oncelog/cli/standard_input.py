@@ -1,0 +1,42 @@
+"""Reading a file, a pipe or a terminal in chunks without blocking the event loop, and without a thread.
+
+A thread that waits in read() cannot be cancelled: Ctrl-C would hang until the next line came. Making the descriptor
+non-blocking would do so for everyone who shares it, the terminal of the shell included. So we wait until there is
+something to read and then read once, which does not block. A regular file is always readable, and cannot be watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from typing import Final
+
+CHUNK_BYTES: Final = 65_536
+
+
+async def chunks(descriptor: int) -> AsyncIterator[bytes]:
+    """What can be read from `descriptor`, as it comes, until its end. Raises OSError."""
+    is_watchable = True
+    while True:
+        if is_watchable:
+            is_watchable = await _readable(descriptor)
+        data = os.read(descriptor, CHUNK_BYTES)
+        if not data:
+            return
+        yield data
+
+
+async def _readable(descriptor: int) -> bool:
+    """Wait until `descriptor` is readable; False if it is of a kind that always is."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except PermissionError:  # epoll's answer for a regular file or /dev/null
+        return False
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
+    return True

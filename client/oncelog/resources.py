@@ -1,0 +1,173 @@
+"""What Admin takes and gives: topics to be, configuration, the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeVar
+
+from oncelog.cluster import NO_NODE, Broker
+from oncelog_protocol.messages.describe_configs import ConfigSource, ConfigType, DescribeConfigsResponse, ResourceType
+
+__all__ = [
+    "AlterConfig",
+    "AlterOperation",
+    "ClusterDescription",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
+    "ConfigType",
+    "CreatedTopic",
+    "NewPartitions",
+    "NewTopic",
+    "ResourceType",
+]
+
+DescribedConfig = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult
+
+BROKER_DEFAULT: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create. -1 leaves a number to the broker.
+
+    `replica_assignments` places the replicas by hand, partition -> node ids, the preferred leader first; the two
+    numbers follow from it then and stay at -1.
+    """
+
+    name: str
+    num_partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+    replica_assignments: Mapping[int, Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """`total` is the new number of partitions; `assignments` has the replicas of each added one, in order."""
+
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """What was created; the numbers are -1, and `configs` is empty, where the broker does not tell (v5+ does)."""
+
+    name: str
+    topic_id: bytes
+    num_partitions: int
+    replication_factor: int
+    configs: Mapping[str, str | None]
+
+
+class ConfigResource(NamedTuple):
+    """Whose configuration: `ConfigResource.topic("orders")`, `ConfigResource.broker(1)`."""
+
+    type: ResourceType
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> ConfigResource:
+        return cls(ResourceType.TOPIC, name)
+
+    @classmethod
+    def broker(cls, node_id: int | None = None) -> ConfigResource:
+        """Of one broker; without a node id the default of all brokers."""
+        return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
+
+
+class ConfigSynonym(NamedTuple):
+    """A key that would have the say if those before it were not set."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One key. `value` is None where it is sensitive or not set; `source` says which level it comes from."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    type: ConfigType = ConfigType.UNKNOWN
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    documentation: str | None = None
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+class AlterOperation(IntEnum):
+    """What to do to a key (KIP-339). APPEND and SUBTRACT are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class AlterConfig(NamedTuple):
+    """A change of one key. DELETE, back to the default, has no value."""
+
+    name: str
+    value: str | None
+    operation: AlterOperation = AlterOperation.SET
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """`controller_id` is -1 where none is known."""
+
+    cluster_id: str | None
+    controller_id: int
+    brokers: tuple[Broker, ...]
+
+
+def config_resource(type_: int, name: str) -> ConfigResource:
+    """Raises ValueError for a type that was not asked for."""
+    return ConfigResource(ResourceType(type_), name)
+
+
+def by_node(resources: list[ConfigResource]) -> dict[int, list[ConfigResource]]:
+    """The configuration of a broker is that broker's business; any broker knows the rest."""
+    by_node: dict[int, list[ConfigResource]] = {}
+    for resource in resources:
+        is_broker = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
+        by_node.setdefault(int(resource.name) if is_broker else NO_NODE, []).append(resource)
+    return by_node
+
+
+def config_entry(config: DescribedConfig) -> ConfigEntry:
+    """As the broker described it."""
+    return ConfigEntry(
+        name=config.name,
+        value=config.value,
+        source=_known(ConfigSource, config.config_source),
+        is_read_only=config.read_only,
+        is_sensitive=config.is_sensitive,
+        type=_known(ConfigType, config.config_type),
+        synonyms=tuple(
+            ConfigSynonym(synonym.name, synonym.value, _known(ConfigSource, synonym.source))
+            for synonym in config.synonyms
+        ),
+        documentation=config.documentation,
+    )
+
+
+E = TypeVar("E", ConfigSource, ConfigType)
+
+
+def _known(kind: type[E], value: int) -> E:
+    """A newer broker may have members that we do not know."""
+    try:
+        return kind(value)
+    except ValueError:
+        return kind(0)

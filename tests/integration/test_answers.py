@@ -1,0 +1,65 @@
+"""Answers that other clients depend on, asked for raw: found by comparing with Apache Kafka 4.1, one by one."""
+
+from __future__ import annotations
+
+import pytest
+from broker_process import BrokerProcess
+from raw_client import CREATE_TOPICS_VERSION, RawClient
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest
+from oncelog_protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from oncelog_protocol.messages.metadata import MetadataRequest
+
+KAFKA_TOPIC_OPERATIONS = 3576
+KAFKA_CLUSTER_OPERATIONS = 8096
+"""What Apache Kafka answers where no authorizer is configured."""
+
+
+def test_described_partitions_have_lists_where_java_takes_no_null(broker: BrokerProcess, topic: str) -> None:
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        request = DescribeTopicPartitionsRequest(topics=[DescribeTopicPartitionsRequest.TopicRequest(name=topic)])
+        (described,) = client.call(request, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0).topics
+    assert described.partitions[0].eligible_leader_replicas == []
+    assert described.partitions[0].last_known_elr == []
+    assert described.topic_authorized_operations == KAFKA_TOPIC_OPERATIONS
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_authorized_operations_on_demand(broker: BrokerProcess, topic: str, asked: bool) -> None:
+    metadata = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
+        include_cluster_authorized_operations=asked,
+        include_topic_authorized_operations=asked,
+    )
+    cluster = DescribeClusterRequest(include_cluster_authorized_operations=asked)
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        answer = client.call(metadata, ApiKey.METADATA, 8)
+        described = client.call(cluster, ApiKey.DESCRIBE_CLUSTER, 1)
+    on_topic, on_cluster = (
+        (KAFKA_TOPIC_OPERATIONS, KAFKA_CLUSTER_OPERATIONS)
+        if asked
+        else (AUTHORIZED_OPERATIONS_OMITTED, AUTHORIZED_OPERATIONS_OMITTED)
+    )
+    assert answer.topics[0].topic_authorized_operations == on_topic
+    assert answer.cluster_authorized_operations == on_cluster
+    assert described.cluster_authorized_operations == on_cluster
+
+
+def test_that_a_topic_exists_is_said_before_anything_else(broker: BrokerProcess, topic: str) -> None:
+    wanted = CreateTopicsRequest.CreatableTopic(
+        name=topic,
+        num_partitions=0,
+        replication_factor=7,
+        assignments=[],
+        configs=[CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(name="no.such.key", value="1")],
+    )
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        answer = client.call(CreateTopicsRequest(topics=[wanted]), ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
+    assert answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
