@@ -13,7 +13,7 @@ from typing import Final
 from oncelog_broker.log.batch_scan import HEADER_WINDOW
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.producer_snapshot import PendingSnapshot, ProducerSnapshots
-from oncelog_broker.log.producer_state import DuplicateBatch, ProducerState
+from oncelog_broker.log.producer_state import ProducerState
 from oncelog_broker.log.segment import Segment
 from oncelog_broker.log.transaction_index import AbortedTransaction, TransactionIndexes
 from oncelog_broker.log.validation import HeaderFields
@@ -25,7 +25,6 @@ from oncelog_protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC_V2,
-    TRANSACTIONAL_BIT,
     CorruptBatch,
     RecordBatch,
 )
@@ -52,31 +51,26 @@ class LogProducers:
 
     # --- appending -----------------------------------------------------------------------------------------------
 
-    def prepare(
-        self, batch: memoryview, header: HeaderFields, base_offset: int, timestamp: int, transaction_version: int
-    ) -> bytes | DuplicateBatch:
-        """What a batch of a producer that is to be appended at `base_offset` makes of it, for `appended`.
+    def prepare_marker(
+        self, batch: memoryview, header: HeaderFields, timestamp: int, transaction_version: int
+    ) -> bytes:
+        """What a marker that is to be appended makes of its producer, for `complete`.
 
-        Raises what ProducerState's `prepare_append` and `prepare_marker` raise, INVALID_RECORD: nothing has changed.
+        Raises what `ProducerState.prepare_marker` raises, INVALID_RECORD: nothing has changed.
         """
-        if header[5] & CONTROL_BIT:
-            try:
-                marker = read_marker(RecordBatch(batch))
-            except CorruptBatch as error:
-                raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
-            if marker is None:
-                raise KafkaError(ErrorCode.INVALID_RECORD, "the only control records of a log are markers")
-            return self.state.prepare_marker(header[9], header[10], marker, timestamp, transaction_version)
-        return self.state.prepare_append(header, base_offset, timestamp, transaction_version)
+        try:
+            marker = read_marker(RecordBatch(batch))
+        except CorruptBatch as error:
+            raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+        if marker is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "the only control records of a log are markers")
+        return self.state.prepare_marker(header[9], header[10], marker, timestamp, transaction_version)
 
-    def appended(
+    def complete(
         self, batch: memoryview, header: HeaderFields, entry: bytes, base_offset: int, segment_base: int
     ) -> None:
-        """The batch that `prepare` gave `entry` for is in the log. Raises OSError if it is an abort whose index entry
-        could not be written."""
-        if not header[5] & CONTROL_BIT:
-            self.state.adopt(header[9], entry, base_offset, header[5] & TRANSACTIONAL_BIT)
-            return
+        """The marker that `prepare_marker` gave `entry` for is in the log. Raises OSError if it is an abort whose index
+        entry could not be written."""
         completed = self.state.complete(header[9], entry, base_offset)
         if completed is not None:
             marker = read_marker(RecordBatch(batch))

@@ -33,11 +33,13 @@ from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
     BASE_OFFSET,
+    CONTROL_BIT,
     HEADER,
     HEADER_SIZE,
     LEADER_EPOCH,
     LEADER_EPOCH_AT,
     LOG_OVERHEAD,
+    TRANSACTIONAL_BIT,
     CorruptBatch,
     RecordBatch,
 )
@@ -279,10 +281,13 @@ class PartitionLog:
         if header[9] >= 0:
             # The check of KIP-890 whether the coordinator knows of the transaction belongs before this: ask it where
             # `producers.state.has_open_transaction` says no, and be sure that no marker came in between (E2, E3).
-            prepared = self.producers.prepare(batch, header, base_offset, max_timestamp, transaction_version)
-            if isinstance(prepared, DuplicateBatch):
-                return prepared.base_offset, prepared.timestamp if limits.stamps_append_time else NO_APPEND_TIME
-            entry = prepared
+            if header[5] & CONTROL_BIT:
+                entry = self.producers.prepare_marker(batch, header, max_timestamp, transaction_version)
+            else:
+                prepared = self.producers.state.prepare_append(header, base_offset, max_timestamp, transaction_version)
+                if isinstance(prepared, DuplicateBatch):
+                    return prepared.base_offset, prepared.timestamp if limits.stamps_append_time else NO_APPEND_TIME
+                entry = prepared
         if limits.stamps_append_time:
             stamp_append_time(batch, header[5], now_ms)
         BASE_OFFSET.pack_into(batch, 0, base_offset)
@@ -292,7 +297,10 @@ class PartitionLog:
         try:
             self._local.append(batch, last_offset, max_timestamp, now_ms)
             if entry is not None:
-                self.producers.appended(batch, header, entry, base_offset, self._local.active.base_offset)
+                if header[5] & CONTROL_BIT:
+                    self.producers.complete(batch, header, entry, base_offset, self._local.active.base_offset)
+                else:
+                    self.producers.state.adopt(header[9], entry, base_offset, header[5] & TRANSACTIONAL_BIT)
         except OSError as error:
             raise self._fail("append", error) from error
         return base_offset, append_time
