@@ -66,6 +66,7 @@ class PartitionLog:
         "_local",
         "_log_start_offset",
         "_offline",
+        "_producer_state",
         "_recovery_point",
         "_untouched_state",
         "before_truncation",
@@ -102,6 +103,7 @@ class PartitionLog:
         self._local = local
         self._epochs = epochs
         self.producers = LogProducers(disk, directory, config)
+        self._producer_state = self.producers.state
         local.on_roll = self.producers.take_snapshot
         self._untouched_state: tuple[int, int, int, int] | None = None
         self._offline: str | None = None
@@ -284,7 +286,7 @@ class PartitionLog:
             if header[5] & CONTROL_BIT:
                 entry = self.producers.prepare_marker(batch, header, max_timestamp, transaction_version)
             else:
-                prepared = self.producers.state.prepare_append(header, base_offset, max_timestamp, transaction_version)
+                prepared = self._producer_state.prepare_append(header, base_offset, max_timestamp, transaction_version)
                 if isinstance(prepared, DuplicateBatch):
                     return prepared.base_offset, prepared.timestamp if limits.stamps_append_time else NO_APPEND_TIME
                 entry = prepared
@@ -300,7 +302,7 @@ class PartitionLog:
                 if header[5] & CONTROL_BIT:
                     self.producers.complete(batch, header, entry, base_offset, self._local.active.base_offset)
                 else:
-                    self.producers.state.adopt(header[9], entry, base_offset, header[5] & TRANSACTIONAL_BIT)
+                    self._producer_state.adopt(header[9], entry, base_offset, header[5] & TRANSACTIONAL_BIT)
         except OSError as error:
             raise self._fail("append", error) from error
         return base_offset, append_time

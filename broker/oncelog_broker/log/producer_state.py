@@ -153,7 +153,7 @@ class ProducerState:
             if epoch != last_epoch:
                 self._check_epoch(header, last_epoch)
                 known = 0
-            elif in_sequence(last, sequence) or sequence < 0:
+            elif sequence == last + 1 or in_sequence(last, sequence) or sequence < 0:
                 if last_offset >= 0:
                     past = PAST_BATCH.pack(last, last_delta, last_offset, last_timestamp) + entry[_HEAD_END:_KEPT_END]
             else:
