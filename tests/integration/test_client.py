@@ -20,6 +20,8 @@ async def create(broker: Any, topic: str, partitions: int = 1, **configs: str) -
     async with Admin(broker.address) as admin:
         named = {key.replace("_", "."): value for key, value in configs.items()}
         await admin.create_topics([NewTopic(topic, partitions, 1, configs=named)])
+        # Apache Kafka's leaders come to be a moment later; what is refused meanwhile is sent again, out of order.
+        await admin.list_offsets({TopicPartition(topic, index): LATEST_TIMESTAMP for index in range(partitions)})
 
 
 async def read(broker: Any, topic: str, count: int, partitions: int = 1, **options: Any) -> list[ConsumerRecord]:

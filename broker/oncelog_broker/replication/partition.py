@@ -6,10 +6,12 @@ at once. Between the check of the leader epoch and the append there is no `await
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.producer_state import NOTHING_UNSTABLE
+from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.replication.delayed import DelayedFetch
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.control import EndTransactionMarker
@@ -39,6 +41,7 @@ class Partition:
         "log",
         "topic",
         "topic_id",
+        "waiting_appends",
         "waiting_fetches",
     )
 
@@ -58,6 +61,7 @@ class Partition:
         """As of the last append while a transaction was open."""
         self._unstable_bytes = int(self._stable_offset < self.high_watermark)
         """At least what lies between last stable offset and high watermark; 0 where those are the same."""
+        self.waiting_appends: list[tuple[int, Callable[[KafkaError | None], None]]] = []
 
     def lead(self, leader_epoch: int, isr: tuple[int, ...]) -> None:
         """Lead from now on with this epoch. The log learns of it with the first batch that carries it, so that a start
@@ -65,9 +69,16 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.isr = isr
 
-    def append(self, records: memoryview, *, required_acks: int, transaction_version: int = 0) -> tuple[int, int]:
-        """Append one client batch as leader: (base offset, log append time in ms or -1). A duplicate appends nothing
-        and is answered as it was the first time.
+    def append(
+        self,
+        records: memoryview,
+        *,
+        required_acks: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
+    ) -> tuple[int, int]:
+        """Append one batch as leader: (base offset, log append time in ms or -1). A duplicate appends nothing and is
+        answered as it was the first time.
 
         `records` is writable memory, patched in place. Raises KafkaError: NOT_ENOUGH_REPLICAS before anything is
         written, or what PartitionLog.append_as_leader raises.
@@ -78,7 +89,7 @@ class Partition:
                 f"{len(self.isr)} replicas in sync, min.insync.replicas={self.log.config.min_insync_replicas}",
             )
         result = self.log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, transaction_version=transaction_version
+            records, leader_epoch=self.leader_epoch, origin=origin, transaction_version=transaction_version
         )
         self._advance_high_watermark(len(records))
         return result
@@ -112,6 +123,8 @@ class Partition:
         if self.waiting_fetches:
             for fetch in list(self.waiting_fetches):
                 fetch.on_readable(stable_bytes if fetch.read_committed else new_bytes)
+        if self.waiting_appends:
+            self._complete_appends()
 
     def _advance_last_stable_offset(self, new_bytes: int, old_high_watermark: int) -> int:
         """How many bytes have become stable: 0, or (more is no harm, a fetch then ends early) all that was unstable."""
@@ -121,6 +134,22 @@ class Partition:
         unstable_bytes = self._unstable_bytes + new_bytes
         self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else unstable_bytes
         return unstable_bytes if self._stable_offset > before else 0
+
+    def when_committed(self, next_offset: int, done: Callable[[KafkaError | None], None]) -> None:
+        """Call `done(None)` as soon as everything below `next_offset` is on all in-sync replicas: at once if it is.
+
+        `done(error)` instead, NOT_LEADER_OR_FOLLOWER, if this broker stops leading before: what becomes of the records
+        is not known then.
+        """
+        if next_offset <= self.high_watermark:
+            done(None)
+        else:
+            self.waiting_appends.append((next_offset, done))
+
+    def _complete_appends(self) -> None:
+        waiting, self.waiting_appends = self.waiting_appends, []
+        for next_offset, done in waiting:
+            self.when_committed(next_offset, done)
 
     @property
     def last_stable_offset(self) -> int:
@@ -159,3 +188,6 @@ class Partition:
         """This broker leads the partition no more: whoever waits is answered now and will find out."""
         for fetch in list(self.waiting_fetches):
             fetch.finish()
+        waiting, self.waiting_appends = self.waiting_appends, []
+        for _, done in waiting:
+            done(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))

@@ -2,7 +2,7 @@
 
 Behaviour: batches are opaque bytes, patched and written straight from the receive buffer. All partitions of a request
 are appended before the answer; acks=all waits for the in-sync replicas, acks=0 has no answer at all, and an error then
-closes the connection (T17), which is all that such a client can notice.
+closes the connection (T17), which is all that such a client can notice. Internal topics are not for clients to write.
 Versions: v7 zstd allowed, v8 error messages per partition, v9 flexible, v13 topic ids instead of names.
 Order (S59): topic -> CRC and size -> format -> duplicate, sequence, epoch -> offsets -> append -> producer state ->
 answer. A batch that is in the log already is answered with NONE and its offset, or, where that is forgotten, with
@@ -15,6 +15,7 @@ import logging
 from typing import Final
 
 from oncelog_broker.log.producer_state import TRANSACTIONS_V2
+from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -85,6 +86,8 @@ def _append(
         partition = replicas.leader_by_id(topic.topic_id, data.index)
     else:
         partition = replicas.leader(topic.name, data.index)
+    if partition.topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal {partition.topic}")
     records = data.records
     if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request carries exactly one record batch per partition")
