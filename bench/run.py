@@ -28,6 +28,7 @@ import cleaner_cost as cleaner  # noqa: E402
 import library_clients as libraries  # noqa: E402
 import producers as many  # noqa: E402
 from broker_process import BrokerProcess  # noqa: E402
+from groups import groups_cost  # noqa: E402
 from raw import RawClient  # noqa: E402
 
 from oncelog_protocol.records.compression import Compression  # noqa: E402
@@ -212,16 +213,27 @@ def compaction(table: Table, records: int) -> None:
         table.add("resident memory at its end", cost.resident_megabytes(broker.pid), "MB")
 
 
+def groups(table: Table, client: RawClient, pid: int, count: int, heartbeats: int) -> None:
+    spent = groups_cost(client, pid, count, heartbeats)
+    table.add(f"{count} groups of one member: memory for each", spent.kilobytes_per_group, "KB")
+    table.add("forming a group: join twice, sync", spent.join_us, "CPU us/group")
+    table.add(f"heartbeat, {count} groups", spent.heartbeat_us, "CPU us/request", at_most=40)
+    table.add(f"offset commit, 1 partition, {count} groups", spent.commit_us, "CPU us/request")
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--quick", action="store_true", help="a tenth of the work, to see that it runs")
-    arguments.add_argument("--only", choices=["start", "single", "producers", "batches", "libraries", "cleaner"])
+    arguments.add_argument(
+        "--only", choices=["start", "single", "producers", "groups", "batches", "libraries", "cleaner"]
+    )
     options = arguments.parse_args()
     scale = 10 if options.quick else 1
     table = Table()
     parts: dict[str, Callable[[RawClient, BrokerProcess], None]] = {
         "single": lambda client, broker: single_records(table, client, broker.pid, 20_000 // scale),
         "producers": lambda client, broker: producers(table, client, broker.pid, 5_000 // scale, 100_000 // scale),
+        "groups": lambda client, broker: groups(table, client, broker.pid, 2000 // scale, 20_000 // scale),
         "batches": lambda client, broker: batches(table, client, broker.pid, 200 // scale),
         "libraries": lambda client, broker: asyncio.run(library_rounds(table, broker, 50_000 // scale)),
     }

@@ -150,7 +150,7 @@ class Broker:
         self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""))
         self.replicas.on_image(ClusterImage(""), self.image)
         self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.deadlines)
-        self.groups.on_image(self.image)
+        self.groups.on_image(ClusterImage(""), self.image)
         self.metadata.subscribe(self._on_image)
         LogMaintenance(self).start()
         LogCleaner(self).start()
@@ -205,7 +205,7 @@ class Broker:
         if new.broker_configs is not old.broker_configs:
             self._follow_broker_configs(new)
         self.replicas.on_image(old, new)
-        self.groups.on_image(new)
+        self.groups.on_image(old, new)
 
     def _follow_broker_configs(self, image: ClusterImage) -> None:
         """Dynamic settings: those of this broker before those of all brokers."""
