@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "integration")]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "integration"), str(ROOT / "tests" / "interop")]
 
+import apache  # noqa: E402
 import broker_cost as cost  # noqa: E402
 import cleaner_cost as cleaner  # noqa: E402
 import library_clients as libraries  # noqa: E402
@@ -154,18 +155,8 @@ def batches(table: Table, client: RawClient, pid: int, megabytes: int) -> None:
 
 
 def fetch(client: RawClient, pid: int, topic: str, batch: bytes) -> float:
-    """The best of three: a log of about 16 MB read again and again."""
-    cost.create_topic(client, topic, **{"max.message.bytes": str(4 << 20)})
-    count = max(2, (16 << 20) // len(batch))
-    for frame in client.pipeline(cost.produce_request(topic, batch), count, 4):
-        cost.check_produced(frame)
-    per_request = max(1, (1 << 20) // len(batch))
-    records = int.from_bytes(batch[57:61], "big")
-    requests = [
-        cost.fetch_request(topic, first * records, per_request * len(batch))
-        for first in range(0, count - per_request + 1, per_request)
-    ]
-    total = len(requests) * per_request * len(batch)
+    """The best of three: a log read again and again."""
+    requests, total = cost.readable_log(client, topic, batch)
     cost.fetch_cost(client, pid, requests, total, 1)
     return max(cost.fetch_cost(client, pid, requests, total, 8).gb_per_cpu_second for _ in range(3))
 
@@ -224,9 +215,8 @@ def groups(table: Table, client: RawClient, pid: int, count: int, heartbeats: in
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--quick", action="store_true", help="a tenth of the work, to see that it runs")
-    arguments.add_argument(
-        "--only", choices=["start", "single", "producers", "groups", "batches", "libraries", "cleaner"]
-    )
+    choices = ["start", "single", "producers", "groups", "batches", "libraries", "cleaner", "apache"]
+    arguments.add_argument("--only", choices=choices)
     options = arguments.parse_args()
     scale = 10 if options.quick else 1
     table = Table()
@@ -241,7 +231,9 @@ def main() -> None:
         start_up(table, 11 // scale + 1)
     if options.only in (None, "cleaner"):
         compaction(table, 1_000_000 // scale)
-    if options.only not in ("start", "cleaner"):
+    if options.only == "apache":
+        apache.compare(table.add, scale)
+    elif options.only not in ("start", "cleaner"):
         with (
             tempfile.TemporaryDirectory() as directory,
             BrokerProcess(Path(directory) / "data", BROKER_SETTINGS) as broker,

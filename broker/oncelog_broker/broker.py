@@ -17,6 +17,7 @@ from typing import Final
 
 from oncelog_broker.cleaning import LogCleaner
 from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config.alter import valid_topic_overrides
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import Listener, advertised_listeners, listeners, with_bound_ports
 from oncelog_broker.config.resolve import resolve_topic
@@ -26,6 +27,7 @@ from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
 from oncelog_broker.coordinator.internal_topics import internal_topic
 from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.kraft_metadata import read_topic_configs
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.meta_properties import read_meta_properties
 from oncelog_broker.maintenance import LogMaintenance
@@ -186,12 +188,18 @@ class Broker:
 
     def _found_logs(self) -> FoundLogs:
         """What a data directory of another origin holds (one that Apache Kafka wrote, say)."""
+        configs: dict[str, dict[str, str]] = {}
+        for directory in self.config.log_dirs:
+            configs |= read_topic_configs(self.disk, directory)
         found: dict[str, dict[int, int]] = {}
         topic_ids: dict[str, bytes | None] = {}
         for log in self.logs.logs():
             found.setdefault(log.topic, {})[log.partition] = log.latest_epoch
             topic_ids[log.topic] = self.logs.topic_id(log.topic, log.partition)
-        topics = tuple(FoundTopic(name, epochs, topic_ids[name]) for name, epochs in found.items())
+        topics = tuple(
+            FoundTopic(name, epochs, topic_ids[name], valid_topic_overrides(name, configs.get(name, {})))
+            for name, epochs in found.items()
+        )
         return FoundLogs(self.logs.cluster_id, topics, ADOPTED_PRODUCER_IDS if topics else -1)
 
     def _on_session(self, state: SessionState) -> None:
