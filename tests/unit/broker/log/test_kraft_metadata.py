@@ -10,7 +10,7 @@ from oncelog_broker.log.kraft_metadata import read_topic_configs
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.record import Record
-from oncelog_protocol.wire import uvarint
+from oncelog_protocol.wire_writers import uvarint
 
 LOG = "00000000000000000000.log"
 SNAPSHOT = "00000000000000000002-0000000001.checkpoint"
