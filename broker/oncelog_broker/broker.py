@@ -251,7 +251,12 @@ class Broker:
         key = frozenset(overrides.items())
         found = self._log_configs.get(key)
         if found is None:
-            found = self._log_configs[key] = LogConfig.from_values(resolve_topic(overrides, self.config))
+            of_broker = {
+                declared.name: self.config[declared]
+                for declared in (keys.IDEMPOTENCE_DUPLICATE_CLASSIFICATION, keys.IDEMPOTENCE_UNKNOWN_PRODUCER)
+            }
+            found = LogConfig.from_values(resolve_topic(overrides, self.config) | of_broker)
+            self._log_configs[key] = found
         return found
 
     async def create_topic(self, name: str) -> None:

@@ -117,7 +117,6 @@ def test_the_directory_goes_back_to_kafka(broker: BrokerProcess, written: Writte
     assert "ERROR" not in kafka.log.read_text()
 
 
-@pytest.mark.xfail(reason="our broker does not read .txnindex yet: aborted records are not told apart", strict=True)
 def test_committed_records_are_told_apart(broker: BrokerProcess, written: Written) -> None:
     assert history.committed_records(broker.address, "transactions", 0) == written.committed
 

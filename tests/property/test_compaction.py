@@ -18,7 +18,6 @@ from tests.support.compacted import (
 )
 from tests.support.storage import NOW, open_log
 
-from oncelog_broker.log.batch_retention import AbortedTransaction
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.control import ControlType
@@ -44,7 +43,6 @@ class History:
     def __init__(self, directory: str, actions: list) -> None:
         self.log: PartitionLog = open_log(directory, COMPACTED)
         self.directory = directory
-        self.aborted: list[AbortedTransaction] = []
         self.aborted_offsets: set[int] = set()
         self._sequences: dict[int, int] = {}
         for action in actions:
@@ -58,7 +56,6 @@ class History:
         first = [self._append(drawn, Compression.NONE, producer_id, transactional=True) for drawn in batches_of_it]
         marker = end_transaction(self.log, producer_id, outcome)
         if outcome is ControlType.ABORT and first:
-            self.aborted.append(AbortedTransaction(producer_id, first[0], marker))
             self.aborted_offsets.update(range(first[0], marker))
 
     def roll(self) -> None:
@@ -73,7 +70,7 @@ class History:
         return put(self.log, *drawn, compression=codec, producer=stamp, transactional=transactional)
 
     def clean(self, **options) -> int | None:
-        return clean(self.log, aborted=self.aborted, **options)
+        return clean(self.log, **options)
 
     def files_from(self, offset: int) -> dict[str, bytes]:
         return {

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tests.support.storage import NOW
 
-from oncelog_broker.log.batch_retention import AbortedTransaction
 from oncelog_broker.log.compaction import Compaction
 from oncelog_broker.log.config import COMPACT, LogConfig
 from oncelog_broker.log.partition_log import PartitionLog
@@ -74,7 +73,6 @@ def clean(
     end: int | None = None,
     now_ms: int = NOW,
     memory: int = PLENTY,
-    aborted: Sequence[AbortedTransaction] = (),
     disk: Disk | None = None,
 ) -> int | None:
     """Compact all closed segments (those that end at or before `end`); returns the first offset still dirty."""
@@ -85,7 +83,6 @@ def clean(
         end=log.segment_base_offsets[-1] if end is None else end,
         now_ms=now_ms,
         offset_map_bytes=memory,
-        aborted=aborted,
     )
     return run_steps(compaction.steps())
 

@@ -8,8 +8,9 @@ CleanedTransactionMetadata.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from oncelog_broker.log.transaction_index import AbortedTransaction
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.control import ControlType
 
@@ -51,23 +52,14 @@ class ProducerBatches:
         return batch.last_offset == offset
 
 
-class AbortedTransaction(NamedTuple):
-    """As the transaction index says: the producer, its first record, and its ABORT marker."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-
-
 class TransactionScan:
     """Follows the transactions of a log while its batches are visited in order.
 
     A marker may go only when no batch of its transaction was met on the way: then an earlier cleaning has taken them.
     So markers outlive their data, and aborted data can never look committed.
 
-    THE SEAM of the transaction index: `aborted` comes from it, and the cleaned segments' index is to be made of
-    `still_aborted`. Until there is one, `aborted` is empty, and segments that have a `.txnindex` of another origin
-    are not compacted at all (`compaction.summarize`).
+    `aborted` comes from the transaction index. The cleaned segments need none: no aborted record is left in them, only
+    headers and markers, and a marker that no index speaks of does nothing to a reader (S53).
     """
 
     def __init__(self, aborted: Sequence[AbortedTransaction] = ()) -> None:
@@ -76,8 +68,6 @@ class TransactionScan:
         self._with_data: set[int] = set()
         """Producers of which the open aborted transaction has shown a batch."""
         self._committed_with_data: set[int] = set()
-        self.still_aborted: list[AbortedTransaction] = []
-        """The aborted transactions whose data was met, so that a reader of the old segments still needs to know."""
 
     def is_aborted(self, batch: RecordBatch) -> bool:
         """Whether the transaction of data batch `batch` is aborted."""
@@ -101,11 +91,9 @@ class TransactionScan:
             return True
         producer_id = batch.producer_id
         if control_type is ControlType.ABORT:
-            aborted = self._open_aborted.pop(producer_id, None)
+            self._open_aborted.pop(producer_id, None)
             if producer_id in self._with_data:
                 self._with_data.discard(producer_id)
-                if aborted is not None:
-                    self.still_aborted.append(aborted)
                 return False
             had_data = producer_id in self._committed_with_data
             self._committed_with_data.discard(producer_id)

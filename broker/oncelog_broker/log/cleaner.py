@@ -23,8 +23,6 @@ class SegmentSummary(NamedTuple):
     first_timestamp_ms: int
     """Of its first batch; below 0 if it has none."""
     largest_timestamp_ms: int
-    is_held_back: bool = False
-    """Whether it must not be compacted for a reason of its own."""
 
 
 class CleanableRange(NamedTuple):
@@ -69,8 +67,6 @@ def cleanable_range(
     clean_bytes = dirty_bytes = 0
     first_timestamps = []
     for segment in closed:
-        if segment.is_held_back:
-            break  # in the clean part, too: all of that is written anew
         if segment.next_offset <= first_dirty:
             clean_bytes += segment.size
             continue

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final
 
 from oncelog_broker.log.batch_reader import BatchReader
-from oncelog_broker.log.batch_retention import AbortedTransaction, ProducerBatches, TransactionScan
+from oncelog_broker.log.batch_retention import ProducerBatches, TransactionScan
 from oncelog_broker.log.cleaned_segment import CleanedSegment
 from oncelog_broker.log.cleaner import GroupLimits, group_segments
 from oncelog_broker.log.config import LONG_MAX
@@ -30,6 +30,7 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import SWAP_SUFFIX
 from oncelog_broker.log.segment import Segment
 from oncelog_broker.log.steps import Steps
+from oncelog_broker.log.transaction_index import AbortedTransaction
 from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, records_data
@@ -74,7 +75,6 @@ class Compaction:
         end: int,
         now_ms: int,
         offset_map_bytes: int,
-        aborted: Sequence[AbortedTransaction] = (),
     ) -> None:
         self._log = log
         self._disk = disk
@@ -84,11 +84,11 @@ class Compaction:
         self._first_dirty = first_dirty
         self._end = end
         self._now_ms = now_ms
-        self._aborted = aborted
+        self._aborted: Sequence[AbortedTransaction] = log.producers.aborted.all()
         self._map = OffsetMap(offset_map_bytes)
         self._live = LiveBatches()
         self._producers = ProducerBatches(now_ms)
-        self._transactions = TransactionScan(aborted)
+        self._transactions = TransactionScan(self._aborted)
         self.stats = CompactionStats()
 
     @property

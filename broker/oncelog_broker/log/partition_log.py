@@ -20,25 +20,31 @@ from oncelog_broker.log.flush import PendingFlush
 from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, checked_batches, stamp_append_time
 from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
 from oncelog_broker.log.local_log import LocalLog
+from oncelog_broker.log.log_producers import LogProducers
 from oncelog_broker.log.log_reader import EMPTY
+from oncelog_broker.log.producer_state import DuplicateBatch
 from oncelog_broker.log.recovery import LogCorrupt, SegmentLoader, load_epochs, rebuild_epochs
 from oncelog_broker.log.retention import SegmentFacts, deletable_segments
 from oncelog_broker.log.segment import Segment
 from oncelog_broker.log.timestamp_lookup import TimestampedOffset
+from oncelog_broker.log.transaction_index import AbortedTransaction
 from oncelog_broker.log.validation import AppendOrigin, ValidationLimits, check_batch, check_client_batch
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
     BASE_OFFSET,
+    CONTROL_BIT,
     HEADER,
     HEADER_SIZE,
     LEADER_EPOCH,
     LEADER_EPOCH_AT,
     LOG_OVERHEAD,
+    TRANSACTIONAL_BIT,
     CorruptBatch,
     RecordBatch,
 )
+from oncelog_protocol.records.control import EndTransactionMarker, marker_batch
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +67,7 @@ class PartitionLog:
         "_local",
         "_log_start_offset",
         "_offline",
+        "_producer_state",
         "_recovery_point",
         "_untouched_state",
         "before_truncation",
@@ -68,6 +75,7 @@ class PartitionLog:
         "config",
         "directory",
         "partition",
+        "producers",
         "topic",
     )
 
@@ -99,6 +107,9 @@ class PartitionLog:
         self._clock = clock
         self._local = local
         self._epochs = epochs
+        self.producers = LogProducers(disk, directory, config)
+        self._producer_state = self.producers.state
+        local.on_roll = self.producers.take_snapshot
         self._untouched_state: tuple[int, int, int, int] | None = None
         self._offline: str | None = None
         self._generation = 0
@@ -156,11 +167,12 @@ class PartitionLog:
             if log.log_start_offset > log.log_end_offset:
                 logger.warning("%s: ends at %d, below its start; emptied", path, log.log_end_offset)
                 log.truncate_fully_and_start_at(log.log_start_offset)
+            log.producers.load(log._local.segments, log.log_end_offset)
             epochs.truncate_from_end(log.log_end_offset)
             epochs.truncate_from_start(log.log_start_offset)
             if epochs.entries != before or epochs_lost:
                 epochs.flush()
-            if clean_shutdown:
+            if clean_shutdown and log.producers.is_saved(log.log_end_offset):
                 log._untouched_state = log._state()
         except (OSError, LogCorrupt, CorruptBatch) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} cannot be opened: {error}") from error
@@ -228,6 +240,7 @@ class PartitionLog:
         self.config = config
         self._append_limits = ValidationLimits.of(config)
         self._local.update_config(config)
+        self.producers.state.update_config(config)
 
     # --- appending -----------------------------------------------------------------------------------------------
 
@@ -237,14 +250,18 @@ class PartitionLog:
         *,
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
     ) -> tuple[int, int]:
         """Append, giving out offsets; returns (offset of the first record, log append time or -1).
 
         `records` is writable memory: offsets and leader epoch (and for LogAppendTime the timestamp and a new CRC) are
-        written into it, and it goes to the file as it is. From a client it must be one batch.
+        written into it, and it goes to the file as it is. From a client it must be one batch. `transaction_version` is
+        what the producer works by (KIP-890).
 
-        Raises CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE,
-        RECORD_LIST_TOO_LARGE: nothing has changed. KAFKA_STORAGE_ERROR: nothing but that the log is offline.
+        One of its producer's last batches, sent again, is answered with what was answered then, and nothing changes
+        (S8). Nothing changes either where this raises CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
+        MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, RECORD_LIST_TOO_LARGE, or one of the errors of
+        `ProducerState.prepare_append`; after KAFKA_STORAGE_ERROR nothing but that the log is offline.
         """
         if self._offline is not None:
             raise self._offline_error()
@@ -262,13 +279,23 @@ class PartitionLog:
             return self._append_several_as_leader(batch, leader_epoch, now_ms)
         if size > limits.max_segment_size:
             raise self._larger_than_a_segment(size)
-        # Producer state is asked here (duplicate, sequence, transaction), before an offset is given out.
-
         base_offset = self._local.log_end_offset
         last_offset = base_offset + header[6]
         max_timestamp, append_time = header[8], NO_APPEND_TIME
         if limits.stamps_append_time:
             max_timestamp = append_time = now_ms
+        entry = None
+        if header[9] >= 0:
+            # The check of KIP-890 whether the coordinator knows of the transaction belongs before this: ask it where
+            # `producers.state.has_open_transaction` says no, and be sure that no marker came in between (E2, E3).
+            if header[5] & CONTROL_BIT:
+                entry = self.producers.prepare_marker(batch, header, max_timestamp, transaction_version)
+            else:
+                prepared = self._producer_state.prepare_append(header, base_offset, max_timestamp, transaction_version)
+                if isinstance(prepared, DuplicateBatch):
+                    return prepared.base_offset, prepared.timestamp if limits.stamps_append_time else NO_APPEND_TIME
+                entry = prepared
+        if limits.stamps_append_time:
             stamp_append_time(batch, header[5], now_ms)
         BASE_OFFSET.pack_into(batch, 0, base_offset)
         LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
@@ -276,10 +303,36 @@ class PartitionLog:
             self.assign_leader_epoch(leader_epoch, base_offset)
         try:
             self._local.append(batch, last_offset, max_timestamp, now_ms)
+            if entry is not None:
+                if header[5] & CONTROL_BIT:
+                    self.producers.complete(batch, header, entry, base_offset, self._local.active.base_offset)
+                else:
+                    self._producer_state.adopt(header[9], entry, base_offset, header[5] & TRANSACTIONAL_BIT)
         except OSError as error:
             raise self._fail("append", error) from error
-        # Producer state, open transactions and the transaction index follow here, from the batch just written.
         return base_offset, append_time
+
+    def append_marker(
+        self,
+        marker: EndTransactionMarker,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        leader_epoch: int,
+        transaction_version: int = 0,
+    ) -> int:
+        """End the producer's transaction, if one is open, with a marker of the coordinator; returns its offset (S39).
+
+        Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: nothing has changed. KAFKA_STORAGE_ERROR.
+        """
+        now_ms = self._clock.now_ms()
+        batch = marker_batch(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms)
+        return self.append_as_leader(
+            batch,
+            leader_epoch=leader_epoch,
+            origin=AppendOrigin.COORDINATOR,
+            transaction_version=transaction_version,
+        )[0]
 
     def append_as_follower(self, records: memoryview | bytearray | bytes) -> None:
         """Append what a leader sent, with its offsets and epochs.
@@ -315,8 +368,8 @@ class PartitionLog:
             if batch.partition_leader_epoch > self._epochs.latest_epoch:
                 self.assign_leader_epoch(batch.partition_leader_epoch, batch.base_offset)
         try:
-            self._local.append_all(records, whole, now_ms)
-        except OSError as error:
+            self._local.append_all(records, whole, now_ms, self.producers.follow)
+        except (OSError, CorruptBatch) as error:
             raise self._fail("append", error) from error
 
     # --- rolling -------------------------------------------------------------------------------------------------
@@ -357,6 +410,30 @@ class PartitionLog:
             return self._local.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
         except (OSError, CorruptBatch) as error:
             raise self._read_error(error) from error
+
+    def read_committed(
+        self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool
+    ) -> tuple[memoryview, list[AbortedTransaction]]:
+        """As `read`, with the aborted transactions that have records among what was read (S52)."""
+        if not self.producers.aborted:
+            return self.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch), []
+        self._check_online()
+        if not self._log_start_offset <= offset <= self.log_end_offset:
+            raise self._out_of_range(offset)
+        if offset >= upper_bound or offset == self.log_end_offset:
+            return EMPTY, []
+        try:
+            view, end = self._local.read_to(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
+        except (OSError, CorruptBatch) as error:
+            raise self._read_error(error) from error
+        return view, self.producers.aborted.collect(offset, end) if end > offset else []
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Every transaction with records below it is decided, and the decision is replicated (S50)."""
+        first_unstable = self.producers.state.first_unstable_offset
+        if first_unstable >= high_watermark:
+            return high_watermark
+        return max(first_unstable, self._log_start_offset)
 
     def offset_for_timestamp(self, timestamp: int, *, upper_bound: int) -> TimestampedOffset | None:
         """The first record below `upper_bound` with at least this timestamp (T12): (offset, timestamp, leader epoch).
@@ -437,6 +514,7 @@ class PartitionLog:
             raise self._fail("delete segments of", error) from error
         first = self._local.first.base_offset
         self._recovery_point = max(self._recovery_point, first)
+        self.producers.forget_below(first)
         self._advance_log_start(first)
         return gone
 
@@ -463,14 +541,15 @@ class PartitionLog:
     def replace_segments(self, old: Sequence[Segment], cleaned: Segment, *, suffix: str, generation: int) -> bool:
         """Put `cleaned`, complete and synced under names with `suffix`, in the place of the neighbours `old`.
 
-        `cleaned` holds no record that they do not hold. False, and nothing is done, if the log is not what it was at
-        `generation` or has let go of one of them. Raises KAFKA_STORAGE_ERROR.
+        `cleaned` holds no record that they do not hold, and no aborted one. False, and nothing is done, if the log is
+        not what it was at `generation` or has let go of one of them. Raises KAFKA_STORAGE_ERROR.
         """
         self._check_online()
         if generation != self._generation or not self._local.holds(old):
             return False
         try:
             self._local.replace(old, cleaned, suffix=suffix)
+            self.producers.aborted.forget(segment.base_offset for segment in old)
         except OSError as error:
             raise self._fail("replace compacted segments of", error) from error
         return True
@@ -495,6 +574,7 @@ class PartitionLog:
             self._local.truncate_to(offset)
             self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
             self._epochs.truncate_from_end(self.log_end_offset)
+            self.producers.truncate_to(self._local.segments, self.log_end_offset)
         except (OSError, CorruptBatch) as error:
             raise self._fail("truncate", error) from error
 
@@ -506,6 +586,7 @@ class PartitionLog:
             self._lower_checkpoints(min(offset, self._local.first.base_offset))
             self._local.truncate_fully_and_start_at(offset)
             self._epochs.clear()
+            self.producers.truncate_fully()
         except OSError as error:
             raise self._fail("truncate", error) from error
         self._log_start_offset = self._recovery_point = offset
@@ -546,11 +627,13 @@ class PartitionLog:
             return None
         try:
             logs, indexes = self._local.files_to_sync(self._recovery_point, end)
+            indexes += self.producers.aborted.files_to_sync(end)
         except OSError as error:
             raise self._fail("flush", error) from error
         directory = self.directory if self._local.directory_dirty else None
         self._local.directory_dirty = False
-        return PendingFlush(self._disk, directory, logs, indexes, end, self._generation)
+        snapshots = self.producers.pending_snapshots(end)
+        return PendingFlush(self._disk, directory, logs, indexes, snapshots, end, self._generation)
 
     def finish_flush(self, pending: PendingFlush) -> None:
         """`pending` is synced: the recovery point moves."""
@@ -572,7 +655,7 @@ class PartitionLog:
                 self._offline = CLOSED
             if self._offline is None:
                 self._local.active.index_max_timestamp()
-                # A producer snapshot is taken here.
+                self.producers.take_snapshot(self.log_end_offset)
                 self._local.directory_dirty = True
                 self.flush()
                 self._offline = CLOSED

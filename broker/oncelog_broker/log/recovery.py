@@ -161,7 +161,6 @@ class SegmentLoader:
             segment.note_batch(position, batch.size, batch.last_offset, batch.max_timestamp)
             if batch.base_offset >= recovery_point and batch.partition_leader_epoch > NO_PARTITION_LEADER_EPOCH:
                 epochs.assign(batch.partition_leader_epoch, batch.base_offset, persist=False)
-            # Producer state and the transaction index are rebuilt here, from the same batches.
 
     def _cut(self, segment: Segment, fault: CorruptBatch) -> None:
         end = segment.noted_size
@@ -276,7 +275,7 @@ def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
         final = name.removesuffix(SWAP_SUFFIX)
         base = log_file_base(final)
         if base is not None:
-            for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            for suffix in INDEX_SUFFIXES:
                 index = final.removesuffix(LOG_SUFFIX) + suffix
                 if index + SWAP_SUFFIX not in swaps:
                     disk.remove(os.path.join(directory, index))  # the old log's; it will be rebuilt

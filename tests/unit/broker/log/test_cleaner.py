@@ -50,14 +50,6 @@ def test_min_compaction_lag_holds_back_the_young_and_all_behind():
     assert range_of(closed, dataclasses.replace(CONFIG, min_compaction_lag_ms=99)).end == 30
 
 
-def test_a_segment_that_is_held_back_ends_it_even_in_the_clean_part():
-    closed = segments(1, 1, 1)
-    closed[1] = closed[1]._replace(is_held_back=True)
-    assert range_of(closed).end == 10
-    found = range_of(closed, first_dirty=20)
-    assert (found.end, found.dirty_bytes) == (20, 0)
-
-
 @pytest.mark.parametrize(("dirty", "due"), [(49, False), (50, False), (51, True)])
 def test_due_above_the_dirty_ratio(dirty, due):
     assert range_of(segments(100 - dirty, dirty), first_dirty=10).is_due(CONFIG) is due

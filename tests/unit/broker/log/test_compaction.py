@@ -1,18 +1,18 @@
 """Single promises of a compaction; `tests/property/test_compaction.py` has the whole against a model."""
 
 import dataclasses
+import shutil
+import tempfile
 
 import pytest
 from tests.support.compacted import COMPACTED, all_batches, clean, end_transaction, entries, put
+from tests.support.producers import committed
 from tests.support.storage import NOW, CountingDisk, open_log
 
 from oncelog_broker.log.batch_reader import READ_BYTES
-from oncelog_broker.log.batch_retention import AbortedTransaction
 from oncelog_broker.log.compaction import INLINE_BATCH_BYTES, MAX_SEGMENTS_PER_GROUP
-from oncelog_broker.log.segment import PRODUCER_SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_prefix
-from oncelog_broker.log.segment_summary import cleanable_range_of
+from oncelog_broker.log.segment import PRODUCER_SNAPSHOT_SUFFIX, file_prefix
 from oncelog_broker.log.steps import run_steps
-from oncelog_broker.runtime.disk import RealDisk
 from oncelog_protocol.records.batch import CorruptBatch
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.control import ControlType
@@ -120,7 +120,8 @@ def test_aborted_data_goes_and_is_no_last_value(log):
     put(log, (b"a", b"aborted"), producer=(7, 0, 0), transactional=True)
     marker = end_transaction(log, 7, ControlType.ABORT)
     log.roll()
-    clean(log, aborted=[AbortedTransaction(7, 1, marker)])
+    clean(log)
+    assert log.producers.aborted.all() == []
     assert [(entry.offset, entry.is_control) for entry in entries(log)] == [(0, False), (marker, True)]
     assert [batch.records_count for batch in all_batches(log)] == [1, 0, 1], "the producer's last sequence stays"
 
@@ -128,7 +129,7 @@ def test_aborted_data_goes_and_is_no_last_value(log):
 def test_a_key_that_is_a_markers_key_is_a_key(log):
     abort_key = bytes(4)
     put(log, (b"a", b"1"), producer=(7, 0, 0), transactional=True)
-    marker = end_transaction(log, 7, ControlType.ABORT)
+    marker = end_transaction(log, 7, ControlType.COMMIT)
     put(log, (abort_key, b"data"))
     log.roll()
     clean(log)
@@ -191,12 +192,41 @@ def test_the_producer_snapshot_of_the_first_segment_stays(log, tmp_path):
     assert [path.name for path in tmp_path.glob("*.snapshot")] == [file_prefix(0) + PRODUCER_SNAPSHOT_SUFFIX]
 
 
-def test_segments_with_aborted_transactions_of_another_origin_wait_for_their_index(log, tmp_path):
-    for value in (b"1", b"2", b"3"):
-        put(log, (b"a", value))
-        log.roll()
-    (tmp_path / (file_prefix(1) + TRANSACTION_INDEX_SUFFIX)).write_bytes(bytes(34))
-    assert cleanable_range_of(log, RealDisk(), upper_bound=3, now_ms=NOW).end == 1
+@pytest.mark.parametrize("lost", ["nothing", "snapshots", "everything beside the logs"])
+def test_e25_aborted_data_never_becomes_committed(log, tmp_path, lost):
+    """Transactions over segments, compacted piece by piece; then a start that has only the logs to go by."""
+    wanted = []
+    for number in range(12):
+        put(log, (b"%d" % number, b"committed"), producer=(7, 0, number), transactional=True)
+        put(log, (b"%d" % number, b"aborted"), producer=(8, 0, number), transactional=True)
+        put(log, (b"plain %d" % number, b"plain"))
+        wanted += [b"committed", b"plain"]
+        if number % 3 == 2:
+            end_transaction(log, 7, ControlType.COMMIT)
+        if number % 4 == 3:
+            end_transaction(log, 8, ControlType.ABORT)
+        if number % 2 == 1:
+            log.roll()
+    log.producers.state.on_high_watermark(log.log_end_offset)
+    assert committed(log) == wanted
+    for end in log.segment_base_offsets[1:]:
+        clean(log, end=end)
+        assert committed(log) == wanted
+        again = reopened(log, tmp_path, lost)
+        assert committed(again) == wanted
+        again.abandon()
+
+
+def reopened(log, tmp_path, lost):
+    """Another log on a copy of the files, as after a crash."""
+    copy = tempfile.mkdtemp(dir=tmp_path)
+    for path in tmp_path.iterdir():
+        kinds = {".snapshot", ".window"} if lost == "snapshots" else {".txnindex", ".snapshot", ".window"}
+        if path.is_file() and (lost == "nothing" or path.suffix not in kinds):
+            shutil.copy(path, copy)
+    again = open_log(copy, log.config)
+    again.producers.state.on_high_watermark(again.log_end_offset)
+    return again
 
 
 def test_timestamps_are_found_after_a_compaction(log):
