@@ -22,6 +22,8 @@ from oncelog_broker.config.resolve import resolve_topic
 from oncelog_broker.controller.leadership import claim_controllership
 from oncelog_broker.controller.partition_states import bring_partitions_online
 from oncelog_broker.controller.topics import TopicController
+from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
+from oncelog_broker.coordinator.internal_topics import internal_topic
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.meta_properties import read_meta_properties
@@ -46,7 +48,7 @@ from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
 from oncelog_broker.server.shown import shows_topic, wait_until_shown
-from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.uuids import uuid_to_string
 
 logger = logging.getLogger(__name__)
@@ -97,6 +99,7 @@ class Broker:
         self.logs: LogManager
         self.metadata: MetadataCache
         self.replicas: Replicas
+        self.groups: GroupCoordinator
         self.topics: TopicController
         self.producer_ids: ProducerIdManager
         self.failed = asyncio.Event()
@@ -145,8 +148,11 @@ class Broker:
         self._set_strays_aside()
         self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""))
         self.replicas.on_image(ClusterImage(""), self.image)
+        self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.deadlines)
+        self.groups.on_image(self.image)
         self.metadata.subscribe(self._on_image)
         LogMaintenance(self).start()
+        self.groups.start()
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
         await self._listeners.start()
 
@@ -193,10 +199,11 @@ class Broker:
             self.failed.set()
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Follow the cluster: first its settings, then its topics."""
+        """Follow the cluster: first its settings, then its topics, then what is coordinated through them."""
         if new.broker_configs is not old.broker_configs:
             self._follow_broker_configs(new)
         self.replicas.on_image(old, new)
+        self.groups.on_image(new)
 
     def _follow_broker_configs(self, image: ClusterImage) -> None:
         """Dynamic settings: those of this broker before those of all brokers."""
@@ -233,19 +240,29 @@ class Broker:
         return found
 
     async def create_topic(self, name: str) -> None:
-        """Create a topic with the broker's defaults (auto-creation), and wait until it can be used.
+        """Create a topic with the broker's defaults (auto-creation), an internal one with its own; wait until it can
+        be used. One that exists already is no error.
 
-        Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, REQUEST_TIMED_OUT.
+        Raises KafkaError: INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR, REQUEST_TIMED_OUT.
         """
-        created = await self.topics.create_topic(
-            name, self.config[keys.NUM_PARTITIONS], self.config[keys.DEFAULT_REPLICATION_FACTOR]
+        partitions, replicas, overrides = internal_topic(name, self.config, len(self.image.brokers)) or (
+            self.config[keys.NUM_PARTITIONS],
+            self.config[keys.DEFAULT_REPLICATION_FACTOR],
+            {},
         )
-        await wait_until_shown(self.metadata, shows_topic(name, len(created.partitions)), AUTO_CREATE_TIMEOUT_MS)
+        try:
+            await self.topics.create_topic(name, partitions, replicas, overrides)
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another connection was quicker
+                raise
+        await wait_until_shown(self.metadata, shows_topic(name, 1), AUTO_CREATE_TIMEOUT_MS)
 
     async def stop(self) -> None:
         """Stop serving, flush everything, and leave the mark of a clean shutdown."""
         if hasattr(self, "replicas"):
             self.replicas.close()
+        if hasattr(self, "groups"):
+            self.groups.close()
         await self._listeners.close()
         await self.tasks.close()
         if hasattr(self, "metadata"):

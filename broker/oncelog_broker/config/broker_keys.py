@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oncelog_broker.config import topic_defaults
-from oncelog_broker.config.declared import ConfigKey, ConfigType, Importance, at_least, not_empty
+from oncelog_broker.config.declared import ConfigKey, ConfigType, Importance, at_least, between, not_empty
 
-BOOLEAN, INT, LONG, LIST = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.LIST
+BOOLEAN, SHORT, INT, LONG, LIST = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG, ConfigType.LIST
 HIGH, LOW = Importance.HIGH, Importance.LOW
 
 # --- Identity and addresses
@@ -129,6 +129,81 @@ AUTO_CREATE_TOPICS_ENABLE = ConfigKey[bool](
 )
 DELETE_TOPIC_ENABLE = ConfigKey[bool](
     "delete.topic.enable", BOOLEAN, True, "Whether DeleteTopics deletes.", importance=HIGH
+)
+
+# --- Consumer groups
+
+OFFSETS_TOPIC_NUM_PARTITIONS = ConfigKey[int](
+    "offsets.topic.num.partitions",
+    INT,
+    50,
+    "Partitions of __consumer_offsets, when it is created.",
+    at_least(1),
+    HIGH,
+)
+OFFSETS_TOPIC_REPLICATION_FACTOR = ConfigKey[int](
+    "offsets.topic.replication.factor",
+    SHORT,
+    3,
+    "Replicas of __consumer_offsets, when it is created; where fewer brokers live, one on each of them.",
+    at_least(1),
+    HIGH,
+)
+OFFSETS_TOPIC_SEGMENT_BYTES = ConfigKey[int](
+    "offsets.topic.segment.bytes",
+    INT,
+    100 * 1024**2,
+    "Segment size of __consumer_offsets, when it is created: small, so that it is compacted early.",
+    at_least(1),
+    HIGH,
+)
+OFFSETS_TOPIC_COMPRESSION_CODEC = ConfigKey[int](
+    "offsets.topic.compression.codec",
+    INT,
+    0,
+    "How batches of __consumer_offsets are compressed: 0 not at all, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+    between(0, 4),
+    HIGH,
+)
+OFFSET_METADATA_MAX_BYTES = ConfigKey[int](
+    "offset.metadata.max.bytes", INT, 4096, "The longest metadata that may go with a committed offset.", at_least(0)
+)
+OFFSETS_RETENTION_MINUTES = ConfigKey[int](
+    "offsets.retention.minutes",
+    INT,
+    7 * 24 * 60,
+    "Committed offsets go this long after their group became empty; those of a group that never had members, or of a "
+    "topic that its members read no longer, this long after the last commit (KIP-211).",
+    at_least(1),
+    HIGH,
+)
+OFFSETS_RETENTION_CHECK_INTERVAL_MS = ConfigKey[int](
+    "offsets.retention.check.interval.ms", LONG, 600_000, "How often offsets are looked at for expiry.", at_least(1)
+)
+GROUP_INITIAL_REBALANCE_DELAY_MS = ConfigKey[int](
+    "group.initial.rebalance.delay.ms",
+    INT,
+    0,
+    "How long an empty group waits for more members before its first rebalance. Kafka's default is 3000; ours is 0, so "
+    "that a single consumer starts at once. Raise it where many consumers of a group start together.",
+    at_least(0),
+)
+GROUP_MIN_SESSION_TIMEOUT_MS = ConfigKey[int](
+    "group.min.session.timeout.ms", INT, 6_000, "The shortest session timeout that a member may ask for.", at_least(0)
+)
+GROUP_MAX_SESSION_TIMEOUT_MS = ConfigKey[int](
+    "group.max.session.timeout.ms",
+    INT,
+    1_800_000,
+    "The longest session timeout that a member may ask for.",
+    at_least(0),
+)
+GROUP_MAX_SIZE = ConfigKey[int](
+    "group.max.size",
+    INT,
+    1_000,
+    "The most members that one group may have. Kafka's default is no limit.",
+    at_least(1),
 )
 
 # --- The log

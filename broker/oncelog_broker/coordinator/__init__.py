@@ -1,0 +1,6 @@
+"""Coordinators: state machines whose state is what a partition of an internal topic holds.
+
+`runtime` binds shards to led partitions (load, append, replay, reply after commit), `effects` what a state machine asks
+for, `timers` its timers, `partitioning` which partition a key belongs to, `internal_topics` the topics themselves.
+`group/` the machine of consumer groups.
+"""

@@ -6,9 +6,11 @@ at once. Between the check of the leader epoch and the append there is no `await
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.replication.delayed import DelayedFetch
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -32,6 +34,7 @@ class Partition:
         "log",
         "topic",
         "topic_id",
+        "waiting_appends",
         "waiting_fetches",
     )
 
@@ -45,6 +48,7 @@ class Partition:
         self.isr: tuple[int, ...] = (leader_id,)
         self.high_watermark = log.log_end_offset
         self.waiting_fetches: set[DelayedFetch] = set()
+        self.waiting_appends: list[tuple[int, Callable[[KafkaError | None], None]]] = []
 
     def lead(self, leader_epoch: int, isr: tuple[int, ...]) -> None:
         """Lead from now on with this epoch. The log learns of it with the first batch that carries it, so that a start
@@ -52,8 +56,10 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.isr = isr
 
-    def append(self, records: memoryview, *, required_acks: int) -> tuple[int, int]:
-        """Append one client batch as leader: (base offset, log append time in ms or -1).
+    def append(
+        self, records: memoryview, *, required_acks: int, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> tuple[int, int]:
+        """Append one batch as leader: (base offset, log append time in ms or -1).
 
         `records` is writable memory, patched in place. Raises KafkaError: NOT_ENOUGH_REPLICAS before anything is
         written, or what PartitionLog.append_as_leader raises.
@@ -63,7 +69,7 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.isr)} replicas in sync, min.insync.replicas={self.log.config.min_insync_replicas}",
             )
-        result = self.log.append_as_leader(records, leader_epoch=self.leader_epoch)
+        result = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
         self._advance_high_watermark(len(records))
         return result
 
@@ -73,6 +79,24 @@ class Partition:
         if self.waiting_fetches:
             for fetch in list(self.waiting_fetches):
                 fetch.on_readable(new_bytes)
+        if self.waiting_appends:
+            self._complete_appends()
+
+    def when_committed(self, next_offset: int, done: Callable[[KafkaError | None], None]) -> None:
+        """Call `done(None)` as soon as everything below `next_offset` is on all in-sync replicas: at once if it is.
+
+        `done(error)` instead, NOT_LEADER_OR_FOLLOWER, if this broker stops leading before: what becomes of the records
+        is not known then.
+        """
+        if next_offset <= self.high_watermark:
+            done(None)
+        else:
+            self.waiting_appends.append((next_offset, done))
+
+    def _complete_appends(self) -> None:
+        waiting, self.waiting_appends = self.waiting_appends, []
+        for next_offset, done in waiting:
+            self.when_committed(next_offset, done)
 
     @property
     def last_stable_offset(self) -> int:
@@ -111,3 +135,6 @@ class Partition:
         """This broker leads the partition no more: whoever waits is answered now and will find out."""
         for fetch in list(self.waiting_fetches):
             fetch.finish()
+        waiting, self.waiting_appends = self.waiting_appends, []
+        for _, done in waiting:
+            done(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))

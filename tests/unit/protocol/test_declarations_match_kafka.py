@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from oncelog_protocol.api import ApiKey, request_type, response_type
+from oncelog_protocol.coordinator_records import consumer_offsets
 from oncelog_protocol.messages import headers
 from oncelog_protocol.schema import ZERO_UUID, fields_of, schema_of
 from oncelog_protocol.versions import NO_VERSIONS, VersionRange, version_range
@@ -22,6 +23,12 @@ MESSAGE_MODULES = {path.stem for path in (REPOSITORY / "protocol/oncelog_protoco
 DECLARED_KEYS = [key for key in ApiKey if key.name.lower() in MESSAGE_MODULES]
 DECLARED = [headers.RequestHeader, headers.ResponseHeader]
 DECLARED += [message_type(key) for key in DECLARED_KEYS for message_type in (request_type, response_type)]
+DECLARED += [
+    consumer_offsets.OffsetCommitKey,
+    consumer_offsets.OffsetCommitValue,
+    consumer_offsets.GroupMetadataKey,
+    consumer_offsets.GroupMetadataValue,
+]
 
 needs_kafka_messages = pytest.mark.skipif(
     not KAFKA_MESSAGES.is_dir(), reason=f"Kafka's message definitions are not at {KAFKA_MESSAGES}"
@@ -32,7 +39,8 @@ IMPLICIT_DEFAULTS = {"bool": False, "string": "", "bytes": b"", "records": None,
 
 
 def kafka_definition(name: str) -> dict:
-    text = (KAFKA_MESSAGES / "api" / f"{name}.json").read_text()
+    (path,) = KAFKA_MESSAGES.glob(f"*/{name}.json")  # in api/ or records/
+    text = path.read_text()
     return json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
 
 

@@ -1,31 +1,89 @@
 """FindCoordinator (10), v0-6: which broker coordinates a group or a transactional id.
 
+Behaviour: the leader of the partition of the internal topic that the key hashes to (S30), at its address on the
+listener that the request came through. The first request for a group creates `__consumer_offsets`. Transactions and
+share groups are not coordinated yet: COORDINATOR_NOT_AVAILABLE, which clients retry.
 Versions: v1 key types, v4 many keys in one request (T16), v6 share groups.
-Coordinators are not served yet, so every key is answered COORDINATOR_NOT_AVAILABLE, which clients retry.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Final
 
+from oncelog_broker.controller.topic_names import CONSUMER_OFFSETS
+from oncelog_broker.coordinator.partitioning import partition_for
+from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.server.dispatch import RequestContext
-from oncelog_protocol.errors import ErrorCode
-from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest, FindCoordinatorResponse
+
+Coordinator = FindCoordinatorResponse.Coordinator
 
 FIRST_BATCHED_VERSION: Final = 4
-KEY_TYPES: Final = {0: 0, 1: 0, 2: 6}
-"""Group, transaction, share group: the first version of each."""
+FIRST_VERSION: Final = {CoordinatorType.GROUP: 0, CoordinatorType.TRANSACTION: 0, CoordinatorType.SHARE: 6}
+"""The version from which on a key type may be asked for."""
 
 
-def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    known = context.version >= KEY_TYPES.get(request.key_type, context.version + 1)
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE if known else ErrorCode.INVALID_REQUEST
-    if context.version < FIRST_BATCHED_VERSION:
-        return FindCoordinatorResponse(error_code=code, error_message=code.meaning, node_id=-1, host="", port=-1)
-    coordinators = [
-        FindCoordinatorResponse.Coordinator(
-            key=key, node_id=-1, host="", port=-1, error_code=code, error_message=code.meaning
-        )
-        for key in request.coordinator_keys
-    ]
-    return FindCoordinatorResponse(coordinators=coordinators)
+def handle(
+    request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    if context.version < FIRST_VERSION.get(request.key_type, context.version + 1):  # type: ignore[call-overload]
+        return _failed(request, context, ErrorCode.INVALID_REQUEST)
+    if request.key_type != CoordinatorType.GROUP:
+        return _failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if context.broker.image.topic(CONSUMER_OFFSETS) is None:
+        return _create_then_answer(request, context)
+    return _answer(request, context)
+
+
+async def _create_then_answer(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    try:
+        await context.broker.create_topic(CONSUMER_OFFSETS)
+    except KafkaError:
+        return _failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return _answer(request, context)
+
+
+def _answer(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    listener = context.connection.listener
+    return _response(
+        request, context, [_leader(key, context.broker.image, listener) for key in _keys(request, context)]
+    )
+
+
+def _leader(group_id: str, image: ClusterImage, listener: str) -> Coordinator:
+    topic = image.topic(CONSUMER_OFFSETS)
+    index = 0 if topic is None else partition_for(group_id, len(topic.partitions))
+    broker = image.leader_of(CONSUMER_OFFSETS, index)
+    endpoint = None if broker is None else broker.endpoint(listener)
+    if broker is None or endpoint is None:
+        return _no_coordinator(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return Coordinator(key=group_id, node_id=broker.id, host=endpoint.host, port=endpoint.port, error_code=0)
+
+
+def _failed(request: FindCoordinatorRequest, context: RequestContext, code: ErrorCode) -> FindCoordinatorResponse:
+    return _response(request, context, [_no_coordinator(key, code) for key in _keys(request, context)])
+
+
+def _no_coordinator(key: str, code: ErrorCode) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=code.meaning)
+
+
+def _keys(request: FindCoordinatorRequest, context: RequestContext) -> list[str]:
+    return [request.key] if context.version < FIRST_BATCHED_VERSION else request.coordinator_keys
+
+
+def _response(
+    request: FindCoordinatorRequest, context: RequestContext, coordinators: list[Coordinator]
+) -> FindCoordinatorResponse:
+    if context.version >= FIRST_BATCHED_VERSION:
+        return FindCoordinatorResponse(coordinators=coordinators)
+    (only,) = coordinators
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )

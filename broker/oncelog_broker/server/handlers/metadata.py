@@ -55,8 +55,7 @@ async def _create_then_answer(
         try:
             await context.broker.create_topic(name)
         except KafkaError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another connection was quicker
-                failures[name] = error
+            failures[name] = error
     return _response(request, context, _described(request, context, failures))
 
 

@@ -2,7 +2,7 @@
 
 Behaviour: batches are opaque bytes, patched and written straight from the receive buffer. All partitions of a request
 are appended before the answer; acks=all waits for the in-sync replicas, acks=0 has no answer at all, and an error then
-closes the connection (T17), which is all that such a client can notice.
+closes the connection (T17), which is all that such a client can notice. Internal topics are not for clients to write.
 Versions: v7 zstd allowed, v8 error messages per partition, v9 flexible, v13 topic ids instead of names.
 Order (S59): topic -> CRC and size -> format -> offsets -> append -> answer.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from oncelog_broker.controller.topic_names import INTERNAL_TOPICS
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -64,6 +65,8 @@ def _append(
         partition = replicas.leader_by_id(topic.topic_id, data.index)
     else:
         partition = replicas.leader(topic.name, data.index)
+    if partition.topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal {partition.topic}")
     records = data.records
     if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request carries exactly one record batch per partition")

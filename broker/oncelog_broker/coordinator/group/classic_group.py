@@ -1,0 +1,332 @@
+"""One group of the classic protocol: its members, its generation, and the value that the log holds of it. Pure.
+
+Two kinds of state live here. Durable is what the last logged GroupMetadataValue says: members with their assignments,
+generation, protocol, leader. Only `replay` changes it. Soft is the rebalance that is going on: who has joined, who
+waits for what; a restart forgets it, and the members begin again from the last logged generation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from oncelog_broker.coordinator.effects import Waiter
+from oncelog_broker.coordinator.group.states import GroupState, check_transition
+from oncelog_broker.coordinator.group.subscription import CONSUMER_PROTOCOL, subscribed_topics
+from oncelog_protocol.coordinator_records.consumer_offsets import GroupMetadataValue
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+Protocols = Sequence[tuple[str, bytes]]
+"""The protocols that a member can follow, each with its metadata, the most wanted first."""
+
+
+class Member:
+    """A member of a group. `is_new`: it has not been part of a generation yet, so it does not know its own id."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.is_new = False
+
+    @property
+    def is_static(self) -> bool:
+        return self.instance_id is not None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What the member says for `protocol`; empty for one that it does not follow."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: frozenset[str]) -> str:
+        """The candidate that the member wants most; it follows at least one."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    def logged(self, protocol: str | None) -> GroupMetadataValue.MemberMetadata:
+        """The member as the log holds it."""
+        return GroupMetadataValue.MemberMetadata(
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
+            subscription=self.metadata(protocol),
+            assignment=self.assignment,
+        )
+
+    @classmethod
+    def of(cls, logged: GroupMetadataValue.MemberMetadata, protocol: str | None) -> Member:
+        """The member that the log holds: of its protocols only the one in use is known."""
+        rebalance_timeout = logged.rebalance_timeout if logged.rebalance_timeout >= 0 else logged.session_timeout
+        return cls(
+            logged.member_id,
+            logged.group_instance_id,
+            logged.client_id,
+            logged.client_host,
+            rebalance_timeout,
+            logged.session_timeout,
+            [(protocol or "", logged.subscription)],
+            logged.assignment,
+        )
+
+
+class ClassicGroup:
+    """Invariants: the leader is a member, unless there are none; each static member is listed in `static_members`;
+    who waits in `joining` or `syncing` is a member; `syncing` is empty outside CompletingRebalance."""
+
+    __slots__ = (
+        "arriving",
+        "generation",
+        "group_id",
+        "has_new_members",
+        "initial_delay_left_ms",
+        "is_logged",
+        "joining",
+        "leader_id",
+        "members",
+        "pending_members",
+        "pending_sync",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "state_since_ms",
+        "static_members",
+        "supported",
+        "syncing",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.state_since_ms: int | None = None
+        """Wall time of the last logged change; None where nothing was logged, or by a Kafka before 2.1."""
+        self.is_logged = False
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        """Instance id -> member id."""
+        self.supported: Counter[str] = Counter()
+        """Protocol -> how many members can follow it."""
+        # --- soft: the rebalance that is going on
+        self.pending_members: set[str] = set()
+        """Ids that were given out with MEMBER_ID_REQUIRED and have not joined yet."""
+        self.arriving: dict[str, Member] = {}
+        """By instance id: a static member that came back, from its request until its record is replayed."""
+        self.joining: dict[str, Waiter] = {}
+        self.syncing: dict[str, Waiter] = {}
+        self.pending_sync: set[str] = set()
+        """Members of this generation that have not asked for their assignment yet."""
+        self.initial_delay_left_ms: int | None = None
+        """In the first rebalance of an empty group: how much longer it may be put off for more members."""
+        self.has_new_members = False
+
+    # --- state
+
+    def transition_to(self, state: GroupState) -> None:
+        check_transition(self.group_id, self.state, state)
+        self.state = state
+
+    @property
+    def is_consumer_group(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL
+
+    @property
+    def all_have_joined(self) -> bool:
+        return len(self.joining) == len(self.members) and not self.pending_members
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long members may take to rejoin: as long as the most patient one allows."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # --- members
+
+    def add(self, member: Member) -> None:
+        """The first member becomes leader and brings the protocol type (set by the caller)."""
+        assert member.member_id not in self.members, member.member_id
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.supported.update(name for name, _ in member.protocols)
+
+    def remove(self, member_id: str) -> None:
+        """Take a member out; who waits must have been answered by the caller."""
+        member = self.members.pop(member_id)
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+            del self.static_members[member.instance_id]
+        self.joining.pop(member_id, None)
+        self.syncing.pop(member_id, None)
+        self.pending_sync.discard(member_id)
+        self._forget_protocols(member)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+
+    def replace(self, old_id: str, member: Member) -> None:
+        """A static member came back under a new id: it takes over place, assignment and leadership."""
+        was_leader = self.leader_id == old_id
+        member.assignment = self.members[old_id].assignment
+        self.remove(old_id)
+        self.add(member)
+        if was_leader:
+            self.leader_id = member.member_id
+
+    def set_protocols(self, member: Member, protocols: Protocols) -> None:
+        self._forget_protocols(member)
+        member.protocols = protocols
+        self.supported.update(name for name, _ in protocols)
+
+    def _forget_protocols(self, member: Member) -> None:
+        for name, _ in member.protocols:
+            self.supported[name] -= 1
+            if not self.supported[name]:
+                del self.supported[name]
+
+    def elect_joined_leader(self) -> bool:
+        """Let the leader be a member that has joined; False if none has."""
+        if self.leader_id not in self.joining:
+            self.leader_id = next(iter(self.joining), self.leader_id)
+        return bool(self.joining)
+
+    def check_member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member of this id. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345)."""
+        if instance_id is not None:
+            current = self.static_members.get(instance_id)
+            if current is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if current != member_id:
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    # --- protocols
+
+    def check_protocols(self, protocol_type: str, protocols: Protocols) -> None:
+        """Raises KafkaError INCONSISTENT_GROUP_PROTOCOL unless a member with these could be one of the group."""
+        if self.state is GroupState.EMPTY:
+            fits = bool(protocol_type) and bool(protocols)
+        else:
+            fits = protocol_type == self.protocol_type and any(
+                self.supported[name] == len(self.members) for name, _ in protocols
+            )
+        if not fits:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+    def select_protocol(self, replaced: str | None = None, by: Member | None = None) -> str:
+        """The protocol that all members can follow and most want; `replaced` and `by`: as if one were the other.
+
+        Among equals the first in the alphabet, so that every broker would choose the same.
+        """
+        voters = [
+            by if by is not None and member_id == replaced else self.members[member_id] for member_id in self.members
+        ]
+        counts = Counter(name for member in voters for name, _ in member.protocols)
+        candidates = frozenset(name for name, count in counts.items() if count == len(voters))
+        assert candidates, "members without a common protocol were let in"
+        votes = Counter(member.vote(candidates) for member in voters)
+        return min(votes, key=lambda name: (-votes[name], name))
+
+    def topics(self) -> frozenset[str] | None:
+        """What the members of a consumer group read; None if that is not known."""
+        if not self.is_consumer_group or self.protocol_name is None:
+            return frozenset() if self.is_consumer_group and not self.members else None
+        read: set[str] = set()
+        for member in self.members.values():
+            topics = subscribed_topics(member.metadata(self.protocol_name))
+            if topics is None:
+                return None
+            read |= topics
+        return frozenset(read)
+
+    # --- the log
+
+    def value(self, now_ms: int, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
+        """What is logged when the leader hands out `assignments`; who is given none gets an empty one."""
+        value = self.logged(now_ms)
+        for member in value.members:
+            member.assignment = assignments.get(member.member_id, b"")
+        return value
+
+    def logged(self, now_ms: int) -> GroupMetadataValue:
+        """The group as it is, as the log would hold it."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol_name,
+            leader=self.leader_id,
+            current_state_timestamp=now_ms,
+            members=[member.logged(self.protocol_name) for member in self.members.values()],
+        )
+
+    def empty_value(self, now_ms: int) -> GroupMetadataValue:
+        """What is logged when the last member is gone: the next generation, with nobody in it."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation + 1,
+            protocol=None,
+            leader=None,
+            current_state_timestamp=now_ms,
+            members=[],
+        )
+
+    def replay(self, value: GroupMetadataValue) -> None:
+        """Be what the log says. Members that are known already keep what the log does not hold of them.
+
+        Who waits for this generation has been, or is about to be, answered by the step that logged it.
+        """
+        known, self.members = self.members, {}
+        self.static_members.clear()
+        self.supported.clear()
+        self.leader_id = value.leader
+        for logged in value.members:
+            member = known.get(logged.member_id)
+            if member is None and logged.group_instance_id is not None:
+                arrived = self.arriving.pop(logged.group_instance_id, None)
+                member = arrived if arrived is not None and arrived.member_id == logged.member_id else None
+            if member is None:
+                member = Member.of(logged, value.protocol)
+            member.assignment = logged.assignment
+            self.add(member)
+        self.generation = value.generation
+        self.protocol_type = value.protocol_type or None
+        self.protocol_name = value.protocol
+        self.state_since_ms = value.current_state_timestamp if value.current_state_timestamp >= 0 else None
+        self.is_logged = True
+        self.joining.clear()
+        self.syncing.clear()
+        self.pending_sync &= self.members.keys()
+        self.initial_delay_left_ms = None
+        self.transition_to(GroupState.STABLE if self.members else GroupState.EMPTY)

@@ -1,0 +1,86 @@
+"""The rim of group coordination: the runtime over `__consumer_offsets`, its clock, ids and background work.
+
+Request handlers call `write` and `read` of `runtime` with the id of the group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.controller.topic_names import CONSUMER_OFFSETS
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.machine import GroupMachine
+from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.entropy import random_uuid
+from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.records.compression import Compression
+
+logger = logging.getLogger(__name__)
+
+GROUPS_PER_SLICE: Final = 50
+"""Groups looked at for expired offsets before other work gets its turn."""
+
+
+class GroupCoordinator:
+    """The groups of one broker: those whose partition of `__consumer_offsets` it leads."""
+
+    def __init__(
+        self, config: BrokerConfig, replicas: Replicas, clock: Clock, tasks: Tasks, deadlines: Deadlines
+    ) -> None:
+        settings = GroupConfig.of(config)
+        self._check_seconds = config[keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS] / 1000
+        self._tasks = tasks
+        self.runtime = CoordinatorRuntime(
+            CONSUMER_OFFSETS,
+            lambda _: GroupMachine(settings, clock.now_ms, new_id),
+            replicas,
+            clock,
+            tasks,
+            deadlines.after,
+            Compression(config[keys.OFFSETS_TOPIC_COMPRESSION_CODEC]),
+        )
+
+    def on_image(self, image: ClusterImage) -> None:
+        """To be called after `Replicas.on_image`."""
+        self.runtime.on_image(image)
+
+    def start(self) -> None:
+        """Begin the background work; it ends with the broker's tasks."""
+        self._tasks.every("expired offsets", self._check_seconds, self.expire_offsets)
+
+    def close(self) -> None:
+        """Answer whoever waits."""
+        self.runtime.close()
+
+    async def expire_offsets(self) -> None:
+        """Remove offsets, and groups without anything left, whose retention is over."""
+        for shard in self.runtime.loaded_shards():
+            for number, group in enumerate(list(shard.machine.known())):
+                if not self.runtime.is_current(shard):
+                    break
+                await self._expire(shard, group.group_id)
+                if number % GROUPS_PER_SLICE == 0:
+                    await asyncio.sleep(0)
+
+    async def _expire(self, shard: Shard[GroupMachine], group_id: str) -> None:
+        try:
+            while self.runtime.is_current(shard):
+                if not self.runtime.step(shard, lambda machine: machine.expire(group_id)):
+                    break
+                await asyncio.sleep(0)
+        except KafkaError as error:
+            logger.error("offsets are not expired", extra={"group": group_id, "reason": error})
+
+
+def new_id() -> str:
+    """A random uuid, written as Java does."""
+    text = random_uuid().hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,295 @@
+"""JoinGroup: members enter a group, and its generations are formed. Pure; durable change is left to the log.
+
+A rebalance in the classic protocol: it is prepared (all members are asked to join again, each JoinGroup waits), and
+when all have joined, or the time is up, the next generation is complete: each gets its answer, the leader with all
+members. The leader then assigns, which is `membership.sync`.
+Source: Kafka's GroupMetadataManager, classic protocol; KIP-62, KIP-345, KIP-394, KIP-814.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oncelog_broker.coordinator.effects import Waiter
+from oncelog_broker.coordinator.group.classic_group import ClassicGroup, Member, Protocols
+from oncelog_broker.coordinator.group.records import group_record
+from oncelog_broker.coordinator.group.states import GroupState
+from oncelog_broker.coordinator.group.step import NEW_MEMBER_JOIN_TIMEOUT_MS, Client, Step, TimerKind
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+
+class Join(NamedTuple):
+    """One JoinGroup and what its version stands for.
+
+    `requires_member_id`: v4+, a new dynamic member is first given an id to join with (KIP-394).
+    `can_skip_assignment`: v9+, a returning static leader is told that the assignment stands (KIP-814).
+    """
+
+    request: JoinGroupRequest
+    client: Client
+    waiter: Waiter
+    requires_member_id: bool
+    can_skip_assignment: bool
+
+    def member(self, member_id: str) -> Member:
+        request = self.request
+        rebalance_timeout = request.rebalance_timeout_ms
+        return Member(
+            member_id,
+            request.group_instance_id,
+            self.client.client_id,
+            self.client.host,
+            rebalance_timeout if rebalance_timeout >= 0 else request.session_timeout_ms,
+            request.session_timeout_ms,
+            self.protocols,
+        )
+
+    @property
+    def protocols(self) -> list[tuple[str, bytes]]:
+        return [(protocol.name, protocol.metadata) for protocol in self.request.protocols]
+
+
+def join(step: Step, asked: Join) -> None:
+    """Serve a JoinGroup. Raises KafkaError to refuse it; nothing has changed then."""
+    group, request = step.group, asked.request
+    _check_room(step, request.member_id)
+    group.check_protocols(request.protocol_type, asked.protocols)
+    if request.member_id == "":
+        _newcomer(step, asked)
+    elif request.member_id in group.pending_members:
+        if request.group_instance_id is not None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "a static member is never given an id to join with")
+        _add(step, asked, request.member_id)
+    else:
+        _rejoin(step, asked, group.check_member(request.member_id, request.group_instance_id))
+
+
+def _check_room(step: Step, member_id: str) -> None:
+    """group.max.size: members of the group stay welcome, and while it rebalances those count who have joined."""
+    group = step.group
+    if group.state is GroupState.PREPARING_REBALANCE:
+        full = member_id not in group.joining and len(group.joining) >= step.config.max_size
+    else:
+        full = member_id not in group.members and len(group.members) >= step.config.max_size
+    if full and group.state is not GroupState.EMPTY:
+        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"group.max.size={step.config.max_size}")
+
+
+def _newcomer(step: Step, asked: Join) -> None:
+    group, instance_id = step.group, asked.request.group_instance_id
+    prefix = asked.client.client_id if instance_id is None else instance_id
+    member_id = f"{prefix}-{step.new_id()}"
+    if instance_id is not None:
+        known_as = group.static_members.get(instance_id)
+        if known_as is None:
+            _add(step, asked, member_id)
+        else:
+            _static_returns(step, asked, known_as, asked.member(member_id))
+    elif asked.requires_member_id:
+        group.pending_members.add(member_id)
+        step.start_session(asked.member(member_id))
+        step.effects.reply(
+            asked.waiter,
+            JoinGroupResponse(
+                error_code=ErrorCode.MEMBER_ID_REQUIRED, protocol_name="", leader="", member_id=member_id, members=[]
+            ),
+        )
+    else:
+        _add(step, asked, member_id)
+
+
+def _add(step: Step, asked: Join, member_id: str) -> None:
+    group = step.group
+    member = asked.member(member_id)
+    member.is_new = True
+    group.has_new_members = group.initial_delay_left_ms is not None
+    group.pending_members.discard(member_id)
+    if not group.members:
+        group.protocol_type = asked.request.protocol_type
+    group.add(member)
+    group.joining[member_id] = asked.waiter
+    step.start_session(member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance(step)
+
+
+def _rejoin(step: Step, asked: Join, member: Member) -> None:
+    """A member joins again: it is asked to, or it reads something else now, or it missed our answer."""
+    group = step.group
+    if _missed_our_answer(group, member, asked.protocols):
+        step.effects.reply(asked.waiter, generation_response(step, member.member_id))
+    else:
+        _update(step, asked, member)
+        group.set_protocols(member, asked.protocols)
+        rebalance(step)
+
+
+def _missed_our_answer(group: ClassicGroup, member: Member, protocols: Protocols) -> bool:
+    """Nothing changed, so the present generation is the answer. But the leader of a stable group joins again when what
+    it assigns has changed: that is a new rebalance."""
+    if list(member.protocols) != list(protocols):
+        return False
+    if group.state is GroupState.STABLE:
+        return group.leader_id != member.member_id
+    return group.state is GroupState.COMPLETING_REBALANCE
+
+
+def _update(step: Step, asked: Join, member: Member) -> None:
+    """Let `member` wait for the next generation, with the timeouts that it asks for now."""
+    group, newest = step.group, asked.member(member.member_id)
+    member.rebalance_timeout_ms, member.session_timeout_ms = newest.rebalance_timeout_ms, newest.session_timeout_ms
+    earlier = group.joining.get(member.member_id)
+    if earlier is not None:  # the client gave up on that connection
+        step.effects.reply(earlier, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
+    group.joining[member.member_id] = asked.waiter
+
+
+def _static_returns(step: Step, asked: Join, old_id: str, member: Member) -> None:
+    """A static member comes back under a new id, and fences who had the old one. A stable group does not rebalance for
+    it, as long as its protocol stays: only the new id is logged."""
+    group = step.group
+    member.assignment = group.members[old_id].assignment
+    step.refuse(old_id, ErrorCode.FENCED_INSTANCE_ID)
+    step.end_session(old_id)
+    step.start_session(member)
+    keeps_protocol = group.state is GroupState.STABLE and group.select_protocol(old_id, member) == group.protocol_name
+    if keeps_protocol:
+        _replace_in_stable_group(step, asked, old_id, member)
+        return
+    group.replace(old_id, member)
+    group.joining[member.member_id] = asked.waiter
+    rebalance(step)
+
+
+def _replace_in_stable_group(step: Step, asked: Join, old_id: str, member: Member) -> None:
+    group = step.group
+    assert member.instance_id is not None
+    is_leader = group.leader_id == old_id
+    value = group.logged(step.now_ms)
+    value.members = [
+        member.logged(group.protocol_name) if logged.member_id == old_id else logged for logged in value.members
+    ]
+    value.leader = member.member_id if is_leader else group.leader_id
+    group.arriving[member.instance_id] = member
+    step.effects.append(group_record(group.group_id, value))
+    # Before KIP-814 a returning leader is told the old leader's id, so that it does not assign anew.
+    leader = value.leader if asked.can_skip_assignment else group.leader_id
+    skips = asked.can_skip_assignment and is_leader
+    members = [
+        JoinGroupResponse.JoinGroupResponseMember(
+            member_id=logged.member_id, group_instance_id=logged.group_instance_id, metadata=logged.subscription
+        )
+        for logged in value.members
+    ]
+    step.effects.reply(
+        asked.waiter,
+        JoinGroupResponse(
+            error_code=ErrorCode.NONE,
+            generation_id=group.generation,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader=leader or "",
+            skip_assignment=skips,
+            member_id=member.member_id,
+            members=members if skips else [],
+        ),
+    )
+
+
+# --- forming a generation
+
+
+def rebalance(step: Step) -> None:
+    """Members have changed: begin to rebalance, or, where that has begun, see whether all have joined."""
+    group = step.group
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        _prepare(step)
+    elif group.initial_delay_left_ms is None and group.all_have_joined:
+        complete_join(step)
+
+
+def _prepare(step: Step) -> None:
+    group = step.group
+    for member_id, waiter in group.syncing.items():
+        step.effects.reply(waiter, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
+        step.start_session(group.members[member_id])
+    group.syncing.clear()
+    group.pending_sync.clear()
+    step.cancel_timer(TimerKind.SYNC)
+    is_first = group.state is GroupState.EMPTY
+    group.transition_to(GroupState.PREPARING_REBALANCE)
+    delay_ms = step.config.initial_rebalance_delay_ms
+    if is_first and delay_ms > 0:
+        group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        group.has_new_members = False
+        step.start_timer(TimerKind.JOIN, delay_ms)
+    elif group.all_have_joined:
+        complete_join(step)
+    else:
+        step.start_timer(TimerKind.JOIN, group.rebalance_timeout_ms)
+
+
+def on_join_timer(step: Step) -> None:
+    """The time to join is up, or an initial delay: that one is prolonged while members keep coming."""
+    group = step.group
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    left = group.initial_delay_left_ms
+    if left and group.has_new_members:
+        delay_ms = min(step.config.initial_rebalance_delay_ms, left)
+        group.initial_delay_left_ms = left - delay_ms
+        group.has_new_members = False
+        step.start_timer(TimerKind.JOIN, delay_ms)
+    else:
+        complete_join(step)
+
+
+def complete_join(step: Step) -> None:
+    """Form the next generation of those who have joined. Others are out, but for static members, who get their session
+    timeout; if nobody joined at all, the group waits once more."""
+    group = step.group
+    gone = [m.member_id for m in group.members.values() if m.member_id not in group.joining and not m.is_static]
+    if len(gone) == len(group.members):
+        step.become_empty()
+        return
+    for member_id in gone:
+        step.end_session(member_id)
+        group.remove(member_id)
+    if not group.elect_joined_leader():
+        step.start_timer(TimerKind.JOIN, group.rebalance_timeout_ms)
+        return
+    step.cancel_timer(TimerKind.JOIN)
+    group.initial_delay_left_ms = None
+    group.generation += 1
+    group.protocol_name = group.select_protocol()
+    group.transition_to(GroupState.COMPLETING_REBALANCE)
+    joined, group.joining = group.joining, {}
+    for member_id, waiter in joined.items():
+        step.effects.reply(waiter, generation_response(step, member_id))
+    for member in group.members.values():
+        member.is_new = False
+        step.start_session(member)
+    group.pending_sync = set(group.members)
+    step.start_timer(TimerKind.SYNC, group.rebalance_timeout_ms)
+
+
+def generation_response(step: Step, member_id: str) -> JoinGroupResponse:
+    """The present generation as this member is told it: the leader gets the members."""
+    group = step.group
+    members = group.members.values() if group.leader_id == member_id else ()
+    return JoinGroupResponse(
+        error_code=ErrorCode.NONE,
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        member_id=member_id,
+        members=[
+            JoinGroupResponse.JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata(group.protocol_name),
+            )
+            for member in members
+        ],
+    )

@@ -1,0 +1,187 @@
+"""SyncGroup, Heartbeat, LeaveGroup, and the end of a session: the life of a member between two JoinGroups. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from oncelog_broker.coordinator.effects import Waiter
+from oncelog_broker.coordinator.group.classic_group import ClassicGroup, Member
+from oncelog_broker.coordinator.group.joining import rebalance
+from oncelog_broker.coordinator.group.records import group_record
+from oncelog_broker.coordinator.group.states import GroupState
+from oncelog_broker.coordinator.group.step import Step, TimerKind
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.heartbeat import HeartbeatRequest
+from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from oncelog_protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+MemberIdentity = LeaveGroupRequest.MemberIdentity
+
+
+def check_generation(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> Member:
+    """The member, in this generation. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+    member = group.check_member(member_id, instance_id)
+    if generation != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    return member
+
+
+# --- SyncGroup
+
+
+def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
+    """Serve a SyncGroup: the leader's logs the assignments and answers all, others wait for it. Raises KafkaError."""
+    group = step.group
+    member = check_generation(group, request.member_id, request.group_instance_id, request.generation_id)
+    for said, known in (
+        (request.protocol_type, group.protocol_type),
+        (request.protocol_name, group.protocol_name),
+    ):
+        if said is not None and known is not None and said != known:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    if group.state is GroupState.STABLE:
+        _has_synced(step, member.member_id)
+        step.start_session(member)
+        step.effects.reply(waiter, _assigned(group, member.assignment))
+    elif group.leader_id == member.member_id:
+        _hand_out(step, request, waiter)
+    else:
+        _has_synced(step, member.member_id)
+        earlier = group.syncing.get(member.member_id)
+        if earlier is not None:  # the client gave up on that connection
+            step.effects.reply(earlier, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
+        group.syncing[member.member_id] = waiter
+
+
+def _hand_out(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
+    """Log the assignments; the group is stable, and everybody answered, once that is done."""
+    group = step.group
+    value = group.value(step.now_ms, {given.member_id: given.assignment for given in request.assignments})
+    step.effects.append(group_record(group.group_id, value))
+    _has_synced(step, request.member_id)
+    waiters = {**group.syncing, request.member_id: waiter}
+    for logged in value.members:
+        if logged.member_id in waiters:
+            step.effects.reply(waiters[logged.member_id], _assigned(group, logged.assignment))
+            step.start_session(group.members[logged.member_id])
+
+
+def _assigned(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=ErrorCode.NONE,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=assignment,
+    )
+
+
+def _has_synced(step: Step, member_id: str) -> None:
+    pending = step.group.pending_sync
+    if member_id in pending:
+        pending.discard(member_id)
+        if not pending:
+            step.cancel_timer(TimerKind.SYNC)
+
+
+def on_sync_timer(step: Step) -> None:
+    """Members that never asked for their assignment are out."""
+    group = step.group
+    if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.pending_sync:
+        remove(step, list(group.pending_sync))
+
+
+# --- Heartbeat
+
+
+def heartbeat(step: Step, request: HeartbeatRequest) -> ErrorCode:
+    """A member is alive; REBALANCE_IN_PROGRESS asks it to join again. Raises KafkaError as `check_generation`."""
+    group = step.group
+    member = check_generation(group, request.member_id, request.group_instance_id, request.generation_id)
+    step.start_session(member)
+    is_rebalancing = group.state is GroupState.PREPARING_REBALANCE
+    return ErrorCode.REBALANCE_IN_PROGRESS if is_rebalancing else ErrorCode.NONE
+
+
+def on_session_timer(step: Step, member_id: str) -> None:
+    """No sign of life. Who waits for an answer of ours gives none and needs not, unless it is new: see
+    NEW_MEMBER_JOIN_TIMEOUT_MS."""
+    group = step.group
+    if member_id in group.pending_members:
+        _forget_pending(step, member_id)
+        return
+    member = group.members.get(member_id)
+    if member is None:
+        return
+    waits = member_id in group.joining or member_id in group.syncing
+    if member.is_new or not waits:
+        remove(step, [member_id])
+
+
+# --- LeaveGroup
+
+
+def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
+    """Let members go, each by itself; one rebalance for all of them."""
+    group = step.group
+    leaving: list[str] = []
+    responses = []
+    for identity in members:
+        code = ErrorCode.NONE
+        try:
+            member_id = _leaver(group, identity)
+        except KafkaError as error:
+            code = error.code
+        else:
+            if member_id in group.pending_members:
+                step.end_session(member_id)
+                _forget_pending(step, member_id)
+            elif member_id in leaving:
+                code = ErrorCode.UNKNOWN_MEMBER_ID
+            else:
+                leaving.append(member_id)
+        responses.append(
+            LeaveGroupResponse.MemberResponse(
+                member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code
+            )
+        )
+    if leaving:
+        remove(step, leaving)
+    return responses
+
+
+def _leaver(group: ClassicGroup, identity: MemberIdentity) -> str:
+    """The id of the member meant. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    if identity.member_id == "" and identity.group_instance_id is not None:
+        current = group.static_members.get(identity.group_instance_id)
+        if current is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return current
+    if identity.member_id in group.pending_members and identity.group_instance_id is None:
+        return identity.member_id
+    return group.check_member(identity.member_id, identity.group_instance_id).member_id
+
+
+# --- both
+
+
+def remove(step: Step, member_ids: Collection[str]) -> None:
+    """Take members out, whatever they wait for, and rebalance without them."""
+    group = step.group
+    for member_id in member_ids:
+        step.refuse(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    if len(member_ids) == len(group.members):
+        step.become_empty()
+        return
+    for member_id in member_ids:
+        step.end_session(member_id)
+        group.remove(member_id)
+    rebalance(step)
+
+
+def _forget_pending(step: Step, member_id: str) -> None:
+    """Who was given an id did not use it; a rebalance may have waited for it alone."""
+    step.group.pending_members.discard(member_id)
+    if step.group.state is GroupState.PREPARING_REBALANCE:
+        rebalance(step)

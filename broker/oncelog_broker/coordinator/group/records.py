@@ -1,0 +1,68 @@
+"""The records that groups are kept in: messages in memory, versioned bytes in the log. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oncelog_broker.coordinator.effects import Encoded
+from oncelog_protocol.coordinator_records import consumer_offsets as schema
+from oncelog_protocol.coordinator_records.consumer_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from oncelog_protocol.coordinator_records.versioned import decode_versioned, encode_versioned, read_version
+
+
+class OffsetRecord(NamedTuple):
+    """A committed offset of a group, or with None its tombstone."""
+
+    key: OffsetCommitKey
+    value: OffsetCommitValue | None
+
+
+class GroupRecord(NamedTuple):
+    """A group's generation, or with None its tombstone."""
+
+    key: GroupMetadataKey
+    value: GroupMetadataValue | None
+
+
+CoordinatorRecord = OffsetRecord | GroupRecord
+
+
+def offset_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue | None) -> OffsetRecord:
+    return OffsetRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value)
+
+
+def group_record(group_id: str, value: GroupMetadataValue | None) -> GroupRecord:
+    return GroupRecord(GroupMetadataKey(group=group_id), value)
+
+
+def encode(record: CoordinatorRecord) -> Encoded:
+    """The bytes of a record. Raises UnencodableMessage for values that do not fit."""
+    value = None if record.value is None else encode_versioned(record.value, _value_version(record.value))
+    if isinstance(record, OffsetRecord):
+        return Encoded(encode_versioned(record.key, schema.OFFSET_COMMIT_KEY_VERSION), value)
+    return Encoded(encode_versioned(record.key, schema.GROUP_METADATA_KEY_VERSION), value)
+
+
+def _value_version(value: OffsetCommitValue | GroupMetadataValue) -> int:
+    if isinstance(value, GroupMetadataValue):
+        return schema.GROUP_METADATA_VALUE_VERSION
+    if value.expire_timestamp >= 0:
+        return schema.OFFSET_COMMIT_VALUE_WITH_EXPIRY_VERSION
+    return schema.OFFSET_COMMIT_VALUE_VERSION
+
+
+def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
+    """The record; None for a kind of a later protocol, which is passed over as Kafka does. Raises MalformedMessage."""
+    kind = read_version(key)
+    if kind in schema.OFFSET_COMMIT_KEY_VERSIONS:
+        offset_key = decode_versioned(OffsetCommitKey, key)
+        return OffsetRecord(offset_key, None if value is None else decode_versioned(OffsetCommitValue, value))
+    if kind == schema.GROUP_METADATA_KEY_VERSION:
+        group_key = decode_versioned(GroupMetadataKey, key)
+        return GroupRecord(group_key, None if value is None else decode_versioned(GroupMetadataValue, value))
+    return None

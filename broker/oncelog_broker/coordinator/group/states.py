@@ -1,0 +1,50 @@
+"""The states of a group of the classic protocol, and which may follow which: the one table that is asked.
+
+    Empty                no members; offsets may be kept
+    PreparingRebalance   members are asked to join (again); JoinGroup waits
+    CompletingRebalance  the generation is formed; its leader computes the assignment, SyncGroup waits
+    Stable               the assignment is logged and handed out
+    Dead                 removed; whoever still holds the group must ask again
+
+Only Empty and Stable are ever logged. Between two logged records lie rebalances that nobody logs: so a replayed record
+leads to Empty or Stable from every living state. Kafka passes through PreparingRebalance on the way to Empty; nobody
+can see that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+
+class GroupState(Enum):
+    """The value is the name on the wire."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_LIVING: Final = frozenset(GroupState) - {GroupState.DEAD}
+
+LEGAL_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
+    GroupState.EMPTY: _LIVING,
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE}),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: _LIVING,
+    GroupState.DEAD: frozenset(GroupState),
+}
+"""State -> the states that it may follow."""
+
+
+class IllegalTransition(AssertionError):
+    """A bug: the machine was about to do what the table forbids."""
+
+
+def check_transition(group_id: str, before: GroupState, after: GroupState) -> None:
+    """Raises IllegalTransition."""
+    if before not in LEGAL_PREVIOUS[after]:
+        raise IllegalTransition(f"group {group_id}: {after.value} must not follow {before.value}")

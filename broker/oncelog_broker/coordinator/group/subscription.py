@@ -1,0 +1,39 @@
+"""What members of consumer groups say that they read: the topics of a ConsumerProtocolSubscription, and no more of it.
+
+    int16 version, array of topic names, nullable bytes of user data, then fields of later versions
+
+Written by any client, so anything may be wrong with it: then the topics are not known. Pure.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+CONSUMER_PROTOCOL: Final = "consumer"
+_HEAD: Final = Struct(">hi")
+_LENGTH: Final = Struct(">h")
+
+
+def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
+    """The topics, None if `subscription` is not one."""
+    if len(subscription) < _HEAD.size:
+        return None
+    version, count = _HEAD.unpack_from(subscription)
+    if version < 0 or count < 0:
+        return None
+    topics = set()
+    position = _HEAD.size
+    for _ in range(count):
+        start = position + _LENGTH.size
+        if start > len(subscription):
+            return None
+        (size,) = _LENGTH.unpack_from(subscription, position)
+        position = start + size
+        if size < 0 or position > len(subscription):
+            return None
+        try:
+            topics.add(subscription[start:position].decode())
+        except UnicodeDecodeError:
+            return None
+    return frozenset(topics)

@@ -1,0 +1,28 @@
+"""Which partition of an internal topic keeps the state of a key (a group id, a transactional id). Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+INT_BITS: Final = 0xFFFFFFFF
+INT_MIN: Final = -(2**31)
+HASH_FACTOR: Final = 31
+
+
+def java_string_hash(text: str) -> int:
+    """Java's `String.hashCode`: over UTF-16 units, in 32 signed bits (S30)."""
+    value = 0
+    if text.isascii():
+        for unit in text.encode("ascii"):
+            value = (value * HASH_FACTOR + unit) & INT_BITS
+    else:
+        units = text.encode("utf-16-be", "surrogatepass")
+        for position in range(0, len(units), 2):
+            value = (value * HASH_FACTOR + (units[position] << 8 | units[position + 1])) & INT_BITS
+    return value - 2**32 if value >= 2**31 else value
+
+
+def partition_for(key: str, partitions: int) -> int:
+    """The partition of `key` among `partitions`. The absolute value of the smallest int counts as 0 (S30)."""
+    hashed = java_string_hash(key)
+    return 0 if hashed == INT_MIN else abs(hashed) % partitions

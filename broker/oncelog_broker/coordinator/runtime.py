@@ -1,0 +1,385 @@
+"""Log-backed state machines: one machine per partition of an internal topic that this broker leads.
+
+A request names a key; the key names a partition; the partition's machine makes `Effects` of the request. The records
+among them are appended as one batch to that partition, then replayed into the machine, and the replies leave when the
+batch is committed (law 4). What is loaded from the log goes through the same `replay`, so what a machine knows after a
+restart is what it knew before.
+
+While this broker does not lead a partition its requests are answered NOT_COORDINATOR, while it is loaded
+COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks and lets other work in between.
+Source: Kafka's CoordinatorRuntime. Unlike it we keep no snapshots to roll back to: with the append failed nothing was
+replayed, and with the leadership lost the machine is dropped and loaded anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey
+from oncelog_broker.coordinator.partitioning import partition_for
+from oncelog_broker.coordinator.timers import TimerQueue
+from oncelog_broker.log.validation import AppendOrigin
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, batches
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.control import ControlType, read_marker
+from oncelog_protocol.records.record import Record, read_records
+
+logger = logging.getLogger(__name__)
+
+LOAD_CHUNK_BYTES: Final = 256 * 1024
+"""Read from the log at once while loading."""
+LOAD_SLICE_SECONDS: Final = 0.004
+"""Replayed at most so long before other work gets its turn."""
+RECORDS_BETWEEN_CLOCKS: Final = 32
+"""Records replayed between two looks at the clock."""
+TIMER_RETRY_SECONDS: Final = 1.0
+"""When a timer is tried again whose records could not be appended."""
+ACKS_ALL: Final = -1
+NO_PRODUCER_ID: Final = -1
+
+
+class Machine(Protocol):
+    """The state of one partition. All methods are synchronous and quick; none does I/O."""
+
+    def encode(self, record: Any) -> Encoded:
+        """The bytes of a record that this machine made."""
+
+    def decode(self, key: bytes, value: bytes | None) -> Any | None:
+        """A record of the log; None for one of a kind that this version does not know. Raises ValueError."""
+
+    def replay(self, record: Any, offset: int, producer_id: int) -> None:
+        """Take in the record logged at `offset`. Nothing else changes what is durable. `producer_id` is -1 outside
+        transactions."""
+
+    def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
+        """A transaction that wrote records here has ended."""
+
+    def on_loaded(self) -> Effects:
+        """All of the log is replayed: timers begin to run."""
+
+    def on_timer(self, key: TimerKey) -> Effects: ...
+
+    def on_unloaded(self, error: KafkaError) -> Effects:
+        """This broker coordinates no more: whoever waits is answered with `error`. Records are not allowed."""
+
+
+M = TypeVar("M", bound=Machine)
+R = TypeVar("R")
+
+
+class Waiter(Generic[R]):
+    """A request that waits for its reply: what machines know as an opaque token."""
+
+    __slots__ = ("_failed", "future")
+
+    def __init__(self, future: asyncio.Future[R], failed: Callable[[KafkaError], R]) -> None:
+        self.future = future
+        self._failed = failed
+
+    def answer(self, response: R | KafkaError) -> None:
+        """Harmless when the broker is stopping and nobody waits any more."""
+        if not self.future.done():
+            self.future.set_result(self._failed(response) if isinstance(response, KafkaError) else response)
+
+
+class Shard(Generic[M]):
+    """One machine, its partition and its timers. `is_loaded` is False until the log is replayed."""
+
+    __slots__ = ("failure", "index", "is_loaded", "machine", "partition", "timers")
+
+    def __init__(self, index: int, partition: Partition, machine: M) -> None:
+        self.index = index
+        self.partition = partition
+        self.machine = machine
+        self.timers: TimerQueue[TimerKey] = TimerQueue()
+        self.is_loaded = False
+        self.failure: str | None = None
+
+
+class CoordinatorRuntime(Generic[M]):
+    """All machines of one internal topic on this broker."""
+
+    def __init__(
+        self,
+        topic: str,
+        make_machine: Callable[[int], M],
+        replicas: Replicas,
+        clock: Clock,
+        tasks: Tasks,
+        call_after: Callable[[float, Callable[[], None]], None],
+        compression: Compression = Compression.NONE,
+    ) -> None:
+        """`make_machine(index)` makes the empty machine of a partition; `call_after(seconds, callback)` is a timer that
+        may be late, and cannot be cancelled."""
+        self._topic = topic
+        self._make_machine = make_machine
+        self._replicas = replicas
+        self._clock = clock
+        self._tasks = tasks
+        self._call_after = call_after
+        self._compression = compression
+        self._shards: dict[int, Shard[M]] = {}
+        self._partitions = 0
+        self._image_topic: object = None
+        self._woken_at = float("inf")
+
+    # --- following the leadership
+
+    def on_image(self, image: ClusterImage) -> None:
+        """Load what this broker leads now, let go of what it leads no more. To be called after `Replicas.on_image`."""
+        topic = image.topic(self._topic)
+        if topic is self._image_topic:
+            return
+        self._image_topic = topic
+        self._partitions = 0 if topic is None else len(topic.partitions)
+        led: dict[int, Partition] = {}
+        for index in () if topic is None else topic.partitions:
+            try:
+                led[index] = self._replicas.leader(self._topic, index)
+            except KafkaError:
+                continue
+        for index, shard in list(self._shards.items()):
+            if led.get(index) is not shard.partition:
+                self._unload(shard)
+        for index, partition in led.items():
+            if index not in self._shards:
+                self._begin(Shard(index, partition, self._make_machine(index)))
+
+    def _begin(self, shard: Shard[M]) -> None:
+        self._shards[shard.index] = shard
+        if shard.partition.log.log_start_offset == shard.partition.high_watermark:
+            self._loaded(shard)
+        else:
+            self._tasks.spawn(f"load {self._topic}-{shard.index}", self._load(shard))
+
+    async def _load(self, shard: Shard[M]) -> None:
+        """Replay the log of `shard`. If it cannot be read the shard stays failed, and the broker's log says why."""
+        log = shard.partition.log
+        offset, started = log.log_start_offset, self._clock.monotonic()
+        try:
+            while offset < shard.partition.high_watermark and self._shards.get(shard.index) is shard:
+                chunk = log.read(
+                    offset, LOAD_CHUNK_BYTES, upper_bound=shard.partition.high_watermark, min_one_batch=True
+                )
+                if not len(chunk):  # the rest of the log was compacted away
+                    break
+                slice_end = self._clock.monotonic() + LOAD_SLICE_SECONDS
+                for batch in batches(chunk):
+                    offset = batch.next_offset
+                    for _ in self._replay_batch(shard.machine, batch):
+                        if self._clock.monotonic() > slice_end:
+                            await asyncio.sleep(0)
+                            slice_end = self._clock.monotonic() + LOAD_SLICE_SECONDS
+                await asyncio.sleep(0)
+        except (KafkaError, CorruptBatch, ValueError) as error:
+            shard.failure = str(error)
+            logger.error("coordinator not loaded", extra={"partition": log.name, "offset": offset, "reason": error})
+            return
+        if self._shards.get(shard.index) is shard:
+            logger.info(
+                "coordinator loaded",
+                extra={"partition": log.name, "seconds": round(self._clock.monotonic() - started, 3)},
+            )
+            self._loaded(shard)
+
+    def _replay_batch(self, machine: M, batch: RecordBatch) -> Iterator[None]:
+        """Replay one batch; yields now and then, for other work."""
+        if batch.is_control:
+            marker = read_marker(batch)
+            if marker is not None:
+                machine.replay_end_transaction(batch.producer_id, marker.control_type is ControlType.COMMIT)
+            return
+        producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
+        for number, record in enumerate(read_records(batch)):
+            if record.key is None:
+                continue
+            decoded = machine.decode(record.key, record.value)
+            if decoded is not None:
+                machine.replay(decoded, record.offset, producer_id)
+            if number % RECORDS_BETWEEN_CLOCKS == 0:
+                yield
+
+    def _loaded(self, shard: Shard[M]) -> None:
+        shard.is_loaded = True
+        self._carry_out(shard, shard.machine.on_loaded())
+
+    def _unload(self, shard: Shard[M]) -> None:
+        del self._shards[shard.index]
+        error = KafkaError(ErrorCode.NOT_COORDINATOR)
+        effects = shard.machine.on_unloaded(error)
+        assert not effects.records, "a broker that leads no more writes no more"
+        _send(effects, None)
+
+    def close(self) -> None:
+        """The broker stops: whoever waits is answered, and finds another coordinator or this one again."""
+        for shard in list(self._shards.values()):
+            self._unload(shard)
+
+    # --- requests
+
+    def machines(self) -> Iterator[M]:
+        """The loaded machines, for requests that are about no key."""
+        return (shard.machine for shard in self._shards.values() if shard.is_loaded)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether some partition that this broker leads is not loaded yet."""
+        return any(not shard.is_loaded and shard.failure is None for shard in self._shards.values())
+
+    def partition_of(self, key: str) -> int | None:
+        """The partition that keeps `key`; None while the topic does not exist."""
+        return partition_for(key, self._partitions) if self._partitions else None
+
+    def shard(self, key: str) -> Shard[M]:
+        """The loaded shard that keeps `key`. Raises KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        index = self.partition_of(key)
+        shard = None if index is None else self._shards.get(index)
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if not shard.is_loaded:
+            if shard.failure is not None:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR, f"the coordinator is not loaded: {shard.failure}")
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard
+
+    def write(
+        self, key: str, operation: Callable[[M, Waiter[R]], Effects], failed: Callable[[KafkaError], R]
+    ) -> R | asyncio.Future[R]:
+        """Run `operation` on the machine of `key`, carry out its effects; the response, or a future of it.
+
+        The operation replies to the waiter that it is given, at once or in a later step; it raises KafkaError to
+        refuse. `failed` makes the response of an error.
+        """
+        waiter = Waiter(asyncio.get_running_loop().create_future(), failed)
+        try:
+            shard = self.shard(key)
+            self._carry_out(shard, operation(shard.machine, waiter), waiter)
+        except KafkaError as error:
+            return failed(error)
+        return waiter.future.result() if waiter.future.done() else waiter.future
+
+    def read(self, key: str, query: Callable[[M], R], failed: Callable[[KafkaError], R]) -> R | asyncio.Future[R]:
+        """As `write`, for a question: what has been seen is committed when the answer leaves."""
+
+        def operation(machine: M, waiter: Waiter[R]) -> Effects:
+            effects = Effects()
+            effects.reply(waiter, query(machine))
+            return effects
+
+        return self.write(key, operation, failed)
+
+    def step(self, shard: Shard[M], operation: Callable[[M], Effects]) -> int:
+        """Run an operation that nobody waits for; how many records it logged. Raises KafkaError if that failed."""
+        effects = operation(shard.machine)
+        self._carry_out(shard, effects)
+        return len(effects.records)
+
+    def loaded_shards(self) -> list[Shard[M]]:
+        """A snapshot, for background work that lets others in between."""
+        return [shard for shard in self._shards.values() if shard.is_loaded]
+
+    def is_current(self, shard: Shard[M]) -> bool:
+        """Whether `shard` still is what this broker coordinates."""
+        return self._shards.get(shard.index) is shard
+
+    # --- effects
+
+    def _carry_out(self, shard: Shard[M], effects: Effects, asked: Waiter[Any] | None = None) -> None:
+        """See `Effects` for the order. `asked` waits for this step and gets the error if it is not committed.
+
+        Raises KafkaError if the records could not be appended; nothing has happened then.
+        """
+        if effects.records:
+            base_offset = self._append(shard, effects.records)
+            for offset, record in enumerate(effects.records, base_offset):
+                shard.machine.replay(record, offset, NO_PRODUCER_ID)
+        for key, seconds in effects.timers:
+            if seconds is None:
+                shard.timers.cancel(key)
+            else:
+                shard.timers.set(key, self._clock.monotonic() + seconds)
+        if effects.timers:
+            self._wake_in_time(shard)
+        if not effects.replies:
+            return
+        # A step without records waits too, if it may have seen what is not committed yet.
+        partition = shard.partition
+        if partition.high_watermark >= partition.log.log_end_offset:
+            _send(effects, None)
+        else:
+            partition.when_committed(
+                partition.log.log_end_offset,
+                lambda error: _send(effects, None if error is None else KafkaError(ErrorCode.NOT_COORDINATOR)),
+            )
+
+    def _append(self, shard: Shard[M], records: list[Any]) -> int:
+        """Append one batch; its base offset. Raises KafkaError: nothing has changed."""
+        now_ms = self._clock.now_ms()
+        encoded = (shard.machine.encode(record) for record in records)
+        batch = build_batch(
+            (Record(0, now_ms, key, value, []) for key, value in encoded), compression=self._compression
+        )
+        try:
+            base_offset, _ = shard.partition.append(
+                memoryview(batch), required_acks=ACKS_ALL, origin=AppendOrigin.COORDINATOR
+            )
+        except KafkaError as error:
+            logger.warning("append failed", extra={"partition": shard.partition.log.name, "reason": error})
+            raise KafkaError(APPEND_ERRORS.get(error.code, error.code), error.message) from error
+        return base_offset
+
+    # --- timers
+
+    def _wake_in_time(self, shard: Shard[M]) -> None:
+        due = shard.timers.next_due()
+        if due is not None and due < self._woken_at:
+            self._woken_at = due
+            self._call_after(max(0.0, due - self._clock.monotonic()), lambda: self._wake(due))
+
+    def _wake(self, due: float) -> None:
+        """An earlier wake-up may have been asked for since: then this one is stale, and must not breed others."""
+        if due == self._woken_at:
+            self.fire_timers()
+
+    def fire_timers(self) -> None:
+        """Run what is due now."""
+        self._woken_at = float("inf")
+        now = self._clock.monotonic()
+        for shard in list(self._shards.values()):
+            for key in shard.timers.pop_due(now):
+                self._fire(shard, key)
+        for shard in self._shards.values():
+            self._wake_in_time(shard)
+
+    def _fire(self, shard: Shard[M], key: TimerKey) -> None:
+        try:
+            self._carry_out(shard, shard.machine.on_timer(key))
+        except KafkaError as error:
+            logger.error("timer failed", extra={"partition": shard.partition.log.name, "timer": key, "reason": error})
+            shard.timers.set(key, self._clock.monotonic() + TIMER_RETRY_SECONDS)
+
+
+APPEND_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CORRUPT_MESSAGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What an error of the log is to a client of the coordinator. MESSAGE_TOO_LARGE stays: each API has its own word."""
+
+
+def _send(effects: Effects, error: KafkaError | None) -> None:
+    for waiter, response in effects.replies:
+        waiter.answer(response if error is None else error)

@@ -1,0 +1,73 @@
+"""DescribeGroups (15), v0-6: state and members of groups.
+
+Metadata and assignments of members are shown while the group is stable. An unknown group is GROUP_ID_NOT_FOUND from v6
+on (KIP-1043), before that a group in state Dead. Who may do what (v3) is not told: there is no authorizer yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from functools import partial
+from typing import Final
+
+from oncelog_broker.coordinator.group.machine import GroupMachine
+from oncelog_broker.coordinator.group.states import GroupState
+from oncelog_broker.server.answers import when_all
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+
+DescribedGroup = DescribeGroupsResponse.DescribedGroup
+
+FIRST_NOT_FOUND_VERSION: Final = 6
+
+
+def handle(
+    request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
+    runtime, version = context.broker.groups.runtime, context.version
+    answers = [
+        runtime.read(
+            group_id,
+            partial(_describe, group_id),
+            partial(_failed, group_id, version),
+        )
+        for group_id in request.groups
+    ]
+    return when_all(answers, lambda groups: DescribeGroupsResponse(groups=groups))
+
+
+def _describe(group_id: str, machine: GroupMachine) -> DescribedGroup:
+    group = machine.find(group_id)
+    is_stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=[
+            DescribedGroup.DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+                member_assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def _failed(group_id: str, version: int, error: KafkaError) -> DescribedGroup:
+    is_unknown = error.code is ErrorCode.GROUP_ID_NOT_FOUND
+    return DescribedGroup(
+        error_code=ErrorCode.NONE if is_unknown and version < FIRST_NOT_FOUND_VERSION else error.code,
+        error_message=error.message,
+        group_id=group_id,
+        group_state=GroupState.DEAD.value if is_unknown else "",
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )

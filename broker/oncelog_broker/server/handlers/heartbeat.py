@@ -1,0 +1,19 @@
+"""Heartbeat (12), v0-4: a member is alive, and learns whether it must join again. Versions: v3 static members."""
+
+from __future__ import annotations
+
+import asyncio
+
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | asyncio.Future[HeartbeatResponse]:
+    return context.broker.groups.runtime.write(
+        request.group_id, lambda machine, waiter: machine.heartbeat(request, waiter), _failed
+    )
+
+
+def _failed(error: KafkaError) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=error.code)

@@ -1,0 +1,22 @@
+"""OffsetDelete (47), v0: forget offsets of a group, for topics that it does not read (KIP-496)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+
+
+def handle(
+    request: OffsetDeleteRequest, context: RequestContext
+) -> OffsetDeleteResponse | asyncio.Future[OffsetDeleteResponse]:
+    known = context.broker.image.topics
+    return context.broker.groups.runtime.write(
+        request.group_id, lambda machine, waiter: machine.delete_offsets(request, known, waiter), _failed
+    )
+
+
+def _failed(error: KafkaError) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(error_code=error.code, topics=[])

@@ -1,0 +1,22 @@
+"""SyncGroup (14), v0-5: the leader hands out the assignments of a generation, the others wait for theirs.
+
+Versions: v3 static members (KIP-345), v5 protocol type and name are checked where they are given (KIP-559, T14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
+    return context.broker.groups.runtime.write(
+        request.group_id, lambda machine, waiter: machine.sync(request, waiter), _failed
+    )
+
+
+def _failed(error: KafkaError) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=error.code, assignment=b"")

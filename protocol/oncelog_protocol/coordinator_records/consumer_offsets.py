@@ -1,0 +1,82 @@
+"""The records of `__consumer_offsets` that the classic protocol writes: committed offsets, and groups.
+
+Keys of type 0 and 1 are committed offsets, 2 are groups; from 3 on they belong to KIP-848 and later protocols. A value
+of None (a tombstone) takes the offset or group away. Values are read in all versions, and written in the one that
+today's Kafka writes: tools and brokers that know no tagged fields can read it (KIP-915).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_protocol.schema import array, bytes_, int32, int64, message, string, struct
+
+OFFSET_COMMIT_KEY_VERSIONS: Final = (0, 1)
+OFFSET_COMMIT_KEY_VERSION: Final = 1
+GROUP_METADATA_KEY_VERSION: Final = 2
+
+OFFSET_COMMIT_VALUE_VERSION: Final = 3
+OFFSET_COMMIT_VALUE_WITH_EXPIRY_VERSION: Final = 1
+"""The only version that carries an expire timestamp; it has no leader epoch."""
+GROUP_METADATA_VALUE_VERSION: Final = 3
+
+
+@message(versions="0-1", flexible=None)
+class OffsetCommitKey:
+    """One offset of one group. Both versions are the same."""
+
+    group: str = string("0-1")
+    topic: str = string("0-1")
+    partition: int = int32("0-1")
+
+
+@message(versions="0-4", flexible="4+")
+class OffsetCommitValue:
+    """A committed offset.
+
+    v1: expire_timestamp, there only (since KIP-211 the group decides).
+    v3: leader_epoch (KIP-320).
+    v4: flexible.
+    """
+
+    offset: int = int64()
+    leader_epoch: int = int32("3+", default=-1)
+    metadata: str = string()
+    commit_timestamp: int = int64()
+    expire_timestamp: int = int64("1", default=-1)
+
+
+@message(versions="2", flexible=None)
+class GroupMetadataKey:
+    """A group."""
+
+    group: str = string("2")
+
+
+@message(versions="0-4", flexible="4+")
+class GroupMetadataValue:
+    """A generation of a group that has its assignments, or an empty group.
+
+    v1: rebalance_timeout of the members.
+    v2: current_state_timestamp: since when the group is in its state (KIP-211).
+    v3: group_instance_id of the members (KIP-345).
+    v4: flexible.
+    """
+
+    protocol_type: str = string()
+    generation: int = int32()
+    protocol: str | None = string(nullable="0+")  # None: no members
+    leader: str | None = string(nullable="0+")  # a member id
+    current_state_timestamp: int = int64("2+", default=-1)
+    members: list[MemberMetadata] = array()
+
+    @struct
+    class MemberMetadata:
+        member_id: str = string()
+        group_instance_id: str | None = string("3+", nullable="3+", default=None)
+        client_id: str = string()
+        client_host: str = string()
+        rebalance_timeout: int = int32("1+", default=-1)
+        session_timeout: int = int32()
+        subscription: bytes = bytes_()  # the member's metadata for the protocol that was chosen
+        assignment: bytes = bytes_()

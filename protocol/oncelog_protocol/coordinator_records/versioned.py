@@ -1,0 +1,40 @@
+"""Keys and values of coordinator records: an int16 in front, then a message of that version.
+
+In a key the int16 says what kind of record it is (Kafka calls it the record type; the oldest kinds had several versions
+of one key, which is why OffsetCommitKey is both 0 and 1). In a value it is the version of the value's message.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, TypeVar
+
+from oncelog_protocol.codec import codec
+from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.schema import schema_of
+from oncelog_protocol.wire import Buffer
+
+M = TypeVar("M")
+
+VERSION: Final = Struct(">h")
+
+
+def encode_versioned(message: object, version: int) -> bytes:
+    """The int16 and the message. Raises UnencodableMessage for values that do not fit."""
+    return VERSION.pack(version) + codec(type(message), version).encode(message)
+
+
+def read_version(data: Buffer) -> int:
+    """The int16 in front. Raises MalformedMessage."""
+    if len(data) < VERSION.size:
+        raise MalformedMessage(f"{len(data)} bytes are too short for a coordinator record")
+    version: int = VERSION.unpack_from(data)[0]
+    return version
+
+
+def decode_versioned(cls: type[M], data: Buffer) -> M:
+    """The message behind the int16. Raises MalformedMessage, also for a version that we do not know."""
+    version = read_version(data)
+    if version not in schema_of(cls).versions:
+        raise MalformedMessage(f"{cls.__name__} of version {version} is not known here")
+    return codec(cls, version).decode(data, VERSION.size)

@@ -1,0 +1,104 @@
+"""A topic of one broker for coordinator tests: real logs in a temporary directory, a manual clock, led by image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.metadata import image as images
+from oncelog_broker.metadata.image import ClusterImage, Topic
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.disk import RealDisk
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+TOPIC = "__consumer_offsets"
+TOPIC_ID = bytes(range(16))
+
+
+class InternalTopic:
+    """The partitions of an internal topic on a broker, in the place of Replicas: `lead` and `resign` change the image.
+
+    `call_after` only remembers: the test moves the clock and fires the timers itself.
+    """
+
+    def __init__(self, directory: Path, partitions: int = 1) -> None:
+        self.directory = directory
+        self.clock = ManualClock()
+        self.tasks = Tasks()
+        self.config = LogConfig(cleanup_policy=frozenset({"compact"}))
+        self.logs: dict[int, PartitionLog] = {}
+        self.led: dict[int, Partition] = {}
+        self.count = partitions
+        self.epoch = 0
+        self.image = ClusterImage("")
+        self.wake_ups: list[tuple[float, Callable[[], None]]] = []
+
+    def lead(self, *indexes: int) -> ClusterImage:
+        self.epoch += 1
+        for index in indexes or range(self.count):
+            log = self.logs.get(index)
+            if log is None:
+                log = self.logs[index] = PartitionLog.open(
+                    self.directory / f"{TOPIC}-{index}",
+                    topic=TOPIC,
+                    partition=index,
+                    config=self.config,
+                    disk=RealDisk(),
+                    clock=self.clock,
+                )
+            if index not in self.led:
+                self.led[index] = Partition(TOPIC, TOPIC_ID, index, log, leader_id=1)
+            self.led[index].lead(self.epoch, (1,))
+        return self._publish()
+
+    def resign(self, *indexes: int) -> ClusterImage:
+        for index in indexes or range(self.count):
+            self.led.pop(index).resign()
+        return self._publish()
+
+    def _publish(self) -> ClusterImage:
+        partition = images.Partition((1,), (1,), 1, self.epoch, self.epoch)
+        self.image = self.image.with_topic(Topic(TOPIC, TOPIC_ID, dict.fromkeys(range(self.count), partition)))
+        return self.image
+
+    def leader(self, topic: str, index: int) -> Partition:
+        if topic != TOPIC or index not in self.led:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.led[index]
+
+    def call_after(self, seconds: float, callback: Callable[[], None]) -> None:
+        self.wake_ups.append((self.clock.monotonic() + seconds, callback))
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock on, calling back on the way in order."""
+        end = self.clock.monotonic() + seconds
+        while True:
+            due = sorted((entry for entry in self.wake_ups if entry[0] <= end), key=lambda entry: entry[0])
+            if not due:
+                break
+            self.wake_ups.remove(due[0])
+            self._move_to(due[0][0])
+            due[0][1]()
+        self._move_to(end)
+
+    def _move_to(self, time: float) -> None:
+        missing = time - self.clock.monotonic()
+        if missing > 0:
+            self.clock.advance_ms(int(missing * 1000 + 0.5))
+
+    def close(self) -> None:
+        for log in self.logs.values():
+            log.abandon()
+
+
+@pytest.fixture
+def internal_topic(tmp_path: Path) -> Iterator[InternalTopic]:
+    topic = InternalTopic(tmp_path)
+    yield topic
+    topic.close()

@@ -1,0 +1,327 @@
+"""CoordinatorRuntime with a toy machine that counts: append, replay, reply after commit, load, timers, leadership."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from typing import Any
+
+import pytest
+
+from oncelog_broker.coordinator.effects import Effects, Encoded
+from oncelog_broker.coordinator.runtime import CoordinatorRuntime
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.validation import AppendOrigin
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.batch import batches
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
+from oncelog_protocol.records.record import Record, read_records
+
+
+class Counters:
+    """A machine with one number per name; a record is (name, number or None)."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.numbers: dict[str, int] = {}
+        self.offsets: list[int] = []
+        self.pending: dict[int, dict[str, int]] = {}
+        self.waiting: list[Any] = []
+        self.fired: list[Any] = []
+
+    def encode(self, record):
+        name, number = record
+        return Encoded(name.encode(), None if number is None else str(number).encode())
+
+    def decode(self, key, value):
+        return None if key.startswith(b"?") else (key.decode(), None if value is None else int(value))
+
+    def replay(self, record, offset, producer_id):
+        name, number = record
+        self.offsets.append(offset)
+        if producer_id >= 0:
+            self.pending.setdefault(producer_id, {})[name] = number
+        elif number is None:
+            self.numbers.pop(name, None)
+        else:
+            self.numbers[name] = number
+
+    def replay_end_transaction(self, producer_id, committed):
+        pending = self.pending.pop(producer_id, {})
+        if committed:
+            self.numbers.update(pending)
+
+    def on_loaded(self):
+        effects = Effects()
+        if self.numbers:
+            effects.start_timer("loaded", 1.0)
+        return effects
+
+    def on_timer(self, key):
+        self.fired.append(key)
+        effects = Effects()
+        if key == "log":
+            effects.append(("fired", 1))
+        return effects
+
+    def on_unloaded(self, error):
+        effects = Effects()
+        for waiter in self.waiting:
+            effects.reply(waiter, error)
+        return effects
+
+
+def put(name: str, number: int | None, timer: float | None = None):
+    def operation(machine: Counters, waiter):
+        effects = Effects()
+        effects.append((name, number))
+        effects.reply(waiter, ("put", machine.numbers.get(name)))
+        if timer is not None:
+            effects.start_timer(name, timer)
+        return effects
+
+    return operation
+
+
+def wait_for_ever(machine: Counters, waiter):
+    machine.waiting.append(waiter)
+    return Effects()
+
+
+def failed(error: KafkaError) -> ErrorCode:
+    return error.code
+
+
+async def loaded(runtime) -> int:
+    """Let the loading tasks run to their end; how many turns of the loop that took."""
+    turns = 0
+    while runtime.is_loading:
+        turns += 1
+        await asyncio.sleep(0)
+    return turns
+
+
+@pytest.fixture
+def runtime(internal_topic):
+    return CoordinatorRuntime(
+        "__consumer_offsets",
+        Counters,
+        internal_topic,
+        internal_topic.clock,
+        internal_topic.tasks,
+        internal_topic.call_after,
+    )
+
+
+def counters(runtime, key="a") -> Counters:
+    return runtime.shard(key).machine
+
+
+async def test_without_leadership_nobody_is_coordinator(runtime, internal_topic):
+    assert runtime.write("a", put("a", 1), failed) is ErrorCode.NOT_COORDINATOR
+    runtime.on_image(internal_topic.lead())
+    assert runtime.write("a", put("a", 1), failed) == ("put", None)
+    runtime.on_image(internal_topic.resign())
+    assert runtime.write("a", put("a", 1), failed) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_records_of_a_step_are_one_batch_and_are_replayed(runtime, internal_topic):
+    runtime.on_image(internal_topic.lead())
+
+    def two(machine, waiter):
+        effects = put("a", 1)(machine, waiter)
+        effects.append(("b", 2))
+        assert machine.numbers == {}  # only replay changes it
+        return effects
+
+    assert runtime.write("a", two, failed) == ("put", None)
+    assert counters(runtime).numbers == {"a": 1, "b": 2}
+    log = internal_topic.logs[0]
+    (batch,) = batches(log.read(0, 10_000, upper_bound=log.log_end_offset, min_one_batch=True))
+    assert [(record.key, record.value) for record in read_records(batch)] == [(b"a", b"1"), (b"b", b"2")]
+
+
+async def test_what_is_loaded_is_what_was(runtime, internal_topic):
+    runtime.on_image(internal_topic.lead())
+    for number in range(100):
+        runtime.write("a", put(f"n{number % 7}", number), failed)
+    runtime.write("a", put("n3", None), failed)
+    before = dict(counters(runtime).numbers)
+    assert counters(runtime).offsets == list(range(101))
+    runtime.on_image(internal_topic.resign())
+    runtime.on_image(internal_topic.lead())
+    assert runtime.write("a", put("a", 1), failed) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert runtime.is_loading
+    await loaded(runtime)
+    assert counters(runtime).numbers == before
+    assert counters(runtime).offsets == list(range(101))
+    internal_topic.advance(1.0)
+    assert counters(runtime).fired == ["loaded"]
+
+
+async def test_loading_passes_over_unknown_records_and_ends_transactions(runtime, internal_topic):
+    internal_topic.lead()
+    partition = internal_topic.led[0]
+
+    def append(batch):
+        partition.append(memoryview(batch), required_acks=-1, origin=AppendOrigin.COORDINATOR)
+
+    append(build_batch([Record(0, 1, b"?later", b"x", []), Record(0, 1, b"a", b"1", [])], compression=Compression.LZ4))
+    for producer, outcome in ((5, ControlType.COMMIT), (6, ControlType.ABORT)):
+        record = Record(0, 1, b"p%d" % producer, b"9", [])
+        append(build_batch([record], producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True))
+        append(marker_batch(EndTransactionMarker(outcome, 0), producer_id=producer, producer_epoch=0, timestamp=1))
+    runtime.on_image(internal_topic.image)
+    await loaded(runtime)
+    assert counters(runtime).numbers == {"a": 1, "p5": 9}
+    assert counters(runtime).pending == {}
+
+
+async def test_a_log_that_cannot_be_read_coordinates_nothing(runtime, internal_topic):
+    internal_topic.lead()
+    batch = build_batch([Record(0, 1, b"a", b"not a number", [])])
+    internal_topic.led[0].append(memoryview(batch), required_acks=-1, origin=AppendOrigin.COORDINATOR)
+    runtime.on_image(internal_topic.image)
+    await loaded(runtime)
+    with pytest.raises(KafkaError, match="not a number") as caught:
+        runtime.shard("a")
+    assert caught.value.code is ErrorCode.NOT_COORDINATOR
+
+
+async def test_loading_lets_others_in_between(runtime, internal_topic, monkeypatch):
+    internal_topic.lead()
+    for number in range(20):
+        records = [Record(0, 1, b"n%d" % index, b"%d" % number, []) for index in range(500)]
+        internal_topic.led[0].append(
+            memoryview(build_batch(records)), required_acks=-1, origin=AppendOrigin.COORDINATOR
+        )
+    looks = count()
+    monkeypatch.setattr(ManualClock, "monotonic", lambda self: next(looks) / 1000)  # 1 ms for each look
+    runtime.on_image(internal_topic.image)
+    assert await loaded(runtime) > 50
+    assert len(counters(runtime).numbers) == 500
+
+
+async def test_leadership_lost_while_loading(runtime, internal_topic):
+    internal_topic.lead()
+    batch = build_batch([Record(0, 1, b"a", b"1", [])])
+    internal_topic.led[0].append(memoryview(batch), required_acks=-1, origin=AppendOrigin.COORDINATOR)
+    runtime.on_image(internal_topic.image)
+    runtime.on_image(internal_topic.resign())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not runtime.is_loading
+    assert runtime.write("a", put("a", 1), failed) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_failed_append_changes_nothing(runtime, internal_topic):
+    internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), min_insync_replicas=2)
+    runtime.on_image(internal_topic.lead())
+    assert runtime.write("a", put("a", 1, timer=1.0), failed) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert counters(runtime).numbers == {}
+    assert len(runtime.shard("a").timers) == 0
+    internal_topic.logs[0].update_config(LogConfig(max_message_bytes=100))
+    assert runtime.write("a", put("a" * 200, 1), failed) is ErrorCode.MESSAGE_TOO_LARGE
+    internal_topic.logs[0].close()
+    assert runtime.write("a", put("a", 1), failed) is ErrorCode.NOT_COORDINATOR
+    assert counters(runtime).numbers == {}
+
+
+async def test_the_reply_waits_until_the_records_are_committed(runtime, internal_topic, monkeypatch):
+    runtime.on_image(internal_topic.lead())
+    partition = internal_topic.led[0]
+    advance = type(partition)._advance_high_watermark
+    monkeypatch.setattr(type(partition), "_advance_high_watermark", lambda self, size: None)  # followers lag
+    first = runtime.write("a", put("a", 1), failed)
+    assert asyncio.isfuture(first) and not first.done()
+
+    def look(machine, waiter):
+        effects = Effects()
+        effects.reply(waiter, machine.numbers["a"])
+        return effects
+
+    second = runtime.write("a", look, failed)
+    assert not second.done()  # it has seen what is not committed
+    advance(partition, 0)
+    assert first.result() == ("put", None)
+    assert second.result() == 1
+    third = runtime.write("a", put("a", 2), failed)
+    runtime.on_image(internal_topic.resign())
+    assert third.result() is ErrorCode.NOT_COORDINATOR
+
+
+async def test_who_waits_is_answered_when_the_coordinator_moves(runtime, internal_topic):
+    runtime.on_image(internal_topic.lead())
+    waiting = runtime.write("a", wait_for_ever, failed)
+    assert not waiting.done()
+    runtime.on_image(internal_topic.resign())
+    assert waiting.result() is ErrorCode.NOT_COORDINATOR
+    runtime.on_image(internal_topic.lead())
+    waiting = runtime.write("a", wait_for_ever, failed)
+    runtime.close()
+    assert waiting.result() is ErrorCode.NOT_COORDINATOR
+
+
+async def test_the_same_leader_in_a_new_epoch_keeps_its_machine(runtime, internal_topic):
+    runtime.on_image(internal_topic.lead())
+    machine = counters(runtime)
+    runtime.on_image(internal_topic.lead())
+    assert counters(runtime) is machine
+
+
+async def test_timers_fire_in_time_and_are_rearmed(runtime, internal_topic):
+    runtime.on_image(internal_topic.lead())
+    runtime.write("a", put("late", 1, timer=10.0), failed)
+    runtime.write("a", put("early", 1, timer=5.0), failed)
+    internal_topic.advance(4.0)
+    runtime.write("a", put("late", 1, timer=10.0), failed)
+    internal_topic.advance(1.0)
+    assert counters(runtime).fired == ["early"]
+    internal_topic.advance(8.9)
+    assert counters(runtime).fired == ["early"]
+    internal_topic.advance(0.2)
+    assert counters(runtime).fired == ["early", "late"]
+    assert len(internal_topic.wake_ups) <= 1  # stale wake-ups breed no others
+
+
+async def test_a_timer_whose_records_cannot_be_appended_is_tried_again(runtime, internal_topic):
+    internal_topic.config = LogConfig(min_insync_replicas=2)
+    runtime.on_image(internal_topic.lead())
+
+    def start(machine, waiter):
+        effects = Effects()
+        effects.start_timer("log", 1.0)
+        effects.reply(waiter, None)
+        return effects
+
+    runtime.write("a", start, failed)
+    internal_topic.advance(3.5)
+    machine = counters(runtime)
+    assert machine.fired == ["log"] * 3
+    assert machine.numbers == {}
+    internal_topic.logs[0].update_config(LogConfig())
+    internal_topic.advance(1.0)
+    assert machine.numbers == {"fired": 1}
+    internal_topic.advance(5.0)
+    assert machine.fired == ["log"] * 4
+
+
+async def test_keys_are_spread_over_partitions(tmp_path, internal_topic):
+    internal_topic.count = 5
+    runtime = CoordinatorRuntime(
+        "__consumer_offsets",
+        Counters,
+        internal_topic,
+        internal_topic.clock,
+        internal_topic.tasks,
+        internal_topic.call_after,
+    )
+    assert runtime.partition_of("a") is None
+    runtime.on_image(internal_topic.lead(2))
+    assert runtime.partition_of("a") == 97 % 5
+    assert runtime.write("a", put("a", 1), failed) == ("put", None)
+    assert runtime.write("b", put("b", 1), failed) is ErrorCode.NOT_COORDINATOR
+    assert [machine.index for machine in runtime.machines()] == [2]
