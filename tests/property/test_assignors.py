@@ -7,10 +7,10 @@ from itertools import product
 from types import SimpleNamespace
 
 import pytest
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from oncelog.cluster import TopicPartition
 from oncelog.consumer.group.assignors import ASSIGNORS
@@ -89,13 +89,10 @@ class ForeignCluster:
 @given(partitions=counts, wanted=st.lists(st.sets(st.sampled_from(TOPICS), min_size=1), min_size=1, max_size=5))
 def test_another_implementation_agrees(name: str, foreign: type, partitions: Counts, wanted: list[set[str]]) -> None:
     members = members_of(wanted)
-    asked = [
-        SimpleNamespace(member_id=member.member_id, group_instance_id=None, metadata=member.subscription)
-        for member in members
-    ]
+    asked = {member.member_id: SimpleNamespace(subscription=member.subscription.topics) for member in members}
     theirs = foreign.assign(ForeignCluster(partitions), asked)  # type: ignore[attr-defined]
     assert ASSIGNORS[name].assign(topics_of(partitions), members) == {
-        member_id: [TopicPartition(topic, index) for topic, indexes in told.assigned_partitions for index in indexes]
+        member_id: [TopicPartition(topic, index) for topic, indexes in told.assignment for index in indexes]
         for member_id, told in theirs.items()
     }
 
