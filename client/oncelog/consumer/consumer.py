@@ -20,7 +20,8 @@ from oncelog.consumer.group.coordinator import ConsumerGroupMetadata, GroupCoord
 from oncelog.consumer.group.interest import Interest, RebalanceListener
 from oncelog.consumer.positions import UNKNOWN_OFFSET, PartitionPosition, Positions
 from oncelog.consumer.records import ConsumerRecord
-from oncelog.errors import ClientClosed, ConfigError, ErrorCode, KafkaError, OffsetOutOfRange, RequestTimedOut
+from oncelog.consumer.starts import Starts
+from oncelog.errors import ClientClosed, ConfigError, KafkaError
 from oncelog.metadata import Metadata
 from oncelog.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndTimestamp, list_offsets
 from oncelog_protocol.messages.fetch import IsolationLevel
@@ -39,7 +40,6 @@ Offset = int | OffsetAndMetadata
 
 logger = logging.getLogger(__name__)
 
-RESET_TIMESTAMPS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 CLOSE_TIMEOUT_MS: Final = 30_000
 ITERATION_WAIT_MS: Final = 60_000
 """How long one wait inside `async for` lasts; it only begins anew after that."""
@@ -65,7 +65,6 @@ class Consumer:
             _check_strategy(self.config)
         self._positions = Positions()
         self._iterated: tuple[PartitionPosition, FetchedPartition] | None = None
-        self._resetting: asyncio.Task[None] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._is_polling = False
         self._polls = 0
@@ -91,6 +90,13 @@ class Consumer:
                 self.config, self._positions, self._metadata, attend=self._attend, progress=self._progress
             )
             self._metadata.listeners.append(self._group.metadata_changed)
+        self._starts = Starts(
+            self._positions,
+            self.config,
+            list_offsets=self._list_offsets,
+            committed=None if self._group is None else self._committed,
+            wake=self._wake,
+        )
         try:
             await self._metadata.refresh()
         except BaseException:
@@ -117,9 +123,7 @@ class Consumer:
 
     async def _close_connections(self) -> None:
         assert self._pool is not None
-        if self._resetting is not None:
-            self._resetting.cancel()
-            await asyncio.gather(self._resetting, return_exceptions=True)
+        await self._starts.close()
         await self._fetcher.close()
         await self._metadata.close()
         await self._pool.close()
@@ -202,9 +206,9 @@ class Consumer:
             position = state.position
             if position is not None:
                 return position
-            self._start_reset()
-            if self._resetting is not None:
-                await asyncio.wait([self._resetting])
+            looking_up = self._starts.look_up()
+            if looking_up is not None:
+                await asyncio.wait([looking_up])
             if state.error is not None:
                 error, state.error = state.error, None
                 raise error
@@ -245,7 +249,7 @@ class Consumer:
         """What the group has committed of each partition; None where nothing. Raises KafkaError."""
         self._check_open()
         wanted = [TopicPartition(*partition) for partition in partitions]
-        found = await self._need_group().commits.committed(wanted, self.config.default_api_timeout_ms / 1000)
+        found = await self._committed(wanted)
         return {partition: found.get(partition) for partition in wanted}
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -404,7 +408,7 @@ class Consumer:
     async def _wait_for_data(self, deadline: float) -> bool:
         """Fetch, and wait for something to happen; False when `deadline` has passed. Raises errors of partitions."""
         self._positions.raise_errors()
-        self._start_reset()
+        self._starts.look_up()
         loop = asyncio.get_running_loop()
         if loop.time() >= deadline:
             self._fetcher.send_fetches()
@@ -421,74 +425,8 @@ class Consumer:
         self._check_open()
         return True
 
-    def _start_reset(self) -> None:
-        if self._resetting is not None or self._is_closed:
-            return
-        wanted = self._positions.to_reset()
-        if wanted:
-            self._resetting = asyncio.ensure_future(self._look_up_starts(wanted))
-            self._resetting.add_done_callback(self._reset_done)
-
-    def _reset_done(self, task: asyncio.Task[None]) -> None:
-        self._resetting = None
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("looking up offsets failed", exc_info=task.exception())
-        self._wake()
-
-    async def _look_up_starts(self, positions: list[PartitionPosition]) -> None:
-        positions = await self._start_from_committed(positions)
-        wanted: dict[TopicPartition, int] = {}
-        seeks = {position.topic_partition: (position, position.seeks) for position in positions}
-        for position in positions:
-            timestamp = position.reset_timestamp
-            if timestamp is None:
-                timestamp = RESET_TIMESTAMPS.get(self.config.auto_offset_reset)
-            if timestamp is None:
-                position.error = OffsetOutOfRange(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"{position.topic_partition} has no position, and auto.offset.reset is none: seek first",
-                )
-            else:
-                wanted[position.topic_partition] = timestamp
-        try:
-            found, errors = await self._list_offsets(wanted)
-        except KafkaError as error:
-            found, errors = {}, dict.fromkeys(wanted, error)
-        for partition, (position, seeks_then) in seeks.items():
-            if position.seeks != seeks_then or not self._positions.owns(position):
-                continue  # the application has moved elsewhere meanwhile
-            if partition in found:
-                position.fetch_offset = found[partition].offset
-            elif partition in errors and not isinstance(errors[partition], RequestTimedOut):
-                position.error = errors[partition]
-
-    async def _start_from_committed(self, positions: list[PartitionPosition]) -> list[PartitionPosition]:
-        """Start where the group has committed; those without such an offset are left over."""
-        wanted = {
-            position.topic_partition: (position, position.seeks) for position in positions if position.wants_committed
-        }
-        if self._group is None or not wanted:
-            return positions
-        committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
-        error: KafkaError | None = None
-        try:
-            committed = await self._group.commits.committed(wanted, self.config.default_api_timeout_ms / 1000)
-        except KafkaError as failure:
-            error = failure
-        for partition, (position, seeks_then) in wanted.items():
-            if position.seeks != seeks_then or not self._positions.owns(position):
-                continue  # the application has moved elsewhere meanwhile
-            if error is not None:
-                position.error = None if isinstance(error, RequestTimedOut) else error
-            elif partition in committed:
-                position.start_at(committed[partition].offset, committed[partition].leader_epoch)
-            else:
-                position.wants_committed = False
-        return [
-            position
-            for position in positions
-            if not position.wants_committed and position.fetch_offset is None and position.error is None
-        ]
+    async def _committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        return await self._need_group().commits.committed(partitions, self.config.default_api_timeout_ms / 1000)
 
     async def _lookup(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
         self._check_open()

@@ -98,6 +98,7 @@ class GroupCoordinator:
         self._interest = Interest()
         self._listener = RebalanceListener()
         self._topics: frozenset[str] = frozenset()
+        self._joined_with: frozenset[str] = frozenset()
         self._assigned: tuple[TopicPartition, ...] = ()
         self._assigned_in = NO_GENERATION
         self._is_prepared = False
@@ -180,6 +181,10 @@ class GroupCoordinator:
         joined = task.result()
         if joined is None or joined.generation != self._membership.generation:
             return  # lost again already
+        # What changed while the group was joining could not be a reason to join again then.
+        if self._joined_with != self._topics:
+            self._rejoin("the subscription has changed")
+        self.metadata_changed()
         owned = self._positions.assignment
         self._assigned, self._assigned_in = joined.assigned, joined.generation.generation_id
         self._handover = _Handover(
@@ -280,6 +285,9 @@ class GroupCoordinator:
             else:
                 await self.auto_commit.flush(timeout_s)
                 await self._give_up(owned, self._listener.on_revoked, is_committing=False)
+        except asyncio.CancelledError:
+            deadline = float("-inf")  # tell the coordinator, but do not wait for its answer
+            raise
         finally:
             generation, was_fenced = membership.generation, membership.state is MemberState.FENCED
             membership.leave()
@@ -343,6 +351,7 @@ class GroupCoordinator:
             self._attend()
 
     def _having(self) -> Having:
+        self._joined_with = self._topics
         owned = tuple(sorted(self._positions.assignment)) if self._is_cooperative else ()
         return Having(tuple(sorted(self._topics)), owned, self._assigned, self._assigned_in)
 

@@ -44,6 +44,8 @@ class Interest:
             raise ValueError(f"topics={topics!r}: must be several names, not one")
         if (topics is None) == (pattern is None):
             raise ValueError("either topics or a pattern is needed, and not both")
+        if topics is not None and not (topics := frozenset(topics)):
+            raise ValueError("topics: must not be empty; unsubscribe ends a subscription")
         if pattern is not None:
             return cls(pattern=re.compile(pattern), is_excluding_internal=exclude_internal)
         return cls(names=frozenset(topics or ()))
