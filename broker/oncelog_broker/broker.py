@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from oncelog_broker.cleaning import LogCleaner
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import Listener, advertised_listeners, listeners, with_bound_ports
@@ -78,7 +79,7 @@ class Broker:
     ) -> None:
         self.config = config
         self.clock: Clock = clock or SystemClock()
-        self._disk: Disk = disk or RealDisk()
+        self.disk: Disk = disk or RealDisk()
         self.tasks = Tasks()
         self.deadlines = Deadlines()
         self.connections = Connections(
@@ -127,7 +128,7 @@ class Broker:
     async def _start(self) -> None:
         advertised = advertised_listeners(self.config, socket.gethostname())
         home = os.path.abspath(self.config.log_dirs[0])
-        self._disk.make_directories(home)
+        self.disk.make_directories(home)
         self._store = EmbeddedStore.open(Path(home) / METADATA_FILE)
         self._store.watch_session(self._on_session)
         self.logs = self._opened_logs = LogManager.open(
@@ -135,7 +136,7 @@ class Broker:
             node_id=self.node_id,
             cluster_id=await self._cluster_id(self._store, home),
             config_of=lambda topic: self.log_config({}),
-            disk=self._disk,
+            disk=self.disk,
             clock=self.clock,
         )
         bound = {}
@@ -149,9 +150,10 @@ class Broker:
         self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""))
         self.replicas.on_image(ClusterImage(""), self.image)
         self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.deadlines)
-        self.groups.on_image(self.image)
+        self.groups.on_image(ClusterImage(""), self.image)
         self.metadata.subscribe(self._on_image)
         LogMaintenance(self).start()
+        LogCleaner(self).start()
         self.groups.start()
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
         await self._listeners.start()
@@ -162,7 +164,7 @@ class Broker:
         found = (await store.get_many([paths.CLUSTER_ID]))[0]
         if found is not None:
             return parse_cluster_id(found[0], paths.CLUSTER_ID)
-        properties = read_meta_properties(self._disk, directory)
+        properties = read_meta_properties(self.disk, directory)
         known = None if properties is None else properties.cluster_id
         return known or uuid_to_string(random_uuid(system_entropy))
 
@@ -203,7 +205,7 @@ class Broker:
         if new.broker_configs is not old.broker_configs:
             self._follow_broker_configs(new)
         self.replicas.on_image(old, new)
-        self.groups.on_image(new)
+        self.groups.on_image(old, new)
 
     def _follow_broker_configs(self, image: ClusterImage) -> None:
         """Dynamic settings: those of this broker before those of all brokers."""

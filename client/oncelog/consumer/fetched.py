@@ -70,8 +70,8 @@ class FetchedPartition:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all records were taken. Decodes what it must to know."""
-        return self._index >= len(self._records) and not self._decode_next()
+        """Whether all that was fetched is taken or passed over."""
+        return self._position >= self.size and self._index >= len(self._records)
 
     @property
     def last_epoch(self) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from oncelog.alarm import Alarm
 from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.config import ConsumerConfig
 from oncelog.connection.pool import ConnectionPool
@@ -57,17 +58,20 @@ class Fetcher:
         self._busy: set[int] = set()
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
         self._sessions: dict[int, FetchSession] = {}
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._alarm = Alarm(self.send_fetches)
         self._is_closed = False
 
     def send_fetches(self) -> None:
         """Ask every leader that is not being asked for what its partitions can still buffer."""
         if self._is_closed:
             return
-        config = self._config
+        config, now = self._config, self._loop.time()
         wanted = self._positions.fetchable(
-            self._loop.time(), buffer_bytes=config.max_partition_fetch_bytes, total_bytes=config.fetch_max_bytes
+            now, buffer_bytes=config.max_partition_fetch_bytes, total_bytes=config.fetch_max_bytes
         )
+        retry_at = self._positions.next_retry(now)
+        if retry_at is not None:
+            self._alarm.set(retry_at)
         by_node: dict[int, list[PartitionPosition]] = {}
         for position in wanted:
             node_id = self._node_for(position)
@@ -89,8 +93,7 @@ class Fetcher:
             if session.is_open and connection is not None:
                 # Nobody waits for the answer: a session that is not closed only keeps its slot a while longer.
                 connection.start(self._request(session.closing())).cancel()
-        for timer in self._timers:
-            timer.cancel()
+        self._alarm.cancel()
         attempts = list(self._connecting.values())
         for attempt in attempts:
             attempt.cancel()
@@ -111,8 +114,11 @@ class Fetcher:
             self.send_fetches()
             return
         logger.info("connecting to node %d failed: %s", node_id, error)
+        for position in self._positions:
+            if position.preferred_replica == node_id:
+                position.preferred_replica = NO_NODE
         self._metadata.request_refresh()
-        self._retry_later(self._config.reconnect_backoff_ms)
+        self._alarm.set(self._loop.time() + self._config.reconnect_backoff_ms / 1000)
 
     def _send(self, node_id: int, connection: BrokerConnection, positions: list[PartitionPosition]) -> None:
         config, cluster = self._config, self._metadata.cluster
@@ -200,10 +206,11 @@ class Fetcher:
                         )
                     has_news |= self._read(*place, data)
         for partition, (position, _, _) in asked.items():
-            if partition in session.ends:
-                position.high_watermark, position.last_stable_offset, position.log_start_offset = session.ends[
-                    partition
-                ]
+            ends = session.ends.get(partition)
+            if ends is not None:
+                position.high_watermark = ends.high_watermark
+                position.last_stable_offset = ends.last_stable_offset
+                position.log_start_offset = ends.log_start_offset
         self.send_fetches()
         if has_news:
             self._wake()
@@ -243,7 +250,9 @@ class Fetcher:
         if hint is not None and hint.leader_id >= 0:
             self._metadata.learn_leader(*topic_partition, hint.leader_id, hint.leader_epoch)
         if position.preferred_replica != NO_NODE:
-            position.preferred_replica = NO_NODE  # the leader knows better, also about offsets out of range
+            # The leader knows better, also about offsets out of range; should it send us back, then not at once.
+            position.preferred_replica = NO_NODE
+            position.not_before = self._loop.time() + self._config.retry_backoff_ms / 1000
             return False
         if isinstance(error, OffsetOutOfRange):
             if self._config.auto_offset_reset == "none":
@@ -259,7 +268,6 @@ class Fetcher:
                 self._metadata.request_refresh()
             logger.info("%s: fetching again after %s", topic_partition, error)
             position.not_before = self._loop.time() + self._config.retry_backoff_ms / 1000
-            self._retry_later(self._config.retry_backoff_ms)
             return False
         position.error = type(error)(error.code, f"{topic_partition}: {error.message}")
         return True
@@ -273,18 +281,10 @@ class Fetcher:
             not_before = self._loop.time() + self._config.retry_backoff_ms / 1000
             for position, _, _ in asked.values():
                 position.not_before = not_before
-            self._retry_later(self._config.retry_backoff_ms)
+                position.preferred_replica = NO_NODE
+            self.send_fetches()
             return
         for position, seeks, _ in asked.values():
             if position.seeks == seeks:
                 position.error = error
         self._wake()
-
-    def _retry_later(self, delay_ms: int) -> None:
-        def due() -> None:
-            self._timers.discard(timer)
-            self.send_fetches()
-            self._wake()
-
-        timer = self._loop.call_later(delay_ms / 1000, due)
-        self._timers.add(timer)

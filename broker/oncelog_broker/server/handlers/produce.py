@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from oncelog_broker.controller.topic_names import INTERNAL_TOPICS
+from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse

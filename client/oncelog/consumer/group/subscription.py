@@ -13,7 +13,7 @@ from oncelog_protocol.consumer_protocol import (
     decode_versioned,
     encode_versioned,
 )
-from oncelog_protocol.wire import Buffer
+from oncelog_protocol.wire_writers import Buffer
 
 NO_GENERATION: Final = -1
 SUBSCRIPTION_VERSION: Final = 3
