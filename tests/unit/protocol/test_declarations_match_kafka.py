@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelog_protocol import consumer_protocol
 from oncelog_protocol.api import ApiKey, request_type, response_type
 from oncelog_protocol.coordinator_records import consumer_offsets
 from oncelog_protocol.messages import headers
@@ -28,6 +29,8 @@ DECLARED += [
     consumer_offsets.OffsetCommitValue,
     consumer_offsets.GroupMetadataKey,
     consumer_offsets.GroupMetadataValue,
+    consumer_protocol.ConsumerProtocolAssignment,
+    consumer_protocol.ConsumerProtocolSubscription,
 ]
 
 needs_kafka_messages = pytest.mark.skipif(
