@@ -1,5 +1,5 @@
 # Two commands for newcomers: `make run` and `make test`. Both set up everything they need in .venv.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed

@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 TIMEOUT_SECONDS = 20.0
 """For any one call of a client: far more than any call takes, so that a broker which does not answer fails a test."""
+FETCH_WAIT_MS = 50
+"""How long a fetch at the end of the log waits: clients that read ahead sit it out when they are closed."""
 COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 

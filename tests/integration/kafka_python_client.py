@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from foreign_clients import TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused
+from foreign_clients import FETCH_WAIT_MS, TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, for_code
@@ -76,6 +76,7 @@ class KafkaPython(ForeignClient):
                 "auto_offset_reset": "none",
                 "enable_auto_commit": False,
                 "max_partition_fetch_bytes": 4_000_000,
+                "fetch_max_wait_ms": FETCH_WAIT_MS,
                 **settings,
             }
         )

@@ -49,7 +49,8 @@ def java(
     """Java's client of one release, compiled against it."""
     _need("java", "javac", "mvn")
     libraries = BUILD / f"java-{request.param}"
-    if not (libraries / "InteropClient.class").exists():
+    source = HERE / "java" / "InteropClient.java"
+    if not list(libraries.glob("kafka-clients-*.jar")):
         _run(
             [
                 *("mvn", "-q", "-B", "-f", str(HERE / "java" / "pom.xml"), "dependency:copy-dependencies"),
@@ -57,8 +58,14 @@ def java(
             ],
             "kafka-clients cannot be fetched",
         )
-        source = HERE / "java" / "InteropClient.java"
-        subprocess.run(["javac", "-cp", f"{libraries}/*", "-d", str(libraries), str(source)], check=True)
+    compiled = subprocess.run(
+        ["javac", "-cp", f"{libraries}/*", "-d", str(libraries), str(source)],
+        capture_output=True,
+        text=True,
+        timeout=FETCH_SECONDS,
+        check=False,
+    )
+    assert compiled.returncode == 0, compiled.stderr
     options = [JAVA_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{libraries}:{libraries}/*"]
     log = tmp_path_factory.mktemp("java") / "client.log"
     client = LineClient(f"Java {request.param}", ["java", *options, "InteropClient", address], log)

@@ -135,6 +135,7 @@ public final class InteropClient {
         properties.put("auto.offset.reset", "none");
         properties.put("enable.auto.commit", "false");
         properties.put("isolation.level", isolation);
+        properties.put("fetch.max.wait.ms", "50");
         properties.put("max.partition.fetch.bytes", "4000000");
         return new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }

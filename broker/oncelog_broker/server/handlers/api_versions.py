@@ -6,13 +6,19 @@ An unknown version is answered in the v0 body with UNSUPPORTED_VERSION and the r
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from typing import Final
 
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+FIRST_SOFTWARE_NAME_VERSION: Final = 3
+SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+"""What a client may call itself and its version (KIP-511): they become metric names."""
 
 
 @cache
@@ -44,4 +50,8 @@ def unsupported_version() -> ApiVersionsResponse:
 
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    if context.version >= FIRST_SOFTWARE_NAME_VERSION:
+        for text in (request.client_software_name, request.client_software_version):
+            if SOFTWARE_NAME.fullmatch(text) is None:
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     return served_versions()
