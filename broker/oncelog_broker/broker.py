@@ -236,7 +236,12 @@ class Broker:
         key = frozenset(overrides.items())
         found = self._log_configs.get(key)
         if found is None:
-            found = self._log_configs[key] = LogConfig.from_values(resolve_topic(overrides, self.config))
+            of_broker = {
+                declared.name: self.config[declared]
+                for declared in (keys.IDEMPOTENCE_DUPLICATE_CLASSIFICATION, keys.IDEMPOTENCE_UNKNOWN_PRODUCER)
+            }
+            values = resolve_topic(overrides, self.config) | of_broker
+            found = self._log_configs[key] = LogConfig.from_values(values)
         return found
 
     async def create_topic(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What a broker does with its logs in the background: retention, flushing, checkpoints, freeing deleted files.
+"""What a broker does with its logs in the background: retention, flushing, checkpoints, forgetting producers.
 
 The event loop keeps the logs; what waits for the disk (fsync, checkpoint files) runs in a thread, so that no request
 waits behind it.
@@ -40,6 +40,11 @@ class LogMaintenance:
         every("log retention", retention_seconds, self.apply_retention)
         every("free deleted files", min(PURGE_SECONDS, retention_seconds), self.purge)
         every("log flush", FLUSH_CHECK_SECONDS, self.flush_due)
+        every(
+            "producer id expiration",
+            config[keys.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS] / 1000,
+            self.expire_producer_ids,
+        )
         every(
             "recovery point checkpoint",
             config[keys.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS] / 1000,
@@ -94,6 +99,14 @@ class LogMaintenance:
             log.finish_flush(pending)
         except KafkaError as error:
             logger.error("flush failed", extra={"partition": log.name, "reason": error})
+
+    async def expire_producer_ids(self) -> None:
+        """Forget the producers that were silent for long, a slice at a time."""
+        now_ms = self._clock.now_ms()
+        expiration_ms = self._broker.config[keys.PRODUCER_ID_EXPIRATION_MS]
+        for log in self._logs.logs():
+            for _ in log.producers.state.expire(now_ms, expiration_ms):
+                await asyncio.sleep(0)
 
     async def checkpoint_recovery_points(self) -> None:
         await asyncio.to_thread(self._logs.checkpoint_recovery_points)

@@ -10,9 +10,25 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oncelog_broker.config import topic_defaults
-from oncelog_broker.config.declared import ConfigKey, ConfigType, Importance, at_least, between, not_empty
+from oncelog_broker.config.declared import (
+    ConfigKey,
+    ConfigType,
+    Importance,
+    UpdateMode,
+    at_least,
+    between,
+    not_empty,
+    one_of,
+)
 
-BOOLEAN, SHORT, INT, LONG, LIST = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG, ConfigType.LIST
+BOOLEAN, STRING, SHORT, INT, LONG, LIST = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.SHORT,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.LIST,
+)
 HIGH, LOW = Importance.HIGH, Importance.LOW
 
 # --- Identity and addresses
@@ -244,6 +260,45 @@ REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = ConfigKey[int](
     5_000,
     "How often the high watermarks are written.",
     importance=HIGH,
+)
+
+# --- Producers
+
+PRODUCER_ID_EXPIRATION_MS = ConfigKey[int](
+    "producer.id.expiration.ms",
+    INT,
+    86_400_000,
+    "A partition forgets a producer whose last record in it is older than this, unless it has a transaction open.",
+    at_least(1),
+    LOW,
+    UpdateMode.CLUSTER_WIDE,
+)
+PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS = ConfigKey[int](
+    "producer.id.expiration.check.interval.ms",
+    INT,
+    600_000,
+    "How often partitions look for producers to forget.",
+    at_least(1),
+    LOW,
+)
+IDEMPOTENCE_DUPLICATE_CLASSIFICATION = ConfigKey[str](
+    "idempotence.duplicate.classification",
+    STRING,
+    "strict",
+    "How a batch is answered that is in the log already, but not among its producer's last five. strict: with "
+    "DUPLICATE_SEQUENCE_NUMBER, which clients take for success. kafka: with OUT_OF_ORDER_SEQUENCE_NUMBER, as a gap is; "
+    "producers then take a new epoch and send the records again.",
+    one_of("strict", "kafka"),
+    LOW,
+)
+IDEMPOTENCE_UNKNOWN_PRODUCER = ConfigKey[str](
+    "idempotence.unknown.producer",
+    STRING,
+    "accept",
+    "How a batch is answered whose producer is not known and whose sequence is not 0. accept: it is appended. "
+    "legacy-2.0: UNKNOWN_PRODUCER_ID, as by Kafka 2.0, for testing clients.",
+    one_of("accept", "legacy-2.0"),
+    LOW,
 )
 
 BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {

@@ -13,6 +13,13 @@ LOG_APPEND_TIME: Final = "LogAppendTime"
 DELETE: Final = "delete"
 COMPACT: Final = "compact"
 
+STRICT: Final = "strict"
+KAFKA: Final = "kafka"
+"""The two ways to answer a batch that is out of sequence (`idempotence.duplicate.classification`)."""
+ACCEPT: Final = "accept"
+LEGACY_2_0: Final = "legacy-2.0"
+"""The two ways to answer a producer that is not known (`idempotence.unknown.producer`)."""
+
 DAY_MS: Final = 24 * 3600 * 1000
 
 
@@ -39,6 +46,8 @@ class LogConfig:
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
     min_insync_replicas: int = 1
+    idempotence_duplicate_classification: str = STRICT
+    idempotence_unknown_producer: str = ACCEPT
 
     @classmethod
     def from_values(cls, values: Mapping[str, object]) -> LogConfig:

@@ -8,22 +8,31 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from oncelog_broker.log.producer_snapshot import PendingSnapshot
 from oncelog_broker.runtime.disk import Disk, File, FileClosed
 
 
 class PendingFlush:
     """Files with unsynced bytes, and what is durable once they are synced."""
 
-    __slots__ = ("_directory", "_disk", "_indexes", "_logs", "generation", "up_to")
+    __slots__ = ("_directory", "_disk", "_indexes", "_logs", "_snapshots", "generation", "up_to")
 
     def __init__(
-        self, disk: Disk, directory: str | None, logs: list[File], indexes: list[File], up_to: int, generation: int
+        self,
+        disk: Disk,
+        directory: str | None,
+        logs: list[File],
+        indexes: list[File],
+        snapshots: list[PendingSnapshot],
+        up_to: int,
+        generation: int,
     ) -> None:
         self._disk = disk
         self._directory = directory
         self._logs = logs
         self._indexes = indexes
         """Opened for this flush, hence closed by it."""
+        self._snapshots = snapshots
         self.up_to = up_to
         """Every record below this offset is durable after `sync`."""
         self.generation = generation
@@ -37,6 +46,8 @@ class PendingFlush:
                     file.sync()
             for file in self._indexes:
                 file.sync()
+            for snapshot in self._snapshots:  # after what they speak of
+                snapshot.write()
             if self._directory is not None:
                 self._disk.sync_directory(self._directory)
         finally:

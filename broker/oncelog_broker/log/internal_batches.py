@@ -56,11 +56,13 @@ def assign_offsets(
 ) -> list[RecordBatch]:
     """Check all batches in `records`, then write offsets from `base_offset` on, epoch and append time into them.
 
-    Raises what `check_batch` raises: `records` is as it was then.
+    Raises what `check_batch` raises, and INVALID_RECORD for a producer's batch: `records` is as it was then.
     """
     whole = checked_batches(records)
     for batch in whole:
         check_batch(batch.view, HEADER.unpack_from(records, batch.start), limits)
+        if batch.has_producer_id:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "batches with a producer id are appended one at a time")
     next_offset = base_offset
     for batch in whole:
         view = batch.view

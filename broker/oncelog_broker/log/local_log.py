@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from collections.abc import Callable
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.internal_batches import location_of
@@ -41,6 +42,7 @@ class LocalLog:
         "active",
         "directory_dirty",
         "log_end_offset",
+        "on_roll",
     )
 
     def __init__(
@@ -59,6 +61,8 @@ class LocalLog:
         self.log_end_offset = self.active.next_offset
         self.directory_dirty = True
         """Whether names were made or removed since the directory was last synced."""
+        self.on_roll: Callable[[int], None] = lambda offset: None
+        """Called when a segment is about to begin at `offset`, with all before it appended."""
         self.update_config(config)
 
     @property
@@ -92,20 +96,29 @@ class LocalLog:
         self.active.append(batch, last_offset, max_timestamp)
         self.log_end_offset = last_offset + 1
 
-    def append_all(self, records: memoryview, whole: list[RecordBatch], now_ms: int) -> None:
+    def append_all(
+        self,
+        records: memoryview,
+        whole: list[RecordBatch],
+        now_ms: int,
+        appended: Callable[[list[RecordBatch], int], None],
+    ) -> None:
         """Add `whole`, which lie one after another in `records`, with one write for each segment that they go to.
 
-        Where a write fails, those of earlier segments stay appended.
+        After each, `appended` is told the batches and the base offset of their segment. Where a write fails, those of
+        earlier segments stay appended.
         """
         run: list[RecordBatch] = []
         for batch in whole:
             pending = batch.start - run[0].start if run else 0
             if self._roll_reason(batch.size, batch.last_offset, batch.max_timestamp, now_ms, pending) is not None:
                 self._append_run(records, run)
+                appended(run, self.active.base_offset)
                 run = []
                 self.roll()
             run.append(batch)
         self._append_run(records, run)
+        appended(run, self.active.base_offset)
 
     def _append_run(self, records: memoryview, run: list[RecordBatch]) -> None:
         if run:
@@ -118,7 +131,7 @@ class LocalLog:
         if self.active.size == 0:
             return
         self.active.seal()
-        # The producer snapshot is taken here.
+        self.on_roll(self.log_end_offset)
         segment = self._loader.create(self.log_end_offset, self._clock.now_ms())
         self._row.append(segment)
         self._bases.append(segment.base_offset)
@@ -153,6 +166,10 @@ class LocalLog:
 
     def read(self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool) -> memoryview:
         """As `PartitionLog.read`, for an offset that the log holds."""
+        return self._reader.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)[0]
+
+    def read_to(self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool) -> tuple[memoryview, int]:
+        """As `read`, and the offset after the last batch."""
         return self._reader.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
 
     def files_to_sync(self, start: int, end: int) -> tuple[list[File], list[File]]:

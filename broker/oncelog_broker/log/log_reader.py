@@ -29,13 +29,16 @@ class LogReader:
         """Must be called when segments were removed or cut."""
         self._positions.clear()
 
-    def read(self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool) -> memoryview:
-        """As `PartitionLog.read`, for an offset that the log holds. Raises CorruptBatch, OSError."""
+    def read(self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool) -> tuple[memoryview, int]:
+        """As `PartitionLog.read`, for an offset that the log holds, and the offset after the last batch.
+
+        Raises CorruptBatch, OSError.
+        """
         place = self._positions.get(offset)
         if place is None or place[1] >= place[0].size:
             place = self._locate(offset)
             if place is None:
-                return EMPTY
+                return EMPTY, offset
         segment, position = place
         available = segment.size - position
         view = segment.file.read(position, min(max_bytes, available)) if max_bytes > 0 else EMPTY
@@ -47,11 +50,11 @@ class LogReader:
             header = segment.file.read(position, HEADER_SIZE)
             first = parse_location(header, 0, position, segment.size)
             if not min_one_batch or first.last_offset >= upper_bound:
-                return EMPTY
+                return EMPTY, offset
             view = segment.file.read(position, first.size)
             end, next_offset = first.size, first.last_offset + 1
         self._remember(next_offset, segment, position + end)
-        return view if end == len(view) else view[:end]
+        return (view if end == len(view) else view[:end]), next_offset
 
     def _locate(self, offset: int) -> tuple[Segment, int] | None:
         """The batch that contains `offset`, or the next one where compaction left a gap."""

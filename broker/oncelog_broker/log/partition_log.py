@@ -20,10 +20,13 @@ from oncelog_broker.log.flush import PendingFlush
 from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, checked_batches, stamp_append_time
 from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
 from oncelog_broker.log.local_log import LocalLog
+from oncelog_broker.log.log_producers import LogProducers
 from oncelog_broker.log.log_reader import EMPTY
+from oncelog_broker.log.producer_state import DuplicateBatch
 from oncelog_broker.log.recovery import LogCorrupt, SegmentLoader, load_epochs, rebuild_epochs
 from oncelog_broker.log.retention import SegmentFacts, deletable_segments
 from oncelog_broker.log.timestamp_lookup import TimestampedOffset
+from oncelog_broker.log.transaction_index import AbortedTransaction
 from oncelog_broker.log.validation import AppendOrigin, ValidationLimits, check_batch, check_client_batch
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
@@ -38,6 +41,7 @@ from oncelog_protocol.records.batch import (
     CorruptBatch,
     RecordBatch,
 )
+from oncelog_protocol.records.control import EndTransactionMarker, marker_batch
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +70,7 @@ class PartitionLog:
         "config",
         "directory",
         "partition",
+        "producers",
         "topic",
     )
 
@@ -95,6 +100,8 @@ class PartitionLog:
         self._local = local
         self._epochs = epochs
         self._untouched_state: tuple[int, int, int, int] | None = None
+        self.producers = LogProducers(disk, directory, config)
+        local.on_roll = self.producers.take_snapshot
         self._offline: str | None = None
         self._generation = 0
         self._last_flush_ms = clock.now_ms()
@@ -151,6 +158,7 @@ class PartitionLog:
             if log.log_start_offset > log.log_end_offset:
                 logger.warning("%s: ends at %d, below its start; emptied", path, log.log_end_offset)
                 log.truncate_fully_and_start_at(log.log_start_offset)
+            log.producers.load(log._local.segments, log.log_end_offset)
             epochs.truncate_from_end(log.log_end_offset)
             epochs.truncate_from_start(log.log_start_offset)
             if epochs.entries != before or epochs_lost:
@@ -223,6 +231,7 @@ class PartitionLog:
         self.config = config
         self._append_limits = ValidationLimits.of(config)
         self._local.update_config(config)
+        self.producers.state.update_config(config)
 
     # --- appending -----------------------------------------------------------------------------------------------
 
@@ -232,14 +241,18 @@ class PartitionLog:
         *,
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
     ) -> tuple[int, int]:
         """Append, giving out offsets; returns (offset of the first record, log append time or -1).
 
         `records` is writable memory: offsets and leader epoch (and for LogAppendTime the timestamp and a new CRC) are
-        written into it, and it goes to the file as it is. From a client it must be one batch.
+        written into it, and it goes to the file as it is. From a client it must be one batch. `transaction_version` is
+        what the producer works by (KIP-890).
 
-        Raises CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE,
-        RECORD_LIST_TOO_LARGE: nothing has changed. KAFKA_STORAGE_ERROR: nothing but that the log is offline.
+        One of its producer's last batches, sent again, is answered with what was answered then, and nothing changes
+        (S8). Nothing changes either where this raises CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
+        MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, RECORD_LIST_TOO_LARGE, or one of the errors of
+        `ProducerState.prepare_append`; after KAFKA_STORAGE_ERROR nothing but that the log is offline.
         """
         if self._offline is not None:
             raise self._offline_error()
@@ -257,13 +270,20 @@ class PartitionLog:
             return self._append_several_as_leader(batch, leader_epoch, now_ms)
         if size > limits.max_segment_size:
             raise self._larger_than_a_segment(size)
-        # Producer state is asked here (duplicate, sequence, transaction), before an offset is given out.
-
         base_offset = self._local.log_end_offset
         last_offset = base_offset + header[6]
         max_timestamp, append_time = header[8], NO_APPEND_TIME
         if limits.stamps_append_time:
             max_timestamp = append_time = now_ms
+        entry = None
+        if header[9] >= 0:
+            # The check of KIP-890 whether the coordinator knows of the transaction belongs before this: ask it where
+            # `producers.state.has_open_transaction` says no, and be sure that no marker came in between (E2, E3).
+            prepared = self.producers.prepare(batch, header, base_offset, max_timestamp, transaction_version)
+            if isinstance(prepared, DuplicateBatch):
+                return prepared.base_offset, prepared.timestamp if limits.stamps_append_time else NO_APPEND_TIME
+            entry = prepared
+        if limits.stamps_append_time:
             stamp_append_time(batch, header[5], now_ms)
         BASE_OFFSET.pack_into(batch, 0, base_offset)
         LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
@@ -271,10 +291,33 @@ class PartitionLog:
             self.assign_leader_epoch(leader_epoch, base_offset)
         try:
             self._local.append(batch, last_offset, max_timestamp, now_ms)
+            if entry is not None:
+                self.producers.appended(batch, header, entry, base_offset, self._local.active.base_offset)
         except OSError as error:
             raise self._fail("append", error) from error
-        # Producer state, open transactions and the transaction index follow here, from the batch just written.
         return base_offset, append_time
+
+    def append_marker(
+        self,
+        marker: EndTransactionMarker,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        leader_epoch: int,
+        transaction_version: int = 0,
+    ) -> int:
+        """End the producer's transaction, if one is open, with a marker of the coordinator; returns its offset (S39).
+
+        Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: nothing has changed. KAFKA_STORAGE_ERROR.
+        """
+        now_ms = self._clock.now_ms()
+        batch = marker_batch(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms)
+        return self.append_as_leader(
+            batch,
+            leader_epoch=leader_epoch,
+            origin=AppendOrigin.COORDINATOR,
+            transaction_version=transaction_version,
+        )[0]
 
     def append_as_follower(self, records: memoryview | bytearray | bytes) -> None:
         """Append what a leader sent, with its offsets and epochs.
@@ -310,8 +353,8 @@ class PartitionLog:
             if batch.partition_leader_epoch > self._epochs.latest_epoch:
                 self.assign_leader_epoch(batch.partition_leader_epoch, batch.base_offset)
         try:
-            self._local.append_all(records, whole, now_ms)
-        except OSError as error:
+            self._local.append_all(records, whole, now_ms, self.producers.follow)
+        except (OSError, CorruptBatch) as error:
             raise self._fail("append", error) from error
 
     # --- rolling -------------------------------------------------------------------------------------------------
@@ -352,6 +395,30 @@ class PartitionLog:
             return self._local.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
         except (OSError, CorruptBatch) as error:
             raise self._read_error(error) from error
+
+    def read_committed(
+        self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool
+    ) -> tuple[memoryview, list[AbortedTransaction]]:
+        """As `read`, with the aborted transactions that have records among what was read (S52)."""
+        if not self.producers.aborted:
+            return self.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch), []
+        self._check_online()
+        if not self._log_start_offset <= offset <= self.log_end_offset:
+            raise self._out_of_range(offset)
+        if offset >= upper_bound or offset == self.log_end_offset:
+            return EMPTY, []
+        try:
+            view, end = self._local.read_to(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
+        except (OSError, CorruptBatch) as error:
+            raise self._read_error(error) from error
+        return view, self.producers.aborted.collect(offset, end) if end > offset else []
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Every transaction with records below it is decided, and the decision is replicated (S50)."""
+        first_unstable = self.producers.state.first_unstable_offset
+        if first_unstable >= high_watermark:
+            return high_watermark
+        return max(first_unstable, self._log_start_offset)
 
     def offset_for_timestamp(self, timestamp: int, *, upper_bound: int) -> TimestampedOffset | None:
         """The first record below `upper_bound` with at least this timestamp (T12): (offset, timestamp, leader epoch).
@@ -432,6 +499,7 @@ class PartitionLog:
             raise self._fail("delete segments of", error) from error
         first = self._local.first.base_offset
         self._recovery_point = max(self._recovery_point, first)
+        self.producers.forget_below(first)
         self._advance_log_start(first)
         return gone
 
@@ -463,6 +531,7 @@ class PartitionLog:
             self._local.truncate_to(offset)
             self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
             self._epochs.truncate_from_end(self.log_end_offset)
+            self.producers.truncate_to(self._local.segments, self.log_end_offset)
         except (OSError, CorruptBatch) as error:
             raise self._fail("truncate", error) from error
 
@@ -474,6 +543,7 @@ class PartitionLog:
             self._lower_recovery_point(min(offset, self._local.first.base_offset))
             self._local.truncate_fully_and_start_at(offset)
             self._epochs.clear()
+            self.producers.truncate_fully()
         except OSError as error:
             raise self._fail("truncate", error) from error
         self._log_start_offset = self._recovery_point = offset
@@ -511,11 +581,13 @@ class PartitionLog:
             return None
         try:
             logs, indexes = self._local.files_to_sync(self._recovery_point, end)
+            indexes += self.producers.aborted.files_to_sync(end)
         except OSError as error:
             raise self._fail("flush", error) from error
         directory = self.directory if self._local.directory_dirty else None
         self._local.directory_dirty = False
-        return PendingFlush(self._disk, directory, logs, indexes, end, self._generation)
+        snapshots = self.producers.pending_snapshots(end)
+        return PendingFlush(self._disk, directory, logs, indexes, snapshots, end, self._generation)
 
     def finish_flush(self, pending: PendingFlush) -> None:
         """`pending` is synced: the recovery point moves."""
@@ -537,7 +609,7 @@ class PartitionLog:
                 self._offline = CLOSED
             if self._offline is None:
                 self._local.active.index_max_timestamp()
-                # A producer snapshot is taken here.
+                self.producers.take_snapshot(self.log_end_offset)
                 self._local.directory_dirty = True
                 self.flush()
                 self._offline = CLOSED

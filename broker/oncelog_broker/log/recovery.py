@@ -161,7 +161,6 @@ class SegmentLoader:
             segment.note_batch(position, batch.size, batch.last_offset, batch.max_timestamp)
             if batch.base_offset >= recovery_point and batch.partition_leader_epoch > NO_PARTITION_LEADER_EPOCH:
                 epochs.assign(batch.partition_leader_epoch, batch.base_offset, persist=False)
-            # Producer state and the transaction index are rebuilt here, from the same batches.
 
     def _cut(self, segment: Segment, fault: CorruptBatch) -> None:
         end = segment.noted_size

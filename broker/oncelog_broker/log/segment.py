@@ -5,6 +5,7 @@
     00000000000000000042.timeindex   time_index
     00000000000000000042.txnindex    aborted transactions (S51)
     00000000000000000042.snapshot    producer state as of the base offset (S55)
+    00000000000000000042.window      what of it Kafka's format has no room for
 
 One segment of a log is active: it is appended to, and its indexes are in memory. The others never change, until they
 are removed. Source: Kafka's LogSegment.
@@ -31,8 +32,9 @@ OFFSET_INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 PRODUCER_SNAPSHOT_SUFFIX: Final = ".snapshot"
+PRODUCER_WINDOW_SUFFIX: Final = ".window"
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-SIDE_SUFFIXES: Final = (*INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
+SIDE_SUFFIXES: Final = (*INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX)
 DELETED_SUFFIX: Final = ".deleted"
 """Marks a file that is gone for the log, but whose bytes have not been freed yet."""
 

@@ -22,9 +22,11 @@ from oncelog_protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC_V2,
+    NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     CorruptBatch,
     RecordBatch,
 )
@@ -32,6 +34,8 @@ from oncelog_protocol.records.record import has_keyless_record
 
 HIGHEST_COMPRESSION: Final = 4
 """zstd; 0 none, 1 gzip, 2 snappy, 3 lz4."""
+
+_CONTROL_OR_TRANSACTIONAL: Final = CONTROL_BIT | TRANSACTIONAL_BIT
 
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 """What `batch.HEADER` unpacks to."""
@@ -94,7 +98,7 @@ def check_client_batch(batch: memoryview, header: HeaderFields, limits: Validati
 
     Raises KafkaError.
     """
-    base_offset, length, _, _, _, attributes, last_delta, base_timestamp, max_timestamp, pid, _, sequence, count = (
+    base_offset, length, _, _, _, attributes, last_delta, base_timestamp, max_timestamp, pid, epoch, sequence, count = (
         header
     )
     if length + LOG_OVERHEAD != len(batch):
@@ -103,14 +107,17 @@ def check_client_batch(batch: memoryview, header: HeaderFields, limits: Validati
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records, but the last offset delta is {last_delta}")
     if base_offset != 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"the base offset of a producer's batch is 0, not {base_offset}")
-    if attributes & CONTROL_BIT:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if attributes & _CONTROL_OR_TRANSACTIONAL:
+        if attributes & CONTROL_BIT:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+        if pid < 0:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch without a producer id")
     if attributes & COMPRESSION_MASK > HIGHEST_COMPRESSION:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {attributes & COMPRESSION_MASK} is not known"
         )
-    if pid >= 0 and sequence <= NO_SEQUENCE:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"producer {pid} with base sequence {sequence}")
+    if pid >= 0 and (sequence <= NO_SEQUENCE or epoch <= NO_PRODUCER_EPOCH):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"producer {pid} with epoch {epoch}, base sequence {sequence}")
     if attributes & TIMESTAMP_TYPE_BIT:
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime")
     if not limits.stamps_append_time:

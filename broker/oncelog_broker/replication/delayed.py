@@ -1,6 +1,7 @@
 """Fetches that wait for data: they hang on their partitions and wake on an append or at their deadline.
 
-A waiting fetch counts down the bytes it still misses; each advance of a high watermark subtracts what became readable.
+A waiting fetch counts down the bytes it still misses; each advance of a high watermark (of the last stable offset, for
+read_committed) subtracts what became readable.
 So an append costs one subtraction per waiting fetch, and the partitions are read once, when the fetch completes.
 """
 
@@ -16,10 +17,19 @@ if TYPE_CHECKING:
 class DelayedFetch:
     """One waiting fetch. `complete` runs once: when enough bytes came, when something changed, or at the deadline."""
 
-    __slots__ = ("_complete", "_missing_bytes", "_partitions")
+    __slots__ = ("_complete", "_missing_bytes", "_partitions", "read_committed")
 
-    def __init__(self, partitions: Sequence[Partition], missing_bytes: int, complete: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        partitions: Sequence[Partition],
+        missing_bytes: int,
+        complete: Callable[[], None],
+        *,
+        read_committed: bool = False,
+    ) -> None:
         """`missing_bytes`: how many more bytes the fetch waits for, at least 1."""
+        self.read_committed = read_committed
+        """Whether it reads up to the last stable offset only, so that it waits for that one to advance."""
         self._partitions = partitions
         self._missing_bytes = missing_bytes
         self._complete: Callable[[], None] | None = complete

@@ -10,22 +10,29 @@ from collections.abc import Callable
 from typing import Final
 
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.producer_state import NOTHING_UNSTABLE
 from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.replication.delayed import DelayedFetch
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.control import EndTransactionMarker
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
+MARKER_SIZE: Final = 78
+"""Bytes of a batch with one marker."""
 
 
 class Partition:
     """A partition that this broker leads.
 
-    Invariants: log_start_offset <= high_watermark <= log_end_offset; the high watermark never goes back while this
-    broker leads; consumers read below it only.
+    Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; the high watermark never
+    goes back while this broker leads; consumers read below it only.
     """
 
     __slots__ = (
+        "_producers",
+        "_stable_offset",
+        "_unstable_bytes",
         "high_watermark",
         "index",
         "isr",
@@ -49,6 +56,12 @@ class Partition:
         self.high_watermark = log.log_end_offset
         self.waiting_fetches: set[DelayedFetch] = set()
         self.waiting_appends: list[tuple[int, Callable[[KafkaError | None], None]]] = []
+        self._producers = log.producers.state
+        self._producers.on_high_watermark(self.high_watermark)
+        self._stable_offset = self.last_stable_offset
+        """As of the last append while a transaction was open."""
+        self._unstable_bytes = int(self._stable_offset < self.high_watermark)
+        """At least what lies between last stable offset and high watermark; 0 where those are the same."""
 
     def lead(self, leader_epoch: int, isr: tuple[int, ...]) -> None:
         """Lead from now on with this epoch. The log learns of it with the first batch that carries it, so that a start
@@ -57,9 +70,15 @@ class Partition:
         self.isr = isr
 
     def append(
-        self, records: memoryview, *, required_acks: int, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: memoryview,
+        *,
+        required_acks: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
     ) -> tuple[int, int]:
-        """Append one batch as leader: (base offset, log append time in ms or -1).
+        """Append one batch as leader: (base offset, log append time in ms or -1). A duplicate appends nothing and is
+        answered as it was the first time.
 
         `records` is writable memory, patched in place. Raises KafkaError: NOT_ENOUGH_REPLICAS before anything is
         written, or what PartitionLog.append_as_leader raises.
@@ -69,16 +88,41 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.isr)} replicas in sync, min.insync.replicas={self.log.config.min_insync_replicas}",
             )
-        result = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
+        result = self.log.append_as_leader(
+            records, leader_epoch=self.leader_epoch, origin=origin, transaction_version=transaction_version
+        )
         self._advance_high_watermark(len(records))
         return result
 
+    def append_marker(
+        self, marker: EndTransactionMarker, *, producer_id: int, producer_epoch: int, transaction_version: int = 0
+    ) -> int:
+        """End a producer's transaction on this partition; returns the marker's offset (S39).
+
+        Raises what PartitionLog.append_marker raises.
+        """
+        offset = self.log.append_marker(
+            marker,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            leader_epoch=self.leader_epoch,
+            transaction_version=transaction_version,
+        )
+        self._advance_high_watermark(MARKER_SIZE)
+        return offset
+
     def _advance_high_watermark(self, new_bytes: int) -> None:
         """With one replica in sync, what is appended is replicated."""
-        self.high_watermark = self.log.log_end_offset
+        before, end = self.high_watermark, self.log.log_end_offset
+        if end == before:
+            return
+        self.high_watermark = end
+        stable_bytes = new_bytes
+        if self._unstable_bytes or self._producers.first_unstable_offset != NOTHING_UNSTABLE:
+            stable_bytes = self._advance_last_stable_offset(new_bytes, before)
         if self.waiting_fetches:
             for fetch in list(self.waiting_fetches):
-                fetch.on_readable(new_bytes)
+                fetch.on_readable(stable_bytes if fetch.read_committed else new_bytes)
         if self.waiting_appends:
             self._complete_appends()
 
@@ -98,10 +142,19 @@ class Partition:
         for next_offset, done in waiting:
             self.when_committed(next_offset, done)
 
+    def _advance_last_stable_offset(self, new_bytes: int, old_high_watermark: int) -> int:
+        """How many bytes have become stable: 0, or (more is no harm, a fetch then ends early) all that was unstable."""
+        before = self._stable_offset if self._unstable_bytes else old_high_watermark
+        self._producers.on_high_watermark(self.high_watermark)
+        self._stable_offset = self.last_stable_offset
+        unstable_bytes = self._unstable_bytes + new_bytes
+        self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else unstable_bytes
+        return unstable_bytes if self._stable_offset > before else 0
+
     @property
     def last_stable_offset(self) -> int:
         """Up to where a read_committed reader may read: the high watermark, as long as no transaction is open (S50)."""
-        return self.high_watermark
+        return self.log.last_stable_offset(self.high_watermark)
 
     def upper_bound(self, isolation_level: int) -> int:
         """The offset below which a consumer may read (S50, S54)."""

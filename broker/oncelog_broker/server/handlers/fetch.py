@@ -2,7 +2,8 @@
 
 Behaviour: partitions in the order of the request or session (T11); whole batches only; the first that has data may
 exceed every limit by its first batch, so that no batch is too large to be read. Waits up to max_wait_ms for min_bytes.
-Errors of a partition answer at once.
+Errors of a partition answer at once. read_committed reads stop at the last stable offset, with the list of aborted
+transactions that a reader must skip (S50, S52).
 Versions: v7 incremental sessions (KIP-227, fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, v13 topic ids
 instead of names.
 """
@@ -22,6 +23,7 @@ from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.records.batch import batches
 
 PartitionResponse = FetchResponse.FetchableTopicResponse.PartitionData
+AbortedTransaction = PartitionResponse.AbortedTransaction
 
 ZSTD: Final = 4
 FIRST_ZSTD_VERSION: Final = 10
@@ -55,7 +57,12 @@ def _wait(
         if not future.done():
             future.set_result(plan.response(_Read(plan, request, context).answers))
 
-    delayed = DelayedFetch(read.partitions, request.min_bytes - read.total_bytes, complete)
+    delayed = DelayedFetch(
+        read.partitions,
+        request.min_bytes - read.total_bytes,
+        complete,
+        read_committed=request.isolation_level == READ_COMMITTED,
+    )
     future.add_done_callback(lambda _: delayed.finish())  # the client is gone: the partitions forget it
     context.broker.deadlines.after(min(request.max_wait_ms / 1000, MAX_WAIT_SECONDS), delayed.finish)
     return future
@@ -86,7 +93,7 @@ class _Read:
             else:
                 partition = self._replicas.leader(name, asked.partition)
             partition.check_leader_epoch(asked.current_leader_epoch)
-            records = self._records(partition, asked.fetch_offset, asked.partition_max_bytes)
+            records, aborted = self._records(partition, asked.fetch_offset, asked.partition_max_bytes)
         except KafkaError as error:
             self.failed = True
             return PartitionResponse(
@@ -103,24 +110,34 @@ class _Read:
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log.log_start_offset,
-            aborted_transactions=[] if self._isolation_level == READ_COMMITTED else None,
+            aborted_transactions=aborted,
             records=records,
         )
 
-    def _records(self, partition: Partition, offset: int, max_bytes: int) -> memoryview:
-        records = partition.log.read(
-            offset,
-            min(max_bytes, self.remaining),
-            upper_bound=partition.upper_bound(self._isolation_level),
-            min_one_batch=self.total_bytes == 0,
-        )
+    def _records(
+        self, partition: Partition, offset: int, max_bytes: int
+    ) -> tuple[memoryview, list[AbortedTransaction] | None]:
+        """The records, and which transactions among them are aborted (None: not asked, S52)."""
+        size_limit, is_first = min(max_bytes, self.remaining), self.total_bytes == 0
+        aborted = None
+        if self._isolation_level == READ_COMMITTED:
+            records, found = partition.log.read_committed(
+                offset, size_limit, upper_bound=partition.last_stable_offset, min_one_batch=is_first
+            )
+            aborted = [
+                AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset) for entry in found
+            ]
+        else:
+            records = partition.log.read(
+                offset, size_limit, upper_bound=partition.high_watermark, min_one_batch=is_first
+            )
         size = len(records)
         if size:
             self.total_bytes += size
             self.remaining = max(0, self.remaining - size)
             if self._version < FIRST_ZSTD_VERSION:
                 _refuse_zstd(records)
-        return records
+        return records, aborted
 
 
 def _refuse_zstd(records: memoryview) -> None:

@@ -4,7 +4,9 @@ Behaviour: batches are opaque bytes, patched and written straight from the recei
 are appended before the answer; acks=all waits for the in-sync replicas, acks=0 has no answer at all, and an error then
 closes the connection (T17), which is all that such a client can notice. Internal topics are not for clients to write.
 Versions: v7 zstd allowed, v8 error messages per partition, v9 flexible, v13 topic ids instead of names.
-Order (S59): topic -> CRC and size -> format -> offsets -> append -> answer.
+Order (S59): topic -> CRC and size -> format -> duplicate, sequence, epoch -> offsets -> append -> producer state ->
+answer. A batch that is in the log already is answered with NONE and its offset, or, where that is forgotten, with
+DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in every version (T8).
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ import logging
 from typing import Final
 
 from oncelog_broker.controller.topic_names import INTERNAL_TOPICS
+from oncelog_broker.log.producer_state import TRANSACTIONS_V2
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
-from oncelog_protocol.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, HEADER_SIZE
+from oncelog_protocol.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 
 logger = logging.getLogger(__name__)
 
@@ -27,16 +30,23 @@ ACKS_ALLOWED: Final = (-1, 0, 1)
 ZSTD: Final = 4
 FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
+FIRST_TRANSACTIONS_V2_VERSION: Final = 12
+"""A transactional producer that sends this version has an epoch of its own for each transaction (KIP-890, T6)."""
+PRODUCER: Final = slice(43, 53)
+"""Where a batch has its producer id and epoch."""
 
 
 def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     response = ProduceResponse(responses=[])
     failed: KafkaError | None = None
+    refused = None if request.transactional_id is None else _refused(request)
     for topic in request.topic_data:
         answers: list[PartitionResponse] = []
         response.responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
         for data in topic.partition_data:
             try:
+                if refused is not None:
+                    raise refused
                 answers.append(_append(request, topic, data, context))
             except KafkaError as error:
                 failed = error
@@ -50,6 +60,17 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
             context.connection.close(f"acks=0 produce failed: {failed}")
         return None
     return response
+
+
+def _refused(request: ProduceRequest) -> KafkaError | None:
+    """What is wrong with a transactional request as a whole: all its batches belong to its one producer (E28)."""
+    batches = [data.records for topic in request.topic_data for data in topic.partition_data]
+    headers = [bytes(batch[:HEADER_SIZE]) for batch in batches if batch is not None and len(batch) >= HEADER_SIZE]
+    if any(not header[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT for header in headers):
+        return KafkaError(ErrorCode.INVALID_RECORD, "a request with a transactional id and records that are not")
+    if len({header[PRODUCER] for header in headers}) > 1:
+        return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
+    return None
 
 
 def _append(
@@ -70,12 +91,31 @@ def _append(
     records = data.records
     if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request carries exactly one record batch per partition")
-    if records[ATTRIBUTES_AT + 1] & COMPRESSION_MASK == ZSTD and context.version < FIRST_ZSTD_VERSION:
+    attributes = records[ATTRIBUTES_AT + 1]
+    if attributes & TRANSACTIONAL_BIT and request.transactional_id is None:
+        # Who may write under which transactional id is checked by the id, so there must be one (CVE-2018-17196).
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
+        )
+    if attributes & COMPRESSION_MASK == ZSTD and context.version < FIRST_ZSTD_VERSION:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce version {FIRST_ZSTD_VERSION} or later, this is {context.version}",
         )
-    base_offset, append_time = partition.append(records, required_acks=request.acks)
+    version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else 0
+    try:
+        base_offset, append_time = partition.append(records, required_acks=request.acks, transaction_version=version)
+    except KafkaError as error:
+        if error.code != ErrorCode.UNKNOWN_PRODUCER_ID:
+            raise
+        # The producer compares this with what was acknowledged last, to see if its records were deleted (S28).
+        return PartitionResponse(
+            index=data.index,
+            error_code=error.code,
+            base_offset=-1,
+            log_start_offset=partition.log.log_start_offset,
+            error_message=error.message,
+        )
     return PartitionResponse(
         index=data.index,
         error_code=0,

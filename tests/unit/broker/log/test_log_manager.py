@@ -13,6 +13,7 @@ from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.data_directory import DELETE_DIRECTORY_SUFFIX, marked_directory_name, parse_directory_name
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.meta_properties import MetaPropertiesError
+from oncelog_broker.log.producer_snapshot import format_snapshot
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import LockHeld, RealDisk
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -368,7 +369,7 @@ def kafka_directory(data):
     # The active segment's indexes, preallocated to their full size.
     (log / f"{3:020d}.index").write_bytes(bytes(10 * 1024 * 8))
     (log / f"{3:020d}.timeindex").write_bytes(bytes(10 * 1024 * 12))
-    (log / f"{3:020d}.snapshot").write_bytes(b"\x00\x01")
+    (log / f"{3:020d}.snapshot").write_bytes(format_snapshot([]))
     return log
 
 

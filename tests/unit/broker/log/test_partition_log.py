@@ -85,14 +85,18 @@ class TestAppend:
         assert [record.timestamp for record in read_records(batch)] == [NOW + 5, NOW + 5]
         log.close()
 
-    def test_a_coordinator_may_append_several_batches_and_control_batches(self, log):
+    def test_a_coordinator_may_append_several_batches(self, log):
         fill(log, 1)
-        records = make_batch(b"a", b"b") + make_batch(
-            b"c", control=True, transactional=True, producer_id=1, producer_epoch=0
-        )
+        records = make_batch(b"a", b"b") + make_batch(b"c")
         assert log.append_as_leader(records, leader_epoch=2, origin=AppendOrigin.COORDINATOR) == (1, -1)
         assert read(log, 0) == [(0, 0), (1, 2), (3, 3)]
         assert log.leader_epochs.entries[-1] == (2, 1)
+        with raises(ErrorCode.INVALID_RECORD):
+            log.append_as_leader(
+                make_batch() + make_batch(producer_id=1, producer_epoch=0),
+                leader_epoch=2,
+                origin=AppendOrigin.COORDINATOR,
+            )
 
     def test_several_batches_of_a_coordinator_take_the_append_time(self, tmp_path):
         config = dataclasses.replace(SMALL, message_timestamp_type=LOG_APPEND_TIME)
