@@ -316,9 +316,10 @@ class ClassicGroup:
             if member is None and logged.group_instance_id is not None:
                 arrived = self.arriving.pop(logged.group_instance_id, None)
                 member = arrived if arrived is not None and arrived.member_id == logged.member_id else None
-            if member is None:
-                member = Member.of(logged, value.protocol)
-            member.assignment = logged.assignment
+            if member is not None:
+                member.assignment = logged.assignment
+            if member is None or member.logged(value.protocol) != logged:
+                member = Member.of(logged, value.protocol)  # loading: an older record said something else of it
             self.add(member)
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None

@@ -1,7 +1,7 @@
 """DescribeGroups (15), v0-6: state and members of groups.
 
 Metadata and assignments of members are shown while the group is stable. An unknown group is GROUP_ID_NOT_FOUND from v6
-on (KIP-1043), before that a group in state Dead. Who may do what (v3) is not told: there is no authorizer yet.
+on (KIP-1043), before that a group in state Dead. Without an authorizer everybody may do everything (v3).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.server.answers import when_all
 from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.authorized_operations import ALL_GROUP_OPERATIONS
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 
@@ -34,7 +35,14 @@ def handle(
         )
         for group_id in request.groups
     ]
-    return when_all(answers, lambda groups: DescribeGroupsResponse(groups=groups))
+    return when_all(answers, partial(_response, request.include_authorized_operations))
+
+
+def _response(with_operations: bool, groups: list[DescribedGroup]) -> DescribeGroupsResponse:
+    for group in groups if with_operations else ():
+        if group.error_code == ErrorCode.NONE:
+            group.authorized_operations = ALL_GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _describe(group_id: str, machine: GroupMachine) -> DescribedGroup:

@@ -1,0 +1,259 @@
+"""A classic group under any sequence of joins, leaves, deaths, restarts and failed writes, against a few invariants.
+
+Members behave like clients: they join (again) when told, sync what they were told to, send heartbeats while alive, and
+believe every answer. The invariants are about what they believe.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.support.groups import REBALANCE_MS, SESSION_MS, Answer, GroupDriver
+
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.states import GroupState
+from oncelog_protocol.errors import ErrorCode
+
+MEMBERS = st.integers(0, 4)
+PROTOCOLS = st.sampled_from([(("a", b"x"), ("b", b"x")), (("b", b"y"), ("a", b"x")), (("b", b"x"),)])
+FATAL = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
+
+
+class Client:
+    """What one client process believes."""
+
+    def __init__(self, number: int) -> None:
+        self.instance_id = f"i{number}" if number >= 3 else None
+        self.forget()
+
+    def forget(self) -> None:
+        """A new process, or one that was told that it is no member."""
+        self.member_id = ""
+        self.generation = -1
+        self.leader_of: list[str] | None = None
+        self.assignment: bytes | None = None
+        self.protocols: Any = (("a", b"x"), ("b", b"x"))
+        self.joining: Answer | None = None
+        self.syncing: Answer | None = None
+
+
+class Groups(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.driver = GroupDriver(GroupConfig(max_size=4))
+        self.clients = [Client(number) for number in range(5)]
+        self.handed_out: dict[int, dict[str, bytes]] = {}
+        """What the leader of each generation assigned, as far as it was logged."""
+        self.generations: list[int] = []
+
+    # --- what clients do
+
+    def _believe(self, client: Client) -> None:
+        """Take in the answers that came."""
+        joining, syncing = client.joining, client.syncing
+        if joining is not None and joining.is_there:
+            client.joining = None
+            if joining.code is ErrorCode.MEMBER_ID_REQUIRED:
+                client.member_id = joining.response.member_id
+            elif joining.code is ErrorCode.NONE:
+                response = joining.response
+                client.member_id, client.generation = response.member_id, response.generation_id
+                client.assignment = None
+                is_leader = response.leader == response.member_id and not response.skip_assignment
+                client.leader_of = [member.member_id for member in response.members] if is_leader else None
+                if is_leader:
+                    assert response.member_id in client.leader_of
+                    assert all(member.metadata for member in response.members)  # the protocol is one of all of them
+            elif joining.code in FATAL:
+                client.forget()
+        if syncing is not None and syncing.is_there:
+            client.syncing = None
+            if syncing.code is ErrorCode.NONE:
+                client.assignment = syncing.response.assignment
+            elif syncing.code in FATAL | {ErrorCode.ILLEGAL_GENERATION}:
+                client.forget()
+
+    def _believe_all(self) -> None:
+        for client in self.clients:
+            self._believe(client)
+
+    @rule(number=MEMBERS)
+    def join(self, number: int) -> None:
+        client = self.clients[number]
+        client.joining = self.driver.join(client.member_id, instance_id=client.instance_id, protocols=client.protocols)
+        self._believe_all()
+
+    @rule(number=MEMBERS, protocols=PROTOCOLS)
+    def want_something_else(self, number: int, protocols: Any) -> None:
+        self.clients[number].protocols = protocols
+
+    @rule(number=MEMBERS)
+    def sync(self, number: int) -> None:
+        client = self.clients[number]
+        if client.generation < 0 or client.joining is not None:
+            return
+        given = {}
+        if client.leader_of is not None:
+            given = {member: f"{client.generation}:{member}".encode() for member in client.leader_of}
+        request = type("Joined", (), {"generation_id": client.generation, "member_id": client.member_id})
+        logged = len(self.driver.log)
+        client.syncing = self.driver.sync(request, given, instance_id=client.instance_id)  # type: ignore[arg-type]
+        if given and len(self.driver.log) > logged:
+            assert client.generation not in self.handed_out, "two assignments for one generation"
+            self.handed_out[client.generation] = given
+        self._believe_all()
+
+    @rule(number=MEMBERS)
+    def heartbeat(self, number: int) -> None:
+        client = self.clients[number]
+        if client.generation >= 0:
+            code = self.driver.heartbeat(client.member_id, client.generation, client.instance_id)
+            if code in FATAL | {ErrorCode.ILLEGAL_GENERATION}:
+                client.forget()
+
+    @rule(number=MEMBERS)
+    def leave(self, number: int) -> None:
+        client = self.clients[number]
+        if client.member_id:
+            self.driver.leave(client.member_id)
+            client.forget()
+            self._believe_all()
+
+    @rule(number=MEMBERS)
+    def die(self, number: int) -> None:
+        self.clients[number].forget()
+
+    # --- what happens
+
+    @rule(seconds=st.sampled_from([1.0, SESSION_MS / 2000, SESSION_MS / 1000, REBALANCE_MS / 1000, 400.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.driver.advance(seconds)
+        self._believe_all()
+
+    @rule()
+    def appends_fail_or_not(self) -> None:
+        self.driver.fail_appends = not self.driver.fail_appends
+
+    @rule()
+    def restart(self) -> None:
+        """Of the broker."""
+        self.driver.fail_appends = False
+        self.driver.restart()
+        # A generation that was formed but not logged is forgotten, and its number may be given again.
+        group = self.driver.machine.groups.get("g")
+        known = group.generation if group is not None else 0
+        self.handed_out = {number: given for number, given in self.handed_out.items() if number <= known}
+        self._believe_all()
+
+    @precondition(lambda self: not self.driver.fail_appends)
+    @rule()
+    def everybody_comes_to_rest(self) -> None:
+        """When all who are alive do as they are told, the group becomes stable: they are in it, each with its share."""
+        alive = [number for number, client in enumerate(self.clients) if client.member_id]
+        for _ in range(60):  # more than the 300 s for which a new member that died may be waited for
+            if self._is_at_rest(alive):
+                return
+            for number in list(alive):
+                if not self._do_as_told(number):
+                    alive.remove(number)
+            self.driver.advance(SESSION_MS / 1000 - 1)
+            self._believe_all()
+        raise AssertionError(f"never at rest: {self.driver.group.state}")
+
+    def _is_at_rest(self, alive: list[int]) -> bool:
+        group = self.driver.machine.groups.get("g")
+        if group is None or group.state is GroupState.EMPTY:
+            return not alive
+        clients = [self.clients[number] for number in alive]
+        return (
+            group.state is GroupState.STABLE
+            and group.members.keys() == {client.member_id for client in clients}
+            and all(client.assignment is not None for client in clients)
+        )
+
+    def _do_as_told(self, number: int) -> bool:
+        """One turn of a client; False if the group has no room for it."""
+        client = self.clients[number]
+        if client.joining is not None or client.syncing is not None:
+            return True
+        if client.generation < 0:
+            self.join(number)
+            if client.joining is None and client.generation < 0:
+                self.join(number)  # with the id that it was given
+            return client.joining is not None or client.generation >= 0
+        if client.assignment is None:
+            self.sync(number)
+            if client.assignment is None and client.syncing is None and client.generation >= 0:
+                self.join(number)
+            return True
+        code = self.driver.heartbeat(client.member_id, client.generation, client.instance_id)
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self.join(number)
+        elif code is not ErrorCode.NONE:
+            client.forget()
+        return True
+
+    # --- what must hold
+
+    @invariant()
+    def the_leader_is_a_member_and_static_members_are_listed(self) -> None:
+        group = self.driver.machine.groups.get("g")
+        if group is None:
+            return
+        assert (group.leader_id in group.members) == bool(group.members)
+        assert len(group.members) <= 4 + 1
+        assert group.static_members == {
+            member.instance_id: member.member_id for member in group.members.values() if member.instance_id
+        }
+        assert group.joining.keys() <= group.members.keys()
+        assert group.syncing.keys() <= group.members.keys()
+        assert group.pending_sync <= group.members.keys()
+        assert not group.members.keys() & group.pending_members
+        if group.state is GroupState.EMPTY:
+            assert not group.members
+        if group.state is GroupState.STABLE:
+            assert not group.syncing
+            assert not group.joining
+
+    @invariant()
+    def the_protocol_is_one_that_all_members_can_follow(self) -> None:
+        group = self.driver.machine.groups.get("g")
+        if group is None or group.state not in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            return
+        for member in group.members.values():
+            assert group.protocol_name in [name for name, _ in member.protocols]
+
+    @invariant()
+    def nobody_has_an_assignment_of_another_generation(self) -> None:
+        for client in self.clients:
+            if client.assignment:
+                generation, _, _ = client.assignment.partition(b":")
+                assert int(generation) == client.generation
+
+    @invariant()
+    def no_member_is_without_a_timer_unless_somebody_waits_for_it(self) -> None:
+        """Or a dead member would stay for ever."""
+        group = self.driver.machine.groups.get("g")
+        for member_id in group.members if group is not None else ():
+            watched = ("session", "g", member_id) in self.driver.timers
+            group_timers = ("join", "g", "") in self.driver.timers or ("sync", "g", "") in self.driver.timers
+            assert watched or group_timers or member_id in group.syncing, (group.state, member_id)
+
+    @invariant()
+    def the_log_says_what_the_machine_knows(self) -> None:
+        group = self.driver.machine.groups.get("g")
+        loaded = self.driver.replayed().groups.get("g")
+        if group is None or not group.is_logged:
+            assert loaded is None
+        elif group.state in (GroupState.STABLE, GroupState.EMPTY):
+            assert loaded is not None
+            assert loaded.logged(0) == group.logged(0)
+            assert loaded.state is group.state
+            assert loaded.state_since_ms == group.state_since_ms
+
+
+Groups.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestGroups = Groups.TestCase

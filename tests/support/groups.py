@@ -1,0 +1,259 @@
+"""A GroupMachine without a runtime: effects are carried out at once, time is a number, answers are kept.
+
+`log` is what the machine logged, so a second machine can replay it. `fail_appends` makes every append fail.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from oncelog_broker.coordinator.effects import Effects
+from oncelog_broker.coordinator.group.classic_group import ClassicGroup
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.joining import Join
+from oncelog_broker.coordinator.group.machine import GroupMachine
+from oncelog_broker.coordinator.group.step import Client
+from oncelog_broker.coordinator.timers import TimerQueue
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.heartbeat import HeartbeatRequest
+from oncelog_protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from oncelog_protocol.messages.leave_group import LeaveGroupRequest
+from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog_protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+SESSION_MS = 10_000
+REBALANCE_MS = 30_000
+START_MS = 1_700_000_000_000
+PROTOCOLS = (("range", b""),)
+Identity = LeaveGroupRequest.MemberIdentity
+
+
+class Answer:
+    """What one request is answered: nothing yet, a response, or an error."""
+
+    def __init__(self) -> None:
+        self.response: Any = None
+        self.error: ErrorCode | None = None
+
+    @property
+    def is_there(self) -> bool:
+        return self.response is not None or self.error is not None
+
+    @property
+    def code(self) -> ErrorCode:
+        """The error code, whichever way it came; fails while there is no answer."""
+        assert self.is_there, "still waiting"
+        return self.error if self.error is not None else ErrorCode(self.response.error_code)
+
+    def __repr__(self) -> str:
+        return f"Answer({self.error!r}, {self.response!r})"
+
+
+class GroupDriver:
+    """Requests in, answers out. `group` is "g" unless said otherwise."""
+
+    def __init__(self, config: GroupConfig | None = None) -> None:
+        self.config = config or GroupConfig()
+        self.seconds = 0.0
+        self.ids = count(1)
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.timers: TimerQueue[Any] = TimerQueue()
+        self.machine = self.new_machine()
+        self.fail_appends = False
+
+    def new_machine(self) -> GroupMachine:
+        return GroupMachine(self.config, lambda: self.now_ms, lambda: str(next(self.ids)))
+
+    @property
+    def now_ms(self) -> int:
+        return START_MS + int(self.seconds * 1000 + 0.5)
+
+    @property
+    def group(self) -> ClassicGroup:
+        return self.machine.groups["g"]
+
+    # --- the runtime's part
+
+    def run(self, operation: Any) -> Answer:
+        answer = Answer()
+        try:
+            self._carry_out(operation(answer))
+        except KafkaError as error:
+            assert not answer.is_there
+            answer.error = error.code
+        return answer
+
+    def _carry_out(self, effects: Effects) -> None:
+        if effects.records and self.fail_appends:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        for record in effects.records:
+            encoded = self.machine.encode(record)
+            self.log.append(tuple(encoded))
+            self.machine.replay(record, len(self.log) - 1, -1)
+        for key, seconds in effects.timers:
+            if seconds is None:
+                self.timers.cancel(key)
+            else:
+                self.timers.set(key, self.seconds + seconds)
+        for answer, response in effects.replies:
+            assert not answer.is_there, "answered twice"
+            if isinstance(response, KafkaError):
+                answer.error = response.code
+            else:
+                answer.response = response
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and the timers fire on the way; one whose records cannot be appended fires again."""
+        end = self.seconds + seconds
+        while (due := self.timers.next_due()) is not None and due <= end:
+            self.seconds = max(self.seconds, due)
+            for key in self.timers.pop_due(due):
+                try:
+                    self._carry_out(self.machine.on_timer(key))
+                except KafkaError:
+                    self.timers.set(key, self.seconds + 1.0)
+        self.seconds = end
+
+    def replayed(self) -> GroupMachine:
+        """A machine that knows nothing but the log."""
+        machine = self.new_machine()
+        for offset, (key, value) in enumerate(self.log):
+            record = machine.decode(key, value)
+            assert record is not None
+            machine.replay(record, offset, -1)
+        return machine
+
+    def restart(self) -> None:
+        """Forget all but the log, and load it."""
+        unanswered = self.machine.on_unloaded(KafkaError(ErrorCode.NOT_COORDINATOR))
+        self._carry_out(unanswered)
+        self.machine, self.timers = self.replayed(), TimerQueue()
+        self._carry_out(self.machine.on_loaded())
+
+    # --- requests
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        instance_id: str | None = None,
+        protocols: Any = PROTOCOLS,
+        protocol_type: str = "consumer",
+        group_id: str = "g",
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+        version: int = 9,
+        client_id: str = "c",
+    ) -> Answer:
+        request = JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=protocol_type,
+            protocols=[
+                JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols
+            ],
+        )
+        client = Client(client_id, "/127.0.0.1")
+        return self.run(
+            lambda answer: self.machine.join(
+                Join(request, client, answer, requires_member_id=version >= 4, can_skip_assignment=version >= 9)
+            )
+        )
+
+    def sync(
+        self,
+        joined: JoinGroupResponse,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        generation: int | None = None,
+        member_id: str | None = None,
+        instance_id: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> Answer:
+        request = SyncGroupRequest(
+            group_id="g",
+            generation_id=joined.generation_id if generation is None else generation,
+            member_id=joined.member_id if member_id is None else member_id,
+            group_instance_id=instance_id,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=given, assignment=assignment)
+                for given, assignment in (assignments or {}).items()
+            ],
+        )
+        return self.run(lambda answer: self.machine.sync(request, answer))
+
+    def heartbeat(self, member_id: str, generation: int, instance_id: str | None = None) -> ErrorCode:
+        request = HeartbeatRequest(
+            group_id="g", generation_id=generation, member_id=member_id, group_instance_id=instance_id
+        )
+        return self.run(lambda answer: self.machine.heartbeat(request, answer)).code
+
+    def leave(self, *members: str | Identity, group_id: str = "g") -> Answer:
+        identities = [Identity(member_id=member) if isinstance(member, str) else member for member in members]
+        return self.run(lambda answer: self.machine.leave(group_id, identities, answer))
+
+    def commit(
+        self,
+        offsets: dict[tuple[str, int], int],
+        *,
+        member_id: str = "",
+        generation: int = -1,
+        instance_id: str | None = None,
+        group_id: str = "g",
+        metadata: str | None = "",
+        retention_ms: int = -1,
+        known: tuple[str, ...] = ("t", "u"),
+    ) -> Answer:
+        topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            retention_time_ms=retention_ms,
+            topics=[
+                topic_type(
+                    name=topic,
+                    partitions=[
+                        topic_type.OffsetCommitRequestPartition(
+                            partition_index=partition, committed_offset=offset, committed_metadata=metadata
+                        )
+                    ],
+                )
+                for (topic, partition), offset in offsets.items()
+            ],
+        )
+        return self.run(lambda answer: self.machine.commit(request, known, answer))
+
+    # --- several at once
+
+    def join_new(self, **options: Any) -> tuple[str, Answer]:
+        """A dynamic member joins as clients do: it is given an id, and joins with that."""
+        given = self.join(**options)
+        assert given.code is ErrorCode.MEMBER_ID_REQUIRED
+        return given.response.member_id, self.join(given.response.member_id, **options)
+
+    def stable(self, members: int = 1) -> list[JoinGroupResponse]:
+        """A stable group of so many dynamic members; their last JoinGroup answers, the leader's first."""
+        answers: dict[str, Answer] = {}
+        for _ in range(members):
+            rejoining = list(answers)
+            member_id, answers[""] = self.join_new()
+            answers[member_id] = answers.pop("")
+            for other in rejoining:
+                answers[other] = self.join(other)
+        responses = {member_id: answer.response for member_id, answer in answers.items()}
+        leader = next(iter(responses.values())).leader
+        waiting = [self.sync(response) for member_id, response in responses.items() if member_id != leader]
+        handed_out = self.sync(responses[leader], {member_id: member_id.encode() for member_id in responses})
+        for answer in (*waiting, handed_out):
+            assert answer.code is ErrorCode.NONE
+            assert isinstance(answer.response, SyncGroupResponse)
+        return sorted(responses.values(), key=lambda response: response.member_id != leader)

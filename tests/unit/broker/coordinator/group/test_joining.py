@@ -1,0 +1,322 @@
+"""JoinGroup: ids, generations, protocol selection, static members, delays and limits."""
+
+import pytest
+from tests.support.groups import REBALANCE_MS, SESSION_MS, GroupDriver
+
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.states import GroupState
+from oncelog_protocol.errors import ErrorCode
+
+
+@pytest.fixture
+def driver():
+    return GroupDriver()
+
+
+class TestMemberIds:
+    def test_a_new_dynamic_member_is_given_an_id_first(self, driver):
+        answer = driver.join()
+        assert answer.code is ErrorCode.MEMBER_ID_REQUIRED
+        assert answer.response.member_id == "c-1"
+        assert driver.group.state is GroupState.EMPTY
+        joined = driver.join("c-1")
+        assert joined.code is ErrorCode.NONE
+        assert (joined.response.generation_id, joined.response.leader) == (1, "c-1")
+        assert [member.member_id for member in joined.response.members] == ["c-1"]
+
+    def test_before_v4_a_member_joins_at_once(self, driver):
+        assert driver.join(version=3).response.leader == "c-1"
+
+    def test_an_id_that_is_not_used_is_forgotten_and_the_group_with_it(self, driver):
+        driver.join()
+        driver.advance(SESSION_MS / 1000)
+        assert driver.machine.groups == {}
+        assert driver.join("c-1").code is ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_a_made_up_id_is_unknown(self, driver):
+        assert driver.join("somebody").code is ErrorCode.UNKNOWN_MEMBER_ID
+        assert driver.machine.groups == {}
+        driver.stable()
+        assert driver.join("somebody").code is ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_a_rebalance_waits_for_ids_that_were_given_out(self, driver):
+        (first,) = driver.stable()
+        given = driver.join().response.member_id
+        assert driver.heartbeat(first.member_id, 1) is ErrorCode.NONE  # an id alone is no rebalance
+        _, other = driver.join_new()
+        rejoined = driver.join(first.member_id)
+        assert not other.is_there
+        driver.join(given)
+        assert other.code is rejoined.code is ErrorCode.NONE
+        assert len(driver.group.members) == 3
+
+
+class TestRefusals:
+    def test_session_timeouts_out_of_bounds(self, driver):
+        assert driver.join(session_ms=5_999).code is ErrorCode.INVALID_SESSION_TIMEOUT
+        assert driver.join(session_ms=1_800_001).code is ErrorCode.INVALID_SESSION_TIMEOUT
+        assert driver.machine.groups == {}
+
+    def test_the_empty_group_id(self, driver):
+        assert driver.join(group_id="").code is ErrorCode.INVALID_GROUP_ID
+
+    def test_no_protocols(self, driver):
+        assert driver.join(protocols=()).code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert driver.join(protocol_type="").code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert driver.machine.groups == {}
+
+    def test_protocols_that_do_not_fit_those_of_the_group(self, driver):
+        driver.stable()
+        assert driver.join(protocol_type="connect").code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert driver.join(protocols=[("sticky", b"")]).code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+    def test_an_empty_group_takes_another_protocol_type(self, driver):
+        (member,) = driver.stable()
+        driver.leave(member.member_id)
+        _, joined = driver.join_new(protocol_type="connect")
+        assert joined.response.protocol_type == "connect"
+
+    def test_group_max_size(self):
+        driver = GroupDriver(GroupConfig(max_size=2))
+        first, second = driver.stable(2)
+        assert driver.join().code is ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert driver.join(first.member_id).error is None
+        driver.leave(second.member_id)
+        assert driver.join().code is ErrorCode.MEMBER_ID_REQUIRED
+
+
+class TestGenerations:
+    def test_all_members_get_the_same_generation_and_the_leader_all_members(self, driver):
+        leader, follower = driver.stable(2)
+        assert leader.generation_id == follower.generation_id == 2
+        assert leader.leader == follower.leader == leader.member_id
+        assert {member.member_id for member in leader.members} == {leader.member_id, follower.member_id}
+        assert follower.members == []
+
+    def test_who_does_not_rejoin_in_time_is_out(self, driver):
+        leader, follower = driver.stable(2)
+        rejoined = driver.join(leader.member_id)
+        for _ in range(4):
+            driver.advance(REBALANCE_MS / 1000 / 4 - 1)
+            assert driver.heartbeat(follower.member_id, 2) is ErrorCode.REBALANCE_IN_PROGRESS
+            assert not rejoined.is_there
+        driver.advance(4.0)
+        assert rejoined.response.generation_id == 3
+        assert list(driver.group.members) == [leader.member_id]
+        assert driver.heartbeat(follower.member_id, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_the_rebalance_waits_as_long_as_the_most_patient_member(self, driver):
+        first, waiting = driver.join_new(rebalance_ms=20_000)
+        driver.sync(waiting.response, {})
+        driver.join_new(rebalance_ms=50_000)
+        driver.timers.cancel(("session", "g", first))
+        driver.advance(49.9)
+        assert driver.group.state is GroupState.PREPARING_REBALANCE
+        driver.advance(0.2)
+        assert driver.group.state is GroupState.COMPLETING_REBALANCE
+
+    def test_a_leader_that_does_not_rejoin_is_replaced(self, driver):
+        leader, follower = driver.stable(2)
+        driver.leave(leader.member_id)
+        rejoined = driver.join(follower.member_id)
+        assert rejoined.response.leader == follower.member_id
+        assert len(rejoined.response.members) == 1
+
+    def test_the_first_generation_is_put_off_while_members_keep_coming(self):
+        driver = GroupDriver(GroupConfig(initial_rebalance_delay_ms=3000))
+        _, first = driver.join_new(rebalance_ms=8_000)
+        driver.advance(2.9)
+        assert not first.is_there
+        _, second = driver.join_new(rebalance_ms=8_000)
+        driver.advance(0.2)
+        assert not first.is_there  # prolonged once for the second
+        driver.advance(3.0)
+        assert first.response.generation_id == second.response.generation_id == 1
+        assert len(driver.group.members) == 2
+
+    def test_the_delay_ends_with_the_rebalance_timeout(self):
+        driver = GroupDriver(GroupConfig(initial_rebalance_delay_ms=3000))
+        _, first = driver.join_new(rebalance_ms=7_000)
+        for _ in range(8):
+            assert not first.is_there
+            driver.join_new(rebalance_ms=7_000)
+            driver.advance(0.9)
+        assert first.is_there
+        assert driver.seconds == pytest.approx(7.2)
+
+
+class TestRejoining:
+    def test_a_follower_that_missed_the_answer_gets_it_again(self, driver):
+        _, follower = driver.stable(2)
+        again = driver.join(follower.member_id)
+        assert again.response.generation_id == 2
+        assert again.response.members == []
+        assert driver.group.state is GroupState.STABLE
+        assert driver.sync(again.response).response.assignment == follower.member_id.encode()
+
+    def test_while_the_assignment_is_computed_even_the_leader_gets_it_again(self, driver):
+        member_id, _ = driver.join_new()
+        again = driver.join(member_id)
+        assert again.response.generation_id == 1
+        assert len(again.response.members) == 1
+
+    def test_the_leader_of_a_stable_group_rejoins_to_rebalance(self, driver):
+        leader, _ = driver.stable(2)
+        assert not driver.join(leader.member_id).is_there
+        assert driver.group.state is GroupState.PREPARING_REBALANCE
+
+    def test_a_member_that_reads_something_else_rebalances(self, driver):
+        _, follower = driver.stable(2)
+        assert not driver.join(follower.member_id, protocols=[("range", b"other")]).is_there
+        assert driver.group.state is GroupState.PREPARING_REBALANCE
+
+    def test_a_second_join_of_a_member_answers_the_first(self, driver):
+        leader, follower = driver.stable(2)
+        first = driver.join(leader.member_id)
+        second = driver.join(leader.member_id)
+        assert first.code is ErrorCode.REBALANCE_IN_PROGRESS
+        driver.join(follower.member_id)
+        assert second.code is ErrorCode.NONE
+
+    def test_syncs_that_wait_are_told_when_the_group_rebalances_again(self, driver):
+        leader, follower = driver.stable(2)
+        joined = [driver.join(member.member_id) for member in (leader, follower)]
+        waiting = driver.sync(joined[1].response)
+        driver.join_new()
+        assert waiting.code is ErrorCode.REBALANCE_IN_PROGRESS
+        driver.advance(SESSION_MS / 1000 - 1)
+        assert len(driver.group.members) == 3  # its session began anew with that answer
+
+
+class TestProtocolSelection:
+    def join_all(self, driver, *wishes):
+        members = []
+        for wish in wishes:
+            member_id, answer = driver.join_new(protocols=[(name, name.encode()) for name in wish])
+            for known in members:
+                known[1] = driver.join(known[0], protocols=known[2])
+            members.append([member_id, answer, [(name, name.encode()) for name in wish]])
+        return members[0][1].response
+
+    def test_the_one_that_most_members_want_among_those_that_all_can(self, driver):
+        chosen = self.join_all(driver, ["a", "b"], ["b", "a"], ["c", "b", "a"])
+        assert chosen.protocol_name == "b"
+        assert {member.metadata for member in chosen.members} == {b"b"}
+
+    def test_among_equals_the_first_in_the_alphabet(self, driver):
+        assert self.join_all(driver, ["b", "a"], ["a", "b"]).protocol_name == "a"
+
+    def test_it_follows_the_members(self, driver):
+        self.join_all(driver, ["a", "b"], ["b", "a"])
+        leader = driver.group.leader_id
+        other = next(member for member in driver.group.members if member != leader)
+        driver.leave(leader)
+        assert driver.join(other, protocols=[("b", b""), ("a", b"")]).response.protocol_name == "b"
+
+
+class TestStaticMembers:
+    def stable(self, driver, instances=("i1", "i2"), version=9):
+        joined = {}
+        for instance in instances:
+            joined[instance] = driver.join(instance_id=instance, version=version)
+            for other, answer in list(joined.items()):
+                if other != instance:
+                    joined[other] = driver.join(answer.response.member_id, instance_id=other, version=version)
+        responses = {instance: answer.response for instance, answer in joined.items()}
+        (leader,) = [r for r in responses.values() if r.leader == r.member_id]
+        for response in responses.values():
+            if response is not leader:
+                driver.sync(response)
+        assert driver.sync(leader, {r.member_id: r.member_id.encode() for r in responses.values()}).code == 0
+        return responses
+
+    def test_one_joins_without_asking_for_an_id(self, driver):
+        answer = driver.join(instance_id="i1")
+        assert answer.code is ErrorCode.NONE
+        assert answer.response.member_id == "i1-1"
+
+    def test_one_that_returns_takes_over_without_a_rebalance(self, driver):
+        before = self.stable(driver)
+        logged = len(driver.log)
+        back = driver.join(instance_id="i2")
+        assert driver.group.state is GroupState.STABLE
+        assert back.response.generation_id == before["i2"].generation_id
+        assert back.response.member_id != before["i2"].member_id
+        assert driver.sync(back.response).response.assignment == before["i2"].member_id.encode()
+        assert len(driver.log) == logged + 1
+        assert driver.heartbeat(before["i1"].member_id, 2, "i1") is ErrorCode.NONE
+
+    def test_who_had_the_id_before_is_fenced(self, driver):
+        before = self.stable(driver)
+        driver.join(instance_id="i2")
+        old = before["i2"].member_id
+        assert driver.heartbeat(old, 2, "i2") is ErrorCode.FENCED_INSTANCE_ID
+        assert driver.join(old, instance_id="i2").code is ErrorCode.FENCED_INSTANCE_ID
+        assert driver.sync(before["i2"], instance_id="i2").code is ErrorCode.FENCED_INSTANCE_ID
+        commit = driver.commit({("t", 0): 1}, member_id=old, generation=2, instance_id="i2")
+        assert commit.code is ErrorCode.FENCED_INSTANCE_ID
+
+    def test_a_leader_that_returns_need_not_assign_anew(self, driver):
+        before = self.stable(driver)
+        leader_instance = next(i for i, r in before.items() if r.leader == r.member_id)
+        back = driver.join(instance_id=leader_instance).response
+        assert back.leader == back.member_id
+        assert back.skip_assignment
+        assert len(back.members) == 2
+
+    def test_before_v9_it_is_told_the_old_leader_so_that_it_does_not_assign(self, driver):
+        before = self.stable(driver, version=8)
+        leader_instance = next(i for i, r in before.items() if r.leader == r.member_id)
+        back = driver.join(instance_id=leader_instance, version=8).response
+        assert back.leader == before[leader_instance].member_id
+        assert not back.skip_assignment
+        assert back.members == []
+
+    def test_one_that_returns_wanting_another_protocol_rebalances(self, driver):
+        self.stable(driver, instances=("i1",))
+        back = driver.join(instance_id="i1", protocols=[("new", b""), ("range", b"")])
+        assert back.response.generation_id == 2
+        assert back.response.protocol_name == "new"
+
+    def test_while_joining_the_waiting_one_is_fenced_and_its_place_kept(self, driver):
+        before = self.stable(driver)
+        waiting = driver.join(before["i2"].member_id, instance_id="i2", protocols=[("range", b"x")])
+        assert not waiting.is_there
+        back = driver.join(instance_id="i2")
+        assert waiting.code is ErrorCode.FENCED_INSTANCE_ID
+        driver.join(before["i1"].member_id, instance_id="i1")
+        assert back.response.generation_id == 3
+        assert len(driver.group.members) == 2
+
+    def test_while_the_assignment_is_computed_one_that_returns_rebalances(self, driver):
+        before = self.stable(driver)
+        for instance in ("i1", "i2"):
+            driver.join(before[instance].member_id, instance_id=instance, protocols=[("range", b"x")])
+        assert driver.group.state is GroupState.COMPLETING_REBALANCE
+        assert not driver.join(instance_id="i2").is_there
+        assert driver.group.state is GroupState.PREPARING_REBALANCE
+
+    def test_one_that_is_away_keeps_its_place_through_a_rebalance_until_its_session_ends(self, driver):
+        before = self.stable(driver)
+        rejoined = driver.join(before["i1"].member_id, instance_id="i1", protocols=[("range", b"x")], rebalance_ms=6000)
+        driver.advance(9.0)
+        driver.heartbeat(before["i2"].member_id, 2, "i2")
+        driver.advance(9.0)
+        driver.heartbeat(before["i2"].member_id, 2, "i2")
+        driver.advance(9.0)
+        driver.heartbeat(before["i2"].member_id, 2, "i2")
+        driver.advance(4.0)  # rebalance timeout: i2 is the more patient one, 30 s
+        assert rejoined.is_there
+        assert set(driver.group.static_members) == {"i1", "i2"}
+
+    def test_an_unknown_instance(self, driver):
+        self.stable(driver)
+        assert driver.heartbeat("x", 2, "i9") is ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_nothing_changes_if_the_new_id_cannot_be_logged(self, driver):
+        before = self.stable(driver)
+        driver.fail_appends = True
+        assert driver.join(instance_id="i2").code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert driver.heartbeat(before["i2"].member_id, 2, "i2") is ErrorCode.NONE
+        driver.fail_appends = False
+        assert driver.join(instance_id="i2").code is ErrorCode.NONE

@@ -1,0 +1,290 @@
+"""Committed offsets: by whom, how long, and those of open transactions."""
+
+import pytest
+from tests.support.groups import GroupDriver
+
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.offsets import CommittedOffsets
+from oncelog_broker.coordinator.group.records import offset_record
+from oncelog_protocol.coordinator_records.consumer_offsets import OffsetCommitValue
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest
+
+DAY = 24 * 3600.0
+RANGE_OF_T = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
+"""A subscription to the topic t."""
+
+
+@pytest.fixture
+def driver():
+    return GroupDriver()
+
+
+def codes(answer):
+    return {
+        (topic.name, partition.partition_index): ErrorCode(partition.error_code)
+        for topic in answer.response.topics
+        for partition in topic.partitions
+    }
+
+
+def committed(driver, topic="t", partition=0, group_id="g"):
+    found = driver.machine.offsets.get(group_id, topic, partition)
+    return None if found is None else found.offset
+
+
+def expire(driver, group_id="g"):
+    """Run the expiry once; how many records it logged."""
+    before = len(driver.log)
+    driver.run(lambda answer: driver.machine.expire(group_id))
+    return len(driver.log) - before
+
+
+class TestCommit:
+    def test_without_members_anybody_may(self, driver):
+        assert codes(driver.commit({("t", 0): 5, ("u", 1): 6})) == {("t", 0): 0, ("u", 1): 0}
+        assert committed(driver) == 5
+        assert committed(driver, "u", 1) == 6
+        assert driver.machine.groups == {}  # no more is known of the group than its offsets
+
+    def test_with_members_only_they(self, driver):
+        (member,) = driver.stable()
+        assert driver.commit({("t", 0): 5}).code is ErrorCode.UNKNOWN_MEMBER_ID
+        assert driver.commit({("t", 0): 5}, member_id="x", generation=1).code is ErrorCode.UNKNOWN_MEMBER_ID
+        assert (
+            driver.commit({("t", 0): 5}, member_id=member.member_id, generation=0).code is ErrorCode.ILLEGAL_GENERATION
+        )
+        assert codes(driver.commit({("t", 0): 5}, member_id=member.member_id, generation=1)) == {("t", 0): 0}
+        driver.leave(member.member_id)
+        assert codes(driver.commit({("t", 0): 6})) == {("t", 0): 0}
+
+    def test_a_generation_of_a_group_that_does_not_exist(self, driver):
+        assert driver.commit({("t", 0): 5}, member_id="x", generation=3).code is ErrorCode.ILLEGAL_GENERATION
+
+    def test_while_members_are_asked_to_rejoin_they_may_and_while_they_are_assigned_they_may_not(self, driver):
+        leader, follower = driver.stable(2)
+        joined = driver.join(leader.member_id)
+        assert codes(driver.commit({("t", 0): 5}, member_id=follower.member_id, generation=2)) == {("t", 0): 0}
+        driver.join(follower.member_id)
+        answer = driver.commit({("t", 0): 6}, member_id=follower.member_id, generation=joined.response.generation_id)
+        assert answer.code is ErrorCode.REBALANCE_IN_PROGRESS
+        assert committed(driver) == 5
+
+    def test_each_partition_by_itself(self, driver):
+        assert codes(driver.commit({("t", 0): 5, ("gone", 0): 6})) == {
+            ("t", 0): 0,
+            ("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert codes(driver.commit({("t", 0): 7}, metadata="x" * 4097)) == {
+            ("t", 0): ErrorCode.OFFSET_METADATA_TOO_LARGE
+        }
+        assert committed(driver) == 5
+        driver.commit({("t", 0): 7}, metadata="ü" * 2048)
+        assert driver.machine.offsets.get("g", "t", 0).metadata == "ü" * 2048
+
+    def test_metadata_of_none_is_kept_as_empty(self, driver):
+        driver.commit({("t", 0): 7}, metadata=None)
+        assert driver.machine.offsets.get("g", "t", 0).metadata == ""
+
+    def test_if_it_cannot_be_logged_nothing_is_committed(self, driver):
+        driver.fail_appends = True
+        assert driver.commit({("t", 0): 5}).code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert committed(driver) is None
+
+
+class TestExpiry:
+    """KIP-211, with 7 days."""
+
+    def test_of_a_group_that_never_had_members_from_each_commit_on(self, driver):
+        driver.commit({("t", 0): 1})
+        driver.advance(DAY)
+        driver.commit({("t", 1): 1})
+        driver.advance(6 * DAY - 1)
+        assert expire(driver) == 0
+        driver.advance(1)
+        assert expire(driver) == 1
+        assert committed(driver) is None
+        assert committed(driver, "t", 1) == 1
+        driver.advance(DAY)
+        expire(driver)
+        assert list(driver.machine.known()) == []
+
+    def test_of_a_group_with_members_from_when_the_last_one_left(self, driver):
+        (member,) = driver.stable()
+        driver.commit({("t", 0): 1}, member_id=member.member_id, generation=1)
+        driver.leave(member.member_id)
+        driver.advance(7 * DAY - 1)
+        assert expire(driver) == 0
+        driver.advance(1)
+        assert expire(driver) == 2  # the offset and the group
+        assert driver.machine.groups == {}
+        assert list(driver.replayed().known()) == []
+
+    def test_a_member_that_comes_back_ends_it(self, driver):
+        (member,) = driver.stable()
+        driver.commit({("t", 0): 1}, member_id=member.member_id, generation=1)
+        driver.leave(member.member_id)
+        driver.advance(7 * DAY)
+        _, joined = driver.join_new(session_ms=1_800_000)
+        driver.sync(joined.response, {})
+        assert expire(driver) == 0
+
+    def test_of_topics_that_a_stable_group_reads_no_more(self, driver):
+        _, joined = driver.join_new(protocols=[("range", RANGE_OF_T)])
+        driver.sync(joined.response, {})
+        member_id = joined.response.member_id
+        driver.commit({("t", 0): 1, ("u", 0): 1}, member_id=member_id, generation=1)
+        driver.timers.cancel(("session", "g", member_id))
+        driver.advance(7 * DAY)
+        assert expire(driver) == 1
+        assert committed(driver, "t") == 1
+        assert committed(driver, "u") is None
+
+    def test_nothing_goes_when_it_is_not_known_what_the_group_reads(self, driver):
+        (member,) = driver.stable()
+        driver.commit({("t", 0): 1}, member_id=member.member_id, generation=1)
+        driver.timers.cancel(("session", "g", member.member_id))
+        driver.advance(70 * DAY)
+        assert expire(driver) == 0
+
+    def test_a_retention_that_the_client_asked_for(self, driver):
+        driver.commit({("t", 0): 1}, retention_ms=5_000)
+        driver.advance(4.9)
+        assert expire(driver) == 0
+        driver.advance(0.2)
+        assert expire(driver) == 1
+
+    def test_an_empty_group_without_offsets_goes_at_once(self, driver):
+        (member,) = driver.stable()
+        driver.leave(member.member_id)
+        assert expire(driver) == 1
+        assert driver.machine.groups == {}
+
+    def test_many_go_in_several_steps(self, driver):
+        driver.commit({("t", partition): 1 for partition in range(700)})
+        driver.advance(8 * DAY)
+        assert [expire(driver) for _ in range(3)] == [500, 200, 0]
+
+
+class TestDelete:
+    def delete_group(self, driver, group_id="g"):
+        def operation(answer):
+            effects = driver.machine.delete(group_id)
+            effects.reply(answer, OffsetDeleteRequest(group_id=group_id, topics=[]))
+            return effects
+
+        return driver.run(operation)
+
+    def delete_offsets(self, driver, *wanted):
+        topic_type = OffsetDeleteRequest.OffsetDeleteRequestTopic
+        request = OffsetDeleteRequest(
+            group_id="g",
+            topics=[
+                topic_type(name=topic, partitions=[topic_type.OffsetDeleteRequestPartition(partition_index=partition)])
+                for topic, partition in wanted
+            ],
+        )
+        return driver.run(lambda answer: driver.machine.delete_offsets(request, ("t", "u"), answer))
+
+    def test_a_group_with_its_offsets(self, driver):
+        (member,) = driver.stable()
+        driver.commit({("t", 0): 1, ("t", 1): 1}, member_id=member.member_id, generation=1)
+        assert self.delete_group(driver).code is ErrorCode.NON_EMPTY_GROUP
+        driver.leave(member.member_id)
+        assert self.delete_group(driver).error is None
+        assert list(driver.machine.known()) == []
+        assert list(driver.replayed().known()) == []
+        assert self.delete_group(driver).code is ErrorCode.GROUP_ID_NOT_FOUND
+
+    def test_a_group_of_offsets_alone(self, driver):
+        driver.commit({("t", 0): 1})
+        assert self.delete_group(driver).error is None
+        assert list(driver.machine.known()) == []
+
+    def test_offsets(self, driver):
+        driver.commit({("t", 0): 1, ("u", 0): 1})
+        answer = self.delete_offsets(driver, ("t", 0), ("t", 9), ("gone", 0))
+        assert codes(answer) == {
+            ("t", 0): ErrorCode.NONE,
+            ("t", 9): ErrorCode.NONE,
+            ("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert committed(driver) is None
+        assert committed(driver, "u") == 1
+
+    def test_not_of_topics_that_the_group_reads(self, driver):
+        _, joined = driver.join_new(protocols=[("range", RANGE_OF_T)])
+        driver.sync(joined.response, {})
+        driver.commit({("t", 0): 1, ("u", 0): 1}, member_id=joined.response.member_id, generation=1)
+        answer = self.delete_offsets(driver, ("t", 0), ("u", 0))
+        assert codes(answer) == {("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ("u", 0): ErrorCode.NONE}
+        assert committed(driver) == 1
+
+    def test_not_of_groups_that_are_no_consumer_groups(self, driver):
+        _, joined = driver.join_new(protocol_type="connect")
+        driver.sync(joined.response, {})
+        assert self.delete_offsets(driver, ("t", 0)).code is ErrorCode.NON_EMPTY_GROUP
+
+    def test_of_no_group(self, driver):
+        assert self.delete_offsets(driver, ("t", 0)).code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+class TestTransactions:
+    """Offsets that a transaction commits, as the log brings them (S37)."""
+
+    def replay(self, offsets: CommittedOffsets, offset: int, record_offset: int, producer_id: int = -1):
+        value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=0)
+        offsets.replay(offset_record("g", "t", 0, value).key, value, record_offset, producer_id)
+
+    def test_are_pending_until_the_marker(self):
+        offsets = CommittedOffsets()
+        self.replay(offsets, 5, 10, producer_id=7)
+        assert offsets.get("g", "t", 0) is None
+        assert offsets.is_pending("g", "t", 0) and offsets.has_pending("g")
+        assert not offsets.is_pending("g", "t", 1)
+        offsets.replay_end_transaction(7, committed=True)
+        assert offsets.get("g", "t", 0).offset == 5
+        assert not offsets.is_pending("g", "t", 0) and not offsets.has_pending("g")
+
+    def test_are_dropped_by_an_abort(self):
+        offsets = CommittedOffsets()
+        self.replay(offsets, 4, 9)
+        self.replay(offsets, 5, 10, producer_id=7)
+        self.replay(offsets, 6, 11, producer_id=7)
+        self.replay(offsets, 7, 12, producer_id=8)
+        offsets.replay_end_transaction(7, committed=False)
+        assert offsets.get("g", "t", 0).offset == 4
+        assert offsets.is_pending("g", "t", 0)
+        offsets.replay_end_transaction(8, committed=False)
+        assert not offsets.is_pending("g", "t", 0)
+        offsets.replay_end_transaction(9, committed=True)
+        assert offsets.get("g", "t", 0).offset == 4
+
+    def test_do_not_replace_what_was_logged_later(self):
+        offsets = CommittedOffsets()
+        self.replay(offsets, 5, 10, producer_id=7)
+        self.replay(offsets, 9, 11)
+        offsets.replay_end_transaction(7, committed=True)
+        assert offsets.get("g", "t", 0).offset == 9
+
+    def test_keep_an_offset_from_expiring(self):
+        offsets = CommittedOffsets()
+        self.replay(offsets, 4, 9)
+        self.replay(offsets, 5, 10, producer_id=7)
+        assert offsets.expired("g", now_ms=10, retention_ms=5, empty_since_ms=None) == []
+        offsets.replay_end_transaction(7, committed=False)
+        assert offsets.expired("g", now_ms=10, retention_ms=5, empty_since_ms=None) == [("t", 0)]
+
+
+def test_tombstones_leave_nothing_behind():
+    offsets = CommittedOffsets()
+    value = OffsetCommitValue(offset=1, metadata="", commit_timestamp=0)
+    record = offset_record("g", "t", 0, value)
+    offsets.replay(record.key, value, 0, -1)
+    offsets.replay(record.key, None, 1, -1)
+    offsets.replay(record.key, None, 2, -1)
+    assert offsets._groups == {}
+
+
+def test_the_config_is_kafkas():
+    assert GroupConfig().offsets_retention_ms == 7 * DAY * 1000
