@@ -13,7 +13,7 @@ from typing import Any
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
 from oncelog_protocol.codec import codec
 from oncelog_protocol.messages.headers import RequestHeader, ResponseHeader
-from oncelog_protocol.wire import Buffer
+from oncelog_protocol.wire_writers import Buffer
 
 SIZE = Struct(">i")
 

@@ -3,7 +3,7 @@
     connection/  one broker connection, version negotiation, the pool     cluster.py               who leads what
     producer/    batches, partitioning, sending                           consumer/                fetching, positions
     admin.py     topics, configuration, offsets                           errors.py                what may go wrong
-    config.py    Kafka's keys, defaults and bounds                        metadata.py, backoff.py, clock.py
+    config.py    Kafka's keys, defaults and bounds                        metadata.py, backoff.py, alarm.py, clock.py
 
 The names below load at first use, so that `import oncelog` alone costs nothing.
 """

@@ -6,25 +6,21 @@ if several were, PartialFailure, whose `errors` and `results` tell them apart.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from oncelog.backoff import backoff_s
 from oncelog.cluster import NO_NODE, Broker, Cluster, Topic, TopicPartition
 from oncelog.config import AdminConfig, load
 from oncelog.connection.pool import ConnectionPool
 from oncelog.errors import (
     ClientClosed,
-    ConnectionFailed,
     ErrorCode,
     KafkaError,
-    PartialFailure,
-    RequestTimedOut,
     error_for,
 )
+from oncelog.items import Outcomes, each_item, settled, sorted_out
 from oncelog.leaders import ask_leaders
 from oncelog.metadata import Metadata
 from oncelog.offsets import OffsetAndTimestamp, list_offsets
@@ -33,13 +29,12 @@ from oncelog.resources import (
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
-    ConfigSource,
-    ConfigSynonym,
-    ConfigType,
     CreatedTopic,
     NewPartitions,
     NewTopic,
-    ResourceType,
+    by_node,
+    config_entry,
+    config_resource,
 )
 from oncelog_protocol.messages.fetch import IsolationLevel
 
@@ -47,9 +42,6 @@ __all__ = ["Admin", "AlterConfig", "ConfigResource", "NewPartitions", "NewTopic"
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-Outcomes = tuple[dict[K, V], dict[K, KafkaError]]
-"""Results and errors by item."""
 
 
 class Admin:
@@ -112,7 +104,7 @@ class Admin:
                 validate_only=validate_only,
             )
             response = await self._ask_controller(request)
-            return _sorted_out(
+            return sorted_out(
                 (
                     answer.name,
                     answer.error_code,
@@ -142,7 +134,7 @@ class Admin:
                 timeout_ms=self._timeout_ms(timeout_ms),
             )
             response = await self._ask_controller(request)
-            return _sorted_out(
+            return sorted_out(
                 (answer.name or "", answer.error_code, answer.error_message, None) for answer in response.responses
             )
 
@@ -160,7 +152,7 @@ class Admin:
             known = (await self._described(names)).topics
             missing = Topic(name="", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             described = [(name, known.get(name, missing)) for name in names]
-            return _sorted_out((name, topic.error_code, None, topic) for name, topic in described)
+            return sorted_out((name, topic.error_code, None, topic) for name, topic in described)
 
         return await self._each(names, ask, None)
 
@@ -193,7 +185,7 @@ class Admin:
                 validate_only=validate_only,
             )
             response = await self._ask_controller(request)
-            return _sorted_out(
+            return sorted_out(
                 (answer.name, answer.error_code, answer.error_message, None) for answer in response.results
             )
 
@@ -214,7 +206,7 @@ class Admin:
 
         async def ask(resources: list[ConfigResource]) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
             answers = []
-            for node_id, part in _by_node(resources).items():
+            for node_id, part in by_node(resources).items():
                 request = DescribeConfigsRequest(
                     resources=[
                         DescribeConfigsRequest.DescribeConfigsResource(
@@ -228,12 +220,12 @@ class Admin:
                     include_documentation=include_documentation,
                 )
                 answers += (await self._ask(node_id, request)).results
-            return _sorted_out(
+            return sorted_out(
                 (
-                    _resource(answer.resource_type, answer.resource_name),
+                    config_resource(answer.resource_type, answer.resource_name),
                     answer.error_code,
                     answer.error_message,
-                    {config.name: _entry(config) for config in answer.configs},
+                    {config.name: config_entry(config) for config in answer.configs},
                 )
                 for answer in answers
             )
@@ -257,7 +249,7 @@ class Admin:
 
         async def ask(resources: list[ConfigResource]) -> Outcomes[ConfigResource, None]:
             answers = []
-            for node_id, part in _by_node(resources).items():
+            for node_id, part in by_node(resources).items():
                 request = IncrementalAlterConfigsRequest(
                     resources=[
                         wanted(resource_type=resource.type, resource_name=resource.name, configs=prepared[resource])
@@ -283,7 +275,7 @@ class Admin:
 
         async def ask(resources: list[ConfigResource]) -> Outcomes[ConfigResource, None]:
             answers = []
-            for node_id, part in _by_node(resources).items():
+            for node_id, part in by_node(resources).items():
                 request = AlterConfigsRequest(
                     resources=[
                         wanted(
@@ -334,7 +326,7 @@ class Admin:
         results, errors = await ask_leaders(
             before, ask, metadata=self._metadata, config=self.config, timeout_s=self._timeout_ms(timeout_ms) / 1000
         )
-        return _settled(results, errors)
+        return settled(results, errors)
 
     async def list_offsets(
         self,
@@ -354,7 +346,7 @@ class Admin:
             config=self.config,
             timeout_s=self.config.default_api_timeout_ms / 1000,
         )
-        return _settled(results, errors)
+        return settled(results, errors)
 
     async def describe_cluster(self) -> ClusterDescription:
         """Brokers and controller. Raises KafkaError."""
@@ -399,115 +391,18 @@ class Admin:
         ask: Callable[[list[K]], Awaitable[Outcomes[K, V]]],
         timeout_ms: int | None,
     ) -> dict[K, V]:
-        """Ask for all items; again for those that came to the wrong broker, or to none, until the time is over."""
+        """As `items.each_item`, with the time that this call has."""
         self._open_pool()
-        open_ = list(dict.fromkeys(items))
-        results: dict[K, V] = {}
-        errors: dict[K, KafkaError] = {}
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout_ms(timeout_ms) / 1000
-        attempts = 0
-        while open_:
-            attempts += 1
-            try:
-                async with asyncio.timeout_at(deadline):
-                    done, failed = await ask(open_)
-            except (ConnectionFailed, RequestTimedOut) as error:
-                done, failed = {}, dict.fromkeys(open_, error)
-            except TimeoutError:
-                done, failed = {}, dict.fromkeys(open_, RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT))
-            results.update(done)
-            errors.update(failed)
-            delay_s = backoff_s(attempts, self.config.retry_backoff_ms, self.config.retry_backoff_max_ms, self._rng)
-            if loop.time() + delay_s >= deadline:
-                break
-            open_ = [item for item in open_ if item in failed and _may_be_elsewhere(failed[item])]
-            if open_:
-                await asyncio.sleep(delay_s)
-                await self._refresh()
-        return _settled(results, {item: error for item, error in errors.items() if item not in results})
-
-    async def _refresh(self) -> None:
-        try:
-            await self._metadata.refresh()
-        except ClientClosed:
-            raise
-        except KafkaError as error:
-            if not error.retriable:
-                raise
-
-
-def _may_be_elsewhere(error: KafkaError) -> bool:
-    """Whether the request was not carried out, and may be by another broker or on another connection."""
-    return isinstance(error, ConnectionFailed) or error.code is ErrorCode.NOT_CONTROLLER
-
-
-def _sorted_out(answers: Iterable[tuple[K, int, str | None, V]]) -> Outcomes[K, V]:
-    """(item, error code, error message, result) of each, as results and errors."""
-    results: dict[K, V] = {}
-    errors: dict[K, KafkaError] = {}
-    for item, error_code, message, result in answers:
-        if error_code:
-            errors[item] = error_for(error_code, f"{item}: {message or ErrorCode.of(error_code).meaning}")
-        else:
-            results[item] = result
-    return results, errors
-
-
-def _settled(results: dict[K, V], errors: dict[K, KafkaError]) -> dict[K, V]:
-    """The results if there are no errors. Raises the error of the only item, or PartialFailure."""
-    if not errors:
-        return results
-    if len(errors) == 1 and not results:
-        raise next(iter(errors.values()))
-    raise PartialFailure(errors, results)
+        return await each_item(
+            items, ask, metadata=self._metadata, config=self.config, timeout_s=self._timeout_ms(timeout_ms) / 1000
+        )
 
 
 def _altered(answers: list[Any]) -> Outcomes[ConfigResource, None]:
-    return _sorted_out(
-        (_resource(answer.resource_type, answer.resource_name), answer.error_code, answer.error_message, None)
+    return sorted_out(
+        (config_resource(answer.resource_type, answer.resource_name), answer.error_code, answer.error_message, None)
         for answer in answers
     )
-
-
-def _resource(type_: int, name: str) -> ConfigResource:
-    return ConfigResource(ResourceType(type_), name)
-
-
-def _by_node(resources: list[ConfigResource]) -> dict[int, list[ConfigResource]]:
-    """The configuration of a broker is that broker's business; any broker knows the rest."""
-    by_node: dict[int, list[ConfigResource]] = {}
-    for resource in resources:
-        is_broker = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
-        by_node.setdefault(int(resource.name) if is_broker else NO_NODE, []).append(resource)
-    return by_node
-
-
-def _entry(config: Any) -> ConfigEntry:
-    return ConfigEntry(
-        name=config.name,
-        value=config.value,
-        source=_known(ConfigSource, config.config_source),
-        is_read_only=config.read_only,
-        is_sensitive=config.is_sensitive,
-        type=_known(ConfigType, config.config_type),
-        synonyms=tuple(
-            ConfigSynonym(synonym.name, synonym.value, _known(ConfigSource, synonym.source))
-            for synonym in config.synonyms
-        ),
-        documentation=config.documentation,
-    )
-
-
-E = TypeVar("E", ConfigSource, ConfigType)
-
-
-def _known(kind: type[E], value: int) -> E:
-    """A newer broker may have members that we do not know."""
-    try:
-        return kind(value)
-    except ValueError:
-        return kind(0)
 
 
 def _creatable(topic: NewTopic) -> Any:

@@ -35,7 +35,7 @@ async def ask_leaders(
             while open_:
                 if attempts or any(metadata.cluster.partition(*partition) is None for partition in open_):
                     await asyncio.sleep(backoff_s(attempts, config.retry_backoff_ms, config.retry_backoff_max_ms, rng))
-                    await _refresh(metadata)
+                    await metadata.try_refresh()
                 attempts += 1
                 for partition, outcome in (await _ask_once(open_, ask, metadata)).items():
                     if not isinstance(outcome, KafkaError):
@@ -52,16 +52,6 @@ async def ask_leaders(
                 ErrorCode.REQUEST_TIMED_OUT, f"{partition}: no answer within {timeout_s:g} s{last}"
             )
     return answers, {partition: error for partition, error in errors.items() if partition not in answers}
-
-
-async def _refresh(metadata: Metadata) -> None:
-    try:
-        await metadata.refresh()
-    except ClientClosed:
-        raise
-    except KafkaError as error:
-        if not error.retriable:
-            raise
 
 
 async def _ask_once(

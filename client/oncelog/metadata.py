@@ -6,15 +6,20 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable
+from typing import Final
 
+from oncelog.alarm import Alarm
 from oncelog.backoff import backoff_s
 from oncelog.cluster import Cluster, Topic
 from oncelog.config import ClientConfig
 from oncelog.connection.pool import ConnectionPool
-from oncelog.errors import ClientClosed, ErrorCode, KafkaError, RequestTimedOut, error_for
+from oncelog.errors import ClientClosed, ErrorCode, InvalidTopic, KafkaError, RequestTimedOut, error_for
 from oncelog_protocol.messages.metadata import MetadataRequest
 
 logger = logging.getLogger(__name__)
+
+MAX_TOPIC_NAME: Final = 249
+"""Characters: the name and a partition number must fit a directory name."""
 
 
 class Metadata:
@@ -39,7 +44,7 @@ class Metadata:
         self._asked: frozenset[str] = frozenset()
         self._errors: dict[str, int] = {}
         self._running: asyncio.Task[Cluster] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._alarm_rang)
         self._failures = 0
         self._last_s = float("-inf")
         self._is_closed = False
@@ -50,12 +55,28 @@ class Metadata:
         return self._pool.cluster
 
     def track(self, topics: Iterable[str]) -> None:
-        """Ask for these topics too, from the next refresh on."""
-        self._topics.update(topics)
+        """Ask for these topics too, from the next refresh on. Raises InvalidTopic for what cannot be asked for."""
+        names = set(topics)
+        for name in names:
+            if not isinstance(name, str) or not 0 < len(name) <= MAX_TOPIC_NAME:
+                raise InvalidTopic(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"a topic name is a str of 1 to {MAX_TOPIC_NAME} characters"
+                )
+        self._topics |= names
 
     async def refresh(self) -> Cluster:
         """The cluster after a refresh; joins one that is under way. Raises KafkaError."""
         return await asyncio.shield(self._start())
+
+    async def try_refresh(self) -> None:
+        """As `refresh`; a failure that may pass by itself is not raised."""
+        try:
+            await self.refresh()
+        except ClientClosed:
+            raise
+        except KafkaError as error:
+            if not error.retriable:
+                raise
 
     def request_refresh(self) -> None:
         """Refresh soon, without waiting for it, and not more often than every retry.backoff.ms."""
@@ -76,7 +97,16 @@ class Metadata:
 
         Raises KafkaError at once where waiting does not help (authorization, illegal name), else after `timeout_s`.
         """
+        is_new = name not in self._topics
         self.track([name])
+        try:
+            return await self._wait_for(name, timeout_s)
+        except KafkaError:
+            if is_new:
+                self._topics.discard(name)  # or each refresh would ask for it, and have it created, for ever
+            raise
+
+    async def _wait_for(self, name: str, timeout_s: float) -> Topic:
         deadline = asyncio.get_running_loop().time() + timeout_s
         cause: KafkaError | None = None
         attempts = 0
@@ -110,8 +140,7 @@ class Metadata:
     async def close(self) -> None:
         self._is_closed = True
         self.listeners.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
@@ -120,9 +149,7 @@ class Metadata:
         if self._is_closed:
             raise ClientClosed("the client is closed")
         if self._running is None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+            self._alarm.cancel()
             self._running = asyncio.ensure_future(self._refresh())
             self._running.add_done_callback(self._refreshed)
         return self._running
@@ -163,16 +190,9 @@ class Metadata:
             listener()
 
     def _schedule(self, delay_s: float) -> None:
-        loop = asyncio.get_running_loop()
-        when = loop.time() + delay_s
-        if self._timer is not None:
-            if self._timer.when() <= when and not self._timer.cancelled():
-                return
-            self._timer.cancel()
-        self._timer = loop.call_at(when, self._timer_due)
+        self._alarm.set(asyncio.get_running_loop().time() + delay_s)
 
-    def _timer_due(self) -> None:
-        self._timer = None
+    def _alarm_rang(self) -> None:
         if not self._is_closed:
             self._start()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from oncelog.cluster import Broker
-from oncelog_protocol.messages.describe_configs import ConfigSource, ConfigType, ResourceType
+from oncelog.cluster import NO_NODE, Broker
+from oncelog_protocol.messages.describe_configs import ConfigSource, ConfigType, DescribeConfigsResponse, ResourceType
 
 __all__ = [
     "AlterConfig",
@@ -24,7 +24,9 @@ __all__ = [
     "ResourceType",
 ]
 
-BROKER_DEFAULT = -1
+DescribedConfig = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult
+
+BROKER_DEFAULT: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +129,45 @@ class ClusterDescription:
     cluster_id: str | None
     controller_id: int
     brokers: tuple[Broker, ...]
+
+
+def config_resource(type_: int, name: str) -> ConfigResource:
+    """Raises ValueError for a type that was not asked for."""
+    return ConfigResource(ResourceType(type_), name)
+
+
+def by_node(resources: list[ConfigResource]) -> dict[int, list[ConfigResource]]:
+    """The configuration of a broker is that broker's business; any broker knows the rest."""
+    by_node: dict[int, list[ConfigResource]] = {}
+    for resource in resources:
+        is_broker = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
+        by_node.setdefault(int(resource.name) if is_broker else NO_NODE, []).append(resource)
+    return by_node
+
+
+def config_entry(config: DescribedConfig) -> ConfigEntry:
+    """As the broker described it."""
+    return ConfigEntry(
+        name=config.name,
+        value=config.value,
+        source=_known(ConfigSource, config.config_source),
+        is_read_only=config.read_only,
+        is_sensitive=config.is_sensitive,
+        type=_known(ConfigType, config.config_type),
+        synonyms=tuple(
+            ConfigSynonym(synonym.name, synonym.value, _known(ConfigSource, synonym.source))
+            for synonym in config.synonyms
+        ),
+        documentation=config.documentation,
+    )
+
+
+E = TypeVar("E", ConfigSource, ConfigType)
+
+
+def _known(kind: type[E], value: int) -> E:
+    """A newer broker may have members that we do not know."""
+    try:
+        return kind(value)
+    except ValueError:
+        return kind(0)

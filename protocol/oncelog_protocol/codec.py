@@ -13,23 +13,9 @@ from typing import Any, Final, Generic, TypeVar
 from oncelog_protocol.errors import MalformedMessage, UnencodableMessage
 from oncelog_protocol.schema import FieldSchema, fields_of, schema_of
 from oncelog_protocol.versions import VersionRange
-from oncelog_protocol.wire import (
-    MAX_ELEMENTS,
-    PRIMITIVES,
-    SIZED,
-    Array,
-    Buffer,
-    Emitter,
-    Fixed,
-    WireReader,
-    WireType,
-    WireWriter,
-    check_tag_end,
-    put_tagged,
-    read_presence,
-    read_tag,
-    read_uvarint,
-)
+from oncelog_protocol.wire import PRIMITIVES, SIZED, Array, Emitter, Fixed, WireReader, WireType, WireWriter
+from oncelog_protocol.wire_readers import MAX_ELEMENTS, check_tag_end, read_presence, read_tag, read_uvarint
+from oncelog_protocol.wire_writers import Buffer, put_tagged
 
 M = TypeVar("M")
 

@@ -27,7 +27,7 @@ from typing import Any, Final, Generic, TypeVar, dataclass_transform
 
 from oncelog_protocol.uuids import ZERO_UUID as ZERO_UUID
 from oncelog_protocol.versions import NO_VERSIONS, VersionRange, version_range
-from oncelog_protocol.wire import Buffer
+from oncelog_protocol.wire_writers import Buffer
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -2,11 +2,7 @@
 
 Each type is a `construct.Construct` twice over: interpreted (`_parse`, `_build`) and as a generator of straight-line
 Python (`emit_parse`, `emit_build`), which `.compile()` turns into one function per message version. Both call the same
-readers and writers below, so they cannot disagree about a length check.
-
-Rules that hold for every reader: it is given `buffer`, a position and the end, checks a length against what remains
-*before* it slices or allocates, and raises MalformedMessage (fixed-size reads raise struct.error and IndexError, which
-`codec` turns into it). Compact lengths are n + 1 with 0 for null (KIP-482, T13).
+`wire_readers` and `wire_writers`, so they cannot disagree about a length check.
 """
 
 from __future__ import annotations
@@ -19,16 +15,39 @@ from typing import Any, Final
 from construct import Construct
 from construct.core import CodeGen
 
-from oncelog_protocol.errors import MalformedMessage, UnencodableMessage
-
-Buffer = bytes | bytearray | memoryview
-
-MAX_ELEMENTS: Final = 4_000_000
-"""Array elements that one message may hold: a frame of one-byte elements must not become gigabytes of objects."""
-MAX_STRING_BYTES: Final = 0x7FFF
-
-INT16: Final = Struct(">h")
-INT32: Final = Struct(">i")
+from oncelog_protocol.errors import UnencodableMessage
+from oncelog_protocol.wire_readers import (
+    MAX_ELEMENTS,
+    null_array,
+    read_array_length,
+    read_bytes,
+    read_compact_array_length,
+    read_compact_bytes,
+    read_compact_nullable_bytes,
+    read_compact_nullable_records,
+    read_compact_nullable_string,
+    read_compact_records,
+    read_compact_string,
+    read_nullable_bytes,
+    read_nullable_records,
+    read_nullable_string,
+    read_records,
+    read_string,
+    too_many_elements,
+)
+from oncelog_protocol.wire_writers import (
+    Buffer,
+    put_array_length,
+    put_compact_array_length,
+    put_compact_nullable_records,
+    put_compact_nullable_string,
+    put_compact_records,
+    put_compact_string,
+    put_nullable_records,
+    put_nullable_string,
+    put_records,
+    put_string,
+)
 
 
 class WireReader:
@@ -50,287 +69,6 @@ class WireWriter:
 
     def __init__(self) -> None:
         self.parts: list[Buffer] = []
-
-
-# --- readers: (buffer, position, end) -> (value, next position) ------------------------------------------------------
-
-
-def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
-    """Unsigned varint of at most 5 bytes and 32 bits; raises IndexError at the end of the buffer."""
-    byte = buffer[position]
-    position += 1
-    if byte < 0x80:
-        return byte, position
-    value = byte & 0x7F
-    for shift in (7, 14, 21, 28):
-        byte = buffer[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value > 0xFFFFFFFF:
-                break
-            return value, position
-    raise MalformedMessage("unsigned varint of more than 32 bits")
-
-
-def _too_long(size: int, position: int, end: int) -> MalformedMessage:
-    return MalformedMessage(f"length {size} at byte {position}, but only {end - position} bytes remain")
-
-
-def _is_null(position: int) -> MalformedMessage:
-    return MalformedMessage(f"null before byte {position}, where null is not allowed")
-
-
-# The readers of compact values read a one-byte length in place, since nearly all lengths are: a call of read_uvarint
-# each would cost a fifth of a small request's decoding.
-
-
-def read_nullable_string(buffer: memoryview, position: int, end: int) -> tuple[str | None, int]:
-    (size,) = INT16.unpack_from(buffer, position)
-    position += 2
-    if size < 0:
-        if size != -1:
-            raise MalformedMessage(f"negative string length {size}")
-        return None, position
-    stop = position + size
-    if stop > end:
-        raise _too_long(size, position, end)
-    return str(buffer[position:stop], "utf-8"), stop
-
-
-def read_string(buffer: memoryview, position: int, end: int) -> tuple[str, int]:
-    value, position = read_nullable_string(buffer, position, end)
-    if value is None:
-        raise _is_null(position)
-    return value, position
-
-
-def read_compact_nullable_string(buffer: memoryview, position: int, end: int) -> tuple[str | None, int]:
-    if buffer[position]:
-        return read_compact_string(buffer, position, end)
-    return None, position + 1
-
-
-def read_compact_string(buffer: memoryview, position: int, end: int) -> tuple[str, int]:
-    size = buffer[position]
-    position += 1
-    if size >= 0x80:
-        size, position = read_uvarint(buffer, position - 1)
-        if size > MAX_STRING_BYTES + 1:
-            raise MalformedMessage(f"string of {size - 1} bytes: at most {MAX_STRING_BYTES}")
-    stop = position + size - 1
-    if stop > end:
-        raise _too_long(size - 1, position, end)
-    if size == 0:
-        raise _is_null(position)
-    return str(buffer[position:stop], "utf-8"), stop
-
-
-def read_nullable_records(buffer: memoryview, position: int, end: int) -> tuple[memoryview | None, int]:
-    """Record data as a slice of the frame: it is valid only as long as the frame's buffer is not reused."""
-    (size,) = INT32.unpack_from(buffer, position)
-    position += 4
-    if size < 0:
-        if size != -1:
-            raise MalformedMessage(f"negative length {size}")
-        return None, position
-    stop = position + size
-    if stop > end:
-        raise _too_long(size, position, end)
-    return buffer[position:stop], stop
-
-
-def read_records(buffer: memoryview, position: int, end: int) -> tuple[memoryview, int]:
-    value, position = read_nullable_records(buffer, position, end)
-    if value is None:
-        raise _is_null(position)
-    return value, position
-
-
-def read_compact_nullable_records(buffer: memoryview, position: int, end: int) -> tuple[memoryview | None, int]:
-    size, position = read_uvarint(buffer, position)
-    if size == 0:
-        return None, position
-    stop = position + size - 1
-    if stop > end:
-        raise _too_long(size - 1, position, end)
-    return buffer[position:stop], stop
-
-
-def read_compact_records(buffer: memoryview, position: int, end: int) -> tuple[memoryview, int]:
-    value, position = read_compact_nullable_records(buffer, position, end)
-    if value is None:
-        raise _is_null(position)
-    return value, position
-
-
-def _copied(reader: Any) -> Any:
-    """The same reader for `bytes` fields, whose values outlive the frame."""
-
-    def read(buffer: memoryview, position: int, end: int) -> tuple[bytes | None, int]:
-        value, position = reader(buffer, position, end)
-        return (None if value is None else bytes(value)), position
-
-    read.__name__ = reader.__name__.replace("records", "bytes")
-    return read
-
-
-read_bytes = _copied(read_records)
-read_nullable_bytes = _copied(read_nullable_records)
-read_compact_bytes = _copied(read_compact_records)
-read_compact_nullable_bytes = _copied(read_compact_nullable_records)
-
-
-def read_array_length(buffer: memoryview, position: int) -> tuple[int, int]:
-    """Number of elements, -1 for null."""
-    (count,) = INT32.unpack_from(buffer, position)
-    if count < -1:
-        raise MalformedMessage(f"negative array length {count}")
-    return count, position + 4
-
-
-def read_compact_array_length(buffer: memoryview, position: int) -> tuple[int, int]:
-    count, position = read_uvarint(buffer, position)
-    return count - 1, position
-
-
-def too_many_elements(count: int, remaining: int) -> MalformedMessage:
-    """Why an array of `count` elements is refused before anything is allocated for it (CVE-2022-34917)."""
-    return MalformedMessage(
-        f"array of {count} elements, but {remaining} bytes remain, and a message has at most {MAX_ELEMENTS} elements"
-    )
-
-
-def null_array(position: int) -> MalformedMessage:
-    return MalformedMessage(f"null array before byte {position}, where null is not allowed")
-
-
-def read_tag(buffer: memoryview, position: int, end: int) -> tuple[int, int, int]:
-    """Tag, where its field starts, where it must stop."""
-    tag, position = read_uvarint(buffer, position)
-    size, position = read_uvarint(buffer, position)
-    if position + size > end:
-        raise MalformedMessage(f"tagged field {tag} of {size} bytes, but only {end - position} bytes remain")
-    return tag, position, position + size
-
-
-def check_tag_end(tag: int, position: int, stop: int) -> None:
-    if position != stop:
-        raise MalformedMessage(f"tagged field {tag} ends at byte {position}, its size says {stop}")
-
-
-def read_presence(buffer: memoryview, position: int) -> tuple[bool, int]:
-    """The marker byte of a nullable struct: 1 present, -1 null."""
-    marker = buffer[position]
-    if marker not in (1, 0xFF):
-        raise MalformedMessage(f"nullable struct marker {marker}: must be 1 or -1")
-    return marker == 1, position + 1
-
-
-# --- writers: append the bytes of a value to a list of parts ---------------------------------------------------------
-
-_ONE_BYTE: Final = tuple(bytes((i,)) for i in range(256))
-
-
-def uvarint(value: int) -> bytes:
-    if value < 0x80:
-        return _ONE_BYTE[value]
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _not_nullable(what: str) -> UnencodableMessage:
-    return UnencodableMessage(f"None for a {what} that is not nullable in this version")
-
-
-def put_nullable_string(out: list[Buffer], value: str | None) -> None:
-    if value is None:
-        out.append(b"\xff\xff")
-    else:
-        data = value.encode()
-        out.append(INT16.pack(len(data)) + data)
-
-
-def put_string(out: list[Buffer], value: str) -> None:
-    if value is None:
-        raise _not_nullable("string")
-    data = value.encode()
-    out.append(INT16.pack(len(data)) + data)
-
-
-def put_compact_nullable_string(out: list[Buffer], value: str | None) -> None:
-    if value is None:
-        out.append(b"\0")
-    else:
-        put_compact_string(out, value)
-
-
-def put_compact_string(out: list[Buffer], value: str) -> None:
-    if value is None:
-        raise _not_nullable("string")
-    data = value.encode()
-    if len(data) > MAX_STRING_BYTES:
-        raise UnencodableMessage(f"string of {len(data)} bytes: at most {MAX_STRING_BYTES}")
-    out.append(uvarint(len(data) + 1) + data)
-
-
-def put_nullable_records(out: list[Buffer], value: Buffer | None) -> None:
-    if value is None:
-        out.append(b"\xff\xff\xff\xff")
-    else:
-        out.append(INT32.pack(len(value)))
-        out.append(value)
-
-
-def put_records(out: list[Buffer], value: Buffer) -> None:
-    if value is None:
-        raise _not_nullable("bytes field")
-    out.append(INT32.pack(len(value)))
-    out.append(value)
-
-
-def put_compact_nullable_records(out: list[Buffer], value: Buffer | None) -> None:
-    if value is None:
-        out.append(b"\0")
-    else:
-        out.append(uvarint(len(value) + 1))
-        out.append(value)
-
-
-def put_compact_records(out: list[Buffer], value: Buffer) -> None:
-    if value is None:
-        raise _not_nullable("bytes field")
-    out.append(uvarint(len(value) + 1))
-    out.append(value)
-
-
-def put_array_length(out: list[Buffer], items: Any, nullable: bool) -> None:
-    if items is None:
-        if not nullable:
-            raise _not_nullable("array")
-        out.append(b"\xff\xff\xff\xff")
-    else:
-        out.append(INT32.pack(len(items)))
-
-
-def put_compact_array_length(out: list[Buffer], items: Any, nullable: bool) -> None:
-    if items is None:
-        if not nullable:
-            raise _not_nullable("array")
-        out.append(b"\0")
-    else:
-        out.append(uvarint(len(items) + 1))
-
-
-def put_tagged(out: list[Buffer], fields: list[tuple[int, bytes]]) -> None:
-    """The tag buffer of a flexible struct: count, then tag, size, bytes of each, in order of the tags."""
-    out.append(uvarint(len(fields)))
-    for tag, data in fields:
-        out.append(uvarint(tag) + uvarint(len(data)) + data)
 
 
 # --- the generator of straight-line code -----------------------------------------------------------------------------

@@ -20,9 +20,15 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from foreign_clients import TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused
+from foreign_clients import TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused, eventually
 
 TIMEOUT_MS = int(TIMEOUT_SECONDS * 1000)
+NOT_THERE_YET = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
+"""What a topic that was just created may be answered with by a broker that learns of it a moment later."""
 
 
 class Librdkafka(ForeignClient):
@@ -104,7 +110,7 @@ class Librdkafka(ForeignClient):
             received: list[Received] = []
             deadline = time.monotonic() + TIMEOUT_SECONDS
             while len(received) < count and time.monotonic() < deadline:
-                received += [_received(message) for message in consumer.consume(count - len(received), 1.0)]
+                received += [received_from(message) for message in consumer.consume(count - len(received), 1.0)]
         finally:
             consumer.close()
         assert len(received) == count, f"{len(received)} of {count} records came"
@@ -116,11 +122,21 @@ class Librdkafka(ForeignClient):
         )
 
     def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
+        """Asks again where there is no leader yet, which librdkafka leaves to its caller."""
         asked = TopicPartition(topic, partition)
-        futures = self.admin.list_offsets(
-            {asked: spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=TIMEOUT_SECONDS
-        )
-        return int(_result(futures[asked]).offset)
+
+        def ask() -> Any:
+            futures = self.admin.list_offsets(
+                {asked: spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=TIMEOUT_SECONDS
+            )
+            try:
+                return _result(futures[asked])
+            except Refused as refusal:
+                if refusal.code not in NOT_THERE_YET:
+                    raise
+                return None
+
+        return int(eventually(ask, f"{topic}-{partition} has a leader").offset)
 
     def offset_for_time(self, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
         consumer = self.consumer()
@@ -190,7 +206,7 @@ class Librdkafka(ForeignClient):
         self._admin_client = None
 
 
-def _received(message: Any) -> Received:
+def received_from(message: Any) -> Received:
     error = message.error()
     if error is not None:
         raise Refused(_wire_code(error), error.str())

@@ -1,4 +1,5 @@
-"""Java's kafka-clients and kafkajs, fetched, built and started; skipped where their tools or registries are missing."""
+"""Java's kafka-clients, kafkajs and Apache Kafka's broker, fetched, built and started; skipped where their tools or
+registries are missing."""
 
 from __future__ import annotations
 
@@ -7,22 +8,26 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]
-pytest.register_assert_rewrite("client_contract")
+pytest.register_assert_rewrite("client_contract", "test_client")
 
-from broker_process import BrokerProcess  # noqa: E402
+from apache_kafka import ApacheKafka  # noqa: E402
+from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
 from line_client import LineClient  # noqa: E402
+from maven import BUILD, Unavailable, fetch, jars, need  # noqa: E402
 
-BUILD = HERE.parents[1] / "build" / "interop"
-FETCH_SECONDS = 300
-JAVA_RELEASES = ("3.9.1", "4.1.0")
+RELEASES = ("3.9.1", "4.1.0")
 JAVA_HEAP = "-Xmx64m"
+COMPILE_SECONDS = 120
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="session")
@@ -42,27 +47,43 @@ def topic() -> str:
     return f"test-{uuid.uuid4().hex[:12]}"
 
 
-@pytest.fixture(scope="session", params=JAVA_RELEASES)
+@pytest.fixture(scope="session", params=RELEASES)
+def apache_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    """Apache Kafka of one release: one process for all tests, each of which uses topics of its own."""
+    data = tmp_path_factory.mktemp("apache") / "data"
+    with or_skip(lambda: ApacheKafka(request.param, data)) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
+    """Our brokers, a test's own: `broker_factory(settings, data)`; they are stopped when the test ends."""
+    started: list[BrokerProcess] = []
+
+    def make(settings: dict[str, str] | None = None, data: Path | None = None) -> BrokerProcess:
+        process = BrokerProcess(data or tmp_path / f"data{len(started)}", settings)
+        started.append(process)
+        return process
+
+    yield make
+    for process in started:
+        if process.is_running:
+            process.stop()
+
+
+@pytest.fixture(scope="session", params=RELEASES)
 def java(
     request: pytest.FixtureRequest, address: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LineClient]:
     """Java's client of one release, compiled against it."""
-    _need("java", "javac", "mvn")
-    libraries = BUILD / f"java-{request.param}"
+    or_skip(lambda: need("java", "javac", "mvn"))
+    libraries = or_skip(lambda: jars(HERE / "java" / "pom.xml", request.param, "java"))
     source = HERE / "java" / "InteropClient.java"
-    if not list(libraries.glob("kafka-clients-*.jar")):
-        _run(
-            [
-                *("mvn", "-q", "-B", "-f", str(HERE / "java" / "pom.xml"), "dependency:copy-dependencies"),
-                *(f"-Dkafka.version={request.param}", f"-DoutputDirectory={libraries}"),
-            ],
-            "kafka-clients cannot be fetched",
-        )
     compiled = subprocess.run(
         ["javac", "-cp", f"{libraries}/*", "-d", str(libraries), str(source)],
         capture_output=True,
         text=True,
-        timeout=FETCH_SECONDS,
+        timeout=COMPILE_SECONDS,
         check=False,
     )
     assert compiled.returncode == 0, compiled.stderr
@@ -75,15 +96,13 @@ def java(
 
 @pytest.fixture(scope="session")
 def kafkajs(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LineClient]:
-    _need("node", "npm")
+    or_skip(lambda: need("node", "npm"))
     directory = BUILD / "node"
     if not (directory / "node_modules" / "kafkajs").exists():
         directory.mkdir(parents=True, exist_ok=True)
         shutil.copy(HERE / "node" / "package.json", directory)
-        _run(
-            ["npm", "install", "--prefix", str(directory), "--no-audit", "--no-fund", "--ignore-scripts", "--no-save"],
-            "kafkajs cannot be fetched",
-        )
+        command = ["npm", "install", "--prefix", str(directory), "--no-audit", "--no-fund", "--ignore-scripts"]
+        or_skip(lambda: fetch([*command, "--no-save"], "kafkajs"))
     shutil.copy(HERE / "node" / "interop_client.js", directory)
     log = tmp_path_factory.mktemp("node") / "client.log"
     client = LineClient("kafkajs", ["node", str(directory / "interop_client.js"), address], log)
@@ -93,17 +112,8 @@ def kafkajs(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     client.close()
 
 
-def _need(*programs: str) -> None:
-    missing = [program for program in programs if shutil.which(program) is None]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
-
-
-def _run(command: Sequence[str], why_skipped: str) -> None:
-    """Fetch something. Skips where it cannot be had; a half-made directory is no harm, the next run goes on."""
+def or_skip(get: Callable[[], T]) -> T:
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"{why_skipped}: no answer in {FETCH_SECONDS} s")
-    if result.returncode:
-        pytest.skip(f"{why_skipped}: {(result.stderr or result.stdout).strip()[-300:]}")
+        return get()
+    except Unavailable as reason:
+        pytest.skip(str(reason))

@@ -17,7 +17,6 @@ from oncelog_broker.controller.assignment import Assignment, assign_replicas, ch
 from oncelog_broker.controller.election import first_leader
 from oncelog_broker.controller.leadership import Controllership
 from oncelog_broker.controller.partition_states import create_partition_nodes
-from oncelog_broker.controller.topic_names import check_no_collision, check_topic_name
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.payloads import (
     PartitionState,
@@ -44,6 +43,7 @@ from oncelog_broker.metadata.store import (
     Stat,
     StoreUnavailable,
 )
+from oncelog_broker.metadata.topic_names import check_no_collision, check_topic_name
 from oncelog_broker.runtime.entropy import Entropy, random_below, random_uuid, system_entropy
 from oncelog_protocol.errors import ErrorCode, KafkaError
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 
 class InternalTopic(NamedTuple):

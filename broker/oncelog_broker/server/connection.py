@@ -21,7 +21,7 @@ from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.known_header import NO_HEADER, KnownHeader
 from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, WRITE_HIGH_WATER_BYTES
 from oncelog_protocol.errors import MalformedMessage
-from oncelog_protocol.wire import Buffer
+from oncelog_protocol.wire_writers import Buffer
 
 if TYPE_CHECKING:
     from oncelog_broker.server.dispatch import Dispatcher

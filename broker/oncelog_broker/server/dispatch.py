@@ -21,7 +21,7 @@ from oncelog_protocol.api import ApiKey, request_header_version, request_type, r
 from oncelog_protocol.codec import MessageCodec, codec
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.messages.headers import RequestHeader
-from oncelog_protocol.wire import Buffer
+from oncelog_protocol.wire_writers import Buffer
 
 if TYPE_CHECKING:
     from oncelog_broker.broker import Broker

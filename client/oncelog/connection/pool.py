@@ -81,6 +81,8 @@ class ConnectionPool:
             except ClientClosed:
                 raise
             except KafkaError as error:
+                if not error.retriable:
+                    raise
                 errors.append(error.message)
         raise ConnectionFailed(f"no broker can be reached: {'; '.join(errors)}")
 

@@ -20,7 +20,7 @@ from oncelog_protocol.errors import ErrorCode, MalformedMessage
 from oncelog_protocol.messages.api_versions import ApiVersionsResponse
 from oncelog_protocol.messages.headers import RequestHeader, ResponseHeader
 from oncelog_protocol.schema import Request, schema_of
-from oncelog_protocol.wire import Buffer
+from oncelog_protocol.wire_writers import Buffer
 
 T = TypeVar("T")
 

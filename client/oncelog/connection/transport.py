@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from oncelog.alarm import Alarm
 from oncelog.config import Address
 from oncelog.connection.protocol import ConnectionProtocol
 from oncelog.connection.versions import FIRST_TRY, VersionTable, api_versions_request, next_try
@@ -40,7 +41,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._request_timeout_s = request_timeout_s
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._check_timeouts)
         self._error: KafkaError | None = None
         self._lost: asyncio.Future[None] = self._loop.create_future()
 
@@ -65,8 +66,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         deadline = now + (self._request_timeout_s if timeout_s is None else timeout_s)
         future: asyncio.Future[R] = self._loop.create_future()
         self._write(request, version, future, deadline)
-        if self._timer is None:
-            self._timer = self._loop.call_at(deadline, self._check_timeouts)
+        if self.in_flight == 1:
+            self._alarm.set(deadline)
         return future
 
     def start_without_response(self, request: Request[Any]) -> None:
@@ -132,13 +133,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._lost.set_result(None)
 
     def _check_timeouts(self) -> None:
-        self._timer = None
         in_flight = self._protocol.in_flight
         if not in_flight:
             return
         deadline = in_flight[0].deadline
         if self._loop.time() < deadline:
-            self._timer = self._loop.call_at(deadline, self._check_timeouts)
+            self._alarm.set(deadline)
             return
         name = in_flight[0].exchange.api_key.message_name
         self._fail(RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT, f"{self.address}: no answer to {name} in time"))
@@ -147,9 +147,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._error is not None:
             return
         self._error = error
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.cancel()
         if self._transport is not None:
             self._transport.abort()
         waiting = [request.waiter for request in self._protocol.in_flight]

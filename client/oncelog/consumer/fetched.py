@@ -66,8 +66,8 @@ class FetchedPartition:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all records were taken. Decodes what it must to know."""
-        return self._index >= len(self._records) and not self._decode_next()
+        """Whether all that was fetched is taken or passed over."""
+        return self._position >= self.size and self._index >= len(self._records)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """At most `limit` records, in order; none when it is exhausted.

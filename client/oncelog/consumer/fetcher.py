@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from oncelog.alarm import Alarm
 from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.config import ConsumerConfig
 from oncelog.connection.pool import ConnectionPool
@@ -52,17 +53,20 @@ class Fetcher:
         self._loop = asyncio.get_running_loop()
         self._busy: set[int] = set()
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._alarm = Alarm(self.send_fetches)
         self._is_closed = False
 
     def send_fetches(self) -> None:
         """Ask every leader that is not being asked for what its partitions can still buffer."""
         if self._is_closed:
             return
-        config = self._config
+        config, now = self._config, self._loop.time()
         wanted = self._positions.fetchable(
-            self._loop.time(), buffer_bytes=config.max_partition_fetch_bytes, total_bytes=config.fetch_max_bytes
+            now, buffer_bytes=config.max_partition_fetch_bytes, total_bytes=config.fetch_max_bytes
         )
+        retry_at = self._positions.next_retry(now)
+        if retry_at is not None:
+            self._alarm.set(retry_at)
         cluster = self._metadata.cluster
         by_node: dict[int, list[PartitionPosition]] = {}
         for position in wanted:
@@ -80,8 +84,7 @@ class Fetcher:
 
     async def close(self) -> None:
         self._is_closed = True
-        for timer in self._timers:
-            timer.cancel()
+        self._alarm.cancel()
         attempts = list(self._connecting.values())
         for attempt in attempts:
             attempt.cancel()
@@ -103,7 +106,7 @@ class Fetcher:
             return
         logger.info("connecting to node %d failed: %s", node_id, error)
         self._metadata.request_refresh()
-        self._retry_later(self._config.reconnect_backoff_ms)
+        self._alarm.set(self._loop.time() + self._config.reconnect_backoff_ms / 1000)
 
     def _send(self, node_id: int, connection: BrokerConnection, positions: list[PartitionPosition]) -> None:
         config, cluster = self._config, self._metadata.cluster
@@ -212,7 +215,6 @@ class Fetcher:
                 self._metadata.request_refresh()
             logger.info("%s: fetching again after %s", topic_partition, error)
             position.not_before = self._loop.time() + self._config.retry_backoff_ms / 1000
-            self._retry_later(self._config.retry_backoff_ms)
             return False
         position.error = type(error)(error.code, f"{topic_partition}: {error.message}")
         return True
@@ -225,18 +227,9 @@ class Fetcher:
             not_before = self._loop.time() + self._config.retry_backoff_ms / 1000
             for position, _, _ in asked.values():
                 position.not_before = not_before
-            self._retry_later(self._config.retry_backoff_ms)
+            self.send_fetches()
             return
         for position, seeks, _ in asked.values():
             if position.seeks == seeks:
                 position.error = error
         self._wake()
-
-    def _retry_later(self, delay_ms: int) -> None:
-        def due() -> None:
-            self._timers.discard(timer)
-            self.send_fetches()
-            self._wake()
-
-        timer = self._loop.call_later(delay_ms / 1000, due)
-        self._timers.add(timer)

@@ -85,8 +85,9 @@ class PartitionPosition:
             head = self.fetched[0]
             part = head.take(limit - len(taken))
             taken = taken + part if taken else part
-            if len(taken) < limit:
-                self.fetched.popleft()
+            if not head.is_exhausted:
+                break  # enough, or damage behind what was taken: the next call raises it
+            self.fetched.popleft()
         return taken
 
     def _forget(self) -> None:
@@ -158,6 +159,10 @@ class Positions:
             and position.not_before <= now
             and (not position.fetched or (position.buffered_bytes < buffer_bytes and total < total_bytes))
         ]
+
+    def next_retry(self, now: float) -> float | None:
+        """When the first of the partitions that wait after an error is to be asked again; None if none does."""
+        return min((position.not_before for position in self if position.not_before > now), default=None)
 
     def take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
         """At most `limit` records, of as few partitions as have them. Raises CorruptRecords."""

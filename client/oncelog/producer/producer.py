@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -85,7 +86,8 @@ class Producer:
             on_progress=self._progressed,
         )
         self._loop = asyncio.get_running_loop()
-        self._create_future = self._loop.create_future
+        # What `loop.create_future` does, without its Python frame: one of these is made for each record.
+        self._create_future: Callable[[], asyncio.Future[RecordMetadata]] = partial(asyncio.Future, loop=self._loop)
         try:
             await self._metadata.refresh()
         except BaseException:

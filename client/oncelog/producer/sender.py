@@ -15,7 +15,9 @@ from functools import partial
 from itertools import groupby
 from typing import Final
 
+from oncelog.alarm import Alarm
 from oncelog.backoff import backoff_s
+from oncelog.cluster import NO_NODE
 from oncelog.config import ProducerConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection
@@ -66,8 +68,9 @@ class Sender:
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
         self._in_flight: dict[int, int] = {}
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
+        self._connect_errors: dict[int, str] = {}
         self._handle: asyncio.Handle | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._run)
         self._is_closed = False
 
     def wake(self) -> None:
@@ -77,28 +80,19 @@ class Sender:
 
     def wake_at(self, when: float) -> None:
         """Look at `when` (loop time) at the latest."""
-        if self._is_closed:
-            return
-        if self._timer is not None:
-            if self._timer.when() <= when:
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._timer_due)
+        if not self._is_closed:
+            self._alarm.set(when)
 
     async def close(self) -> None:
         """Send nothing more."""
         self._is_closed = True
-        for handle in (self._handle, self._timer):
-            if handle is not None:
-                handle.cancel()
+        self._alarm.cancel()
+        if self._handle is not None:
+            self._handle.cancel()
         attempts = list(self._connecting.values())
         for attempt in attempts:
             attempt.cancel()
         await asyncio.gather(*attempts, return_exceptions=True)
-
-    def _timer_due(self) -> None:
-        self._timer = None
-        self._run()
 
     def _run(self) -> None:
         if self._handle is not None:
@@ -143,8 +137,10 @@ class Sender:
             return
         error = attempt.exception()
         if error is None:
+            self._connect_errors.pop(node_id, None)
             self.wake()
             return
+        self._connect_errors[node_id] = str(error)
         if not isinstance(error, KafkaError):
             logger.error("connecting to node %d failed: %r", node_id, error)
         # The node may have moved: look, and try again; the pool waits longer after each failure.
@@ -240,10 +236,11 @@ class Sender:
     def _expire(self, now: float) -> None:
         expired = self._accumulator.expire(now)
         for batch in expired:
+            leader = self._metadata.cluster.leader(batch.topic, batch.partition)
             reason = (
-                "no leader is known" if self._metadata.cluster.leader(batch.topic, batch.partition) < 0 else "unsent"
+                "no leader is known" if leader == NO_NODE else self._connect_errors.get(leader, "it was not its turn")
             )
-            self._give_up(batch, DeliveryTimeout(f"not acknowledged within delivery.timeout.ms ({reason})"))
+            self._give_up(batch, DeliveryTimeout(f"not acknowledged within delivery.timeout.ms: {reason}"))
         if expired:
             self._on_progress()
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from oncelog_protocol.codec import codec
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.schema import schema_of
-from oncelog_protocol.wire import Buffer
+from oncelog_protocol.wire_writers import Buffer
 
 M = TypeVar("M")
 

@@ -11,11 +11,11 @@ from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.controller.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
 from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.entropy import random_uuid

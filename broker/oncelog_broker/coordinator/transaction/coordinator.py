@@ -13,7 +13,6 @@ from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.controller.topic_names import TRANSACTION_STATE
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.initialising import NeedsProducerId
@@ -22,6 +21,7 @@ from oncelog_broker.coordinator.transaction.markers import Fenced, Marker, Marke
 from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.producer_ids import ProducerIdManager, ProducerIdsExhausted
+from oncelog_broker.metadata.topic_names import TRANSACTION_STATE
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.tasks import Deadlines, Tasks

@@ -12,10 +12,10 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-from oncelog_broker.controller.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from oncelog_broker.controller.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.coordinator.transaction.metadata import TRANSACTIONS_V1, Producer, TopicPartition
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.server.answers import when_all
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_broker.server.transactional_errors import code_for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from oncelog_broker.controller.topic_names import check_topic_name
+from oncelog_broker.metadata.topic_names import check_topic_name
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_broker.server.shown import wait_until_shown
 from oncelog_protocol.errors import ErrorCode, KafkaError

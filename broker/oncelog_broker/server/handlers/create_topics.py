@@ -12,7 +12,7 @@ from collections import Counter
 from oncelog_broker.config.alter import check_topic_overrides
 from oncelog_broker.config.broker_keys import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
 from oncelog_broker.config.resolve import describe_topic
-from oncelog_broker.controller.topic_names import check_topic_name
+from oncelog_broker.metadata.topic_names import check_topic_name
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_broker.server.shown import shows_topic, wait_until_shown
 from oncelog_protocol.errors import ErrorCode, KafkaError

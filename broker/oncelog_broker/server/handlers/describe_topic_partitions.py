@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog_broker.controller.topic_names import INTERNAL_TOPICS
 from oncelog_broker.metadata.image import ClusterImage, Topic
+from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.authorized_operations import ALL_TOPIC_OPERATIONS
 from oncelog_protocol.errors import ErrorCode

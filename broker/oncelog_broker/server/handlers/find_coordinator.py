@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from oncelog_broker.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_broker.coordinator.partitioning import partition_for
 from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest, FindCoordinatorResponse

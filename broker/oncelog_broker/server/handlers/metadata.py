@@ -12,8 +12,8 @@ from collections.abc import Awaitable
 from typing import Final
 
 from oncelog_broker.config.broker_keys import AUTO_CREATE_TOPICS_ENABLE
-from oncelog_broker.controller.topic_names import INTERNAL_TOPICS, check_topic_name
 from oncelog_broker.metadata.image import ClusterImage, Topic
+from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
 from oncelog_protocol.errors import ErrorCode, KafkaError

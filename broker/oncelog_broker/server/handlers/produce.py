@@ -15,10 +15,10 @@ import logging
 from struct import Struct
 from typing import Final
 
-from oncelog_broker.controller.topic_names import INTERNAL_TOPICS
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
 from oncelog_broker.log.producer_state import TRANSACTIONS_V2
+from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_broker.server.transactional_errors import code_for

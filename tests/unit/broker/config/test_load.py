@@ -81,6 +81,10 @@ def test_environment_of_kafkas_container_image():
     ]
 
 
+def test_what_the_other_commands_read_is_no_setting():
+    assert environment_settings({"ONCELOG_BOOTSTRAP_SERVER": "127.0.0.1:9092"}) == []
+
+
 def test_mistakes_are_reported_together_with_key_value_source_and_remedy(tmp_path):
     file = tmp_path / "server.properties"
     file.write_text("num.partitons=2\nlog.retention.hours=soon\n")

@@ -1,6 +1,6 @@
 import pytest
 
-from oncelog_broker.controller.topic_names import check_no_collision, check_topic_name, is_internal
+from oncelog_broker.metadata.topic_names import check_no_collision, check_topic_name, is_internal
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 

@@ -1,0 +1,59 @@
+"""The small text files: checkpoints (a row for each entry), meta.properties and partition.metadata (one row)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Final
+
+from oncelog_broker.dump.rows import Fault, Item, Row, Value
+from oncelog_broker.log.checkpoints import CheckpointCorrupt, parse_checkpoint
+
+Parser = Callable[[list[str]], dict[str, Value]]
+
+MAX_CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
+"""Far above what 100,000 partitions with the longest names need; such a file is read whole."""
+
+
+def dump_leader_epochs(file: BinaryIO, path: str) -> Iterator[Item]:
+    def entry(fields: list[str]) -> dict[str, Value]:
+        epoch, start_offset = map(int, fields)
+        return {"epoch": epoch, "startOffset": start_offset}
+
+    return _dump_checkpoint(file, path, "leader epoch", entry)
+
+
+def dump_offset_checkpoint(file: BinaryIO, path: str) -> Iterator[Item]:
+    def entry(fields: list[str]) -> dict[str, Value]:
+        topic, partition, offset = fields
+        return {"topic": topic, "partition": int(partition), "offset": int(offset)}
+
+    return _dump_checkpoint(file, path, "offset checkpoint", entry)
+
+
+def dump_properties(file: BinaryIO) -> Iterator[Item]:
+    """Both files are Java properties, the one with `=`, the other with `:`."""
+    import javaproperties
+
+    try:
+        values: dict[str, Value] = dict(javaproperties.loads(_read(file).decode()))
+        yield Row("properties", values)
+    except ValueError as error:
+        yield Fault(str(error))
+
+
+def _dump_checkpoint(file: BinaryIO, path: str, kind: str, entry: Parser) -> Iterator[Item]:
+    try:
+        for fields in parse_checkpoint(path, _read(file), entry):
+            yield Row(kind, fields)
+    except CheckpointCorrupt as error:
+        yield Fault(str(error).removeprefix(f"{path}, "))
+    except ValueError as error:
+        yield Fault(str(error))
+
+
+def _read(file: BinaryIO) -> bytes:
+    """Raises ValueError."""
+    data = file.read(MAX_CHECKPOINT_BYTES + 1)
+    if len(data) > MAX_CHECKPOINT_BYTES:
+        raise ValueError(f"larger than {MAX_CHECKPOINT_BYTES} bytes")
+    return data

@@ -1,0 +1,84 @@
+"""`oncelog dump`: prints what `files` finds; faults go to standard error and make the exit code 1."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from oncelog.cli.running import silenced
+
+if TYPE_CHECKING:
+    from oncelog_broker.dump.files import DumpOptions
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="FILE...")
+@click.option("--deep-iteration", is_flag=True, help="Show each record, without its contents.")
+@click.option("--print-data-log", is_flag=True, help="Show each record with key and value.")
+@click.option("--verify-index-only", is_flag=True, help="Check indexes against their logs, show only what is wrong.")
+@click.option("--index-sanity-check", is_flag=True, help="Check indexes by themselves, as a broker does at its start.")
+@click.option("--max-bytes", type=click.IntRange(min=0), help="Show only the batches within the first bytes of a log.")
+@click.option("--json", "is_json", is_flag=True, help="Lines of JSON.")
+def dump(
+    paths: tuple[Path, ...],
+    deep_iteration: bool,
+    print_data_log: bool,
+    verify_index_only: bool,
+    index_sanity_check: bool,
+    max_bytes: int | None,
+    is_json: bool,
+) -> None:
+    """Show what is in the files of a log.
+
+    FILE is a .log, .index or .timeindex, a checkpoint, meta.properties, partition.metadata, or a directory with such
+    files. The lines are those of Kafka's kafka-dump-log.sh. Whatever is corrupt is named on standard error with its
+    position in the file; the exit code is then 1.
+    """
+    from oncelog_broker.dump.files import DumpOptions, known_files
+
+    options = DumpOptions(
+        is_deep=deep_iteration,
+        with_contents=print_data_log,
+        verify_index_only=verify_index_only,
+        index_sanity_check=index_sanity_check,
+        max_bytes=max_bytes,
+    )
+    is_sound = True
+    try:
+        for path in known_files(paths):
+            is_sound &= _print_file(path, options, is_json=is_json)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise silenced() from None
+    except OSError as error:
+        raise click.FileError(str(error.filename), error.strerror) from error
+    sys.exit(0 if is_sound else 1)
+
+
+def _print_file(path: Path, options: DumpOptions, *, is_json: bool) -> bool:
+    """Whether the file has no fault. Raises OSError if it cannot be printed."""
+    from oncelog_broker.dump.files import dump_file
+    from oncelog_broker.dump.rows import Fault, Message, Notice, Row
+
+    write = sys.stdout.write  # click.echo flushes each line, which is most of the time that a large log takes
+    is_sound = True
+    if not is_json:
+        write(f"Dumping {path}\n")
+    for item in dump_file(path, options):
+        match item:
+            case Row():
+                write((item.as_json(str(path)) if is_json else item.as_text()) + "\n")
+            case Message(text):
+                if not is_json:
+                    write(text + "\n")
+            case Notice(text):
+                sys.stdout.flush()
+                click.echo(f"{path}: {text}", err=True)
+            case Fault():
+                is_sound = False
+                sys.stdout.flush()
+                click.echo(f"oncelog: {path}: {item}", err=True)
+    return is_sound

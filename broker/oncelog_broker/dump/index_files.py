@@ -1,0 +1,125 @@
+"""`.index` and `.timeindex`: their entries, each checked against the log beside them.
+
+Entries of zeros at the end are none: Kafka preallocates its index files (see `log.segment_index`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any, BinaryIO, Final
+
+from oncelog_broker.dump.log_file import locations
+from oncelog_broker.dump.rows import Fault, Item, Message, Row
+from oncelog_broker.log.batch_scan import BatchLocation, parse_location
+from oncelog_broker.log.offset_index import ENTRY as OFFSET_ENTRY
+from oncelog_broker.log.time_index import ENTRY as TIME_ENTRY
+from oncelog_protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, CorruptBatch
+
+ENTRIES_AT_ONCE: Final = 4096
+
+
+class LogBeside:
+    """The log file that an index belongs to, read by headers only."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        self.size = size
+
+    def batch_at(self, position: int) -> BatchLocation:
+        """Raises CorruptBatch if no batch begins there."""
+        if not 0 <= position < self.size:
+            raise CorruptBatch(f"position {position} is outside of the log's {self.size} bytes")
+        self._file.seek(position)
+        window = memoryview(self._file.read(min(HEADER_SIZE, self.size - position)))
+        return parse_location(window, 0, position, self.size)
+
+    def batches(self) -> Iterator[BatchLocation]:
+        """Raises CorruptBatch."""
+        return locations(self._file, self.size)
+
+
+def dump_offset_index(
+    file: BinaryIO, size: int, *, base_offset: int, log: LogBeside | None, verify_only: bool = False
+) -> Iterator[Item]:
+    """A row for each entry, and a fault for each that is out of order or does not point at a batch that ends there.
+
+    Without a `log` only the order is checked.
+    """
+    previous_relative, previous_position = -1, -1
+    for number, (relative, position) in enumerate(_entries(file, OFFSET_ENTRY)):
+        offset, at = base_offset + relative, number * OFFSET_ENTRY.size
+        if not verify_only:
+            yield Row("offset index", {"offset": offset, "position": position})
+        if relative <= previous_relative or position <= previous_position:
+            yield Fault(f"entry ({relative}, {position}) follows ({previous_relative}, {previous_position})", at)
+        elif log is not None:
+            try:
+                found = log.batch_at(position).last_offset
+                if found != offset:
+                    yield Fault(f"index offset: {offset}, log offset: {found}", at)
+            except CorruptBatch as error:
+                yield Fault(f"index offset: {offset}, but in the log: {error}", at)
+        previous_relative, previous_position = relative, position
+    yield from _cut_entry(size, OFFSET_ENTRY)
+
+
+def dump_time_index(
+    file: BinaryIO, size: int, *, base_offset: int, log: LogBeside | None, verify_only: bool = False
+) -> Iterator[Item]:
+    """A row for each entry, and a fault for each that is out of order or not what the batch ending there says.
+
+    The entries' offsets do not go down, so one walk over the headers of the log checks them all.
+    """
+    batches = iter(()) if log is None else log.batches()
+    batch: BatchLocation | None = None
+    is_checking = log is not None
+    previous_timestamp, previous_relative = NO_TIMESTAMP, -1
+    for number, (timestamp, relative) in enumerate(_entries(file, TIME_ENTRY)):
+        offset, at = base_offset + relative, number * TIME_ENTRY.size
+        if not verify_only:
+            yield Row("time index", {"timestamp": timestamp, "offset": offset})
+        if timestamp <= previous_timestamp or relative < previous_relative:
+            yield Fault(f"entry ({timestamp}, {relative}) follows ({previous_timestamp}, {previous_relative})", at)
+        elif is_checking:
+            try:
+                while batch is None or batch.last_offset < offset:
+                    batch = next(batches)
+                if batch.last_offset != offset:
+                    yield Fault(f"indexed offset: {offset}, found log offset: {batch.last_offset}", at)
+                elif batch.max_timestamp != timestamp:
+                    yield Fault(f"index timestamp: {timestamp}, log timestamp: {batch.max_timestamp}", at)
+            except StopIteration:
+                yield Fault(f"indexed offset: {offset}, but the log ends before", at)
+                is_checking = False
+            except CorruptBatch as error:
+                yield Fault(f"indexed offset: {offset}, but the log is corrupt before it: {error}", at)
+                is_checking = False
+        previous_timestamp, previous_relative = timestamp, relative
+    yield from _cut_entry(size, TIME_ENTRY)
+
+
+def check_sanity(items: Iterator[Item], path: str) -> Iterator[Item]:
+    """Only the faults of an index dumped without its log, or that it has none: what a broker checks at its start."""
+    is_sane = True
+    for item in items:
+        if isinstance(item, Fault):
+            is_sane = False
+            yield item
+    if is_sane:
+        yield Message(f"{path} passed sanity check.")
+
+
+def _entries(file: BinaryIO, entry: Struct) -> Iterator[tuple[Any, ...]]:
+    """The whole entries up to the first of zeros."""
+    zero = tuple(entry.unpack(bytes(entry.size)))
+    while chunk := file.read(entry.size * ENTRIES_AT_ONCE):
+        for fields in entry.iter_unpack(chunk[: len(chunk) // entry.size * entry.size]):
+            if fields == zero:
+                return
+            yield fields
+
+
+def _cut_entry(size: int, entry: Struct) -> Iterator[Item]:
+    if size % entry.size:
+        yield Fault(f"{size} bytes are no multiple of {entry.size}", size // entry.size * entry.size)

@@ -1,0 +1,76 @@
+"""What dumping a file yields: rows to print, notices, and faults, which make the exit code 1."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any
+
+Value = int | str | bool | bytes | list[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line: named values in Kafka's order and spelling. `kind` is for JSON: batch, record, offset index, ..."""
+
+    kind: str
+    fields: dict[str, Value]
+    prefix: str = ""
+
+    def as_text(self) -> str:
+        return self.prefix + " ".join(f"{name}: {_text(name, value)}" for name, value in self.fields.items())
+
+    def as_json(self, file: str) -> str:
+        """One line. Bytes are text, or {"base64": ...} where they are not UTF-8."""
+        values = {name: _json(value) for name, value in self.fields.items()}
+        return json.dumps({"file": file, "kind": self.kind, **values}, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A line of text that is no data: `Log starting offset: 0`. Not printed as JSON."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Worth knowing, but legal: goes to standard error."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The file is corrupt, or contradicts the one beside it. `position` is the byte in the file, None: all of it."""
+
+    text: str
+    position: int | None = None
+
+    def __str__(self) -> str:
+        return self.text if self.position is None else f"position {self.position}: {self.text}"
+
+
+Item = Row | Message | Notice | Fault
+
+
+def _text(name: str, value: Value) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if name == "deleteHorizonMs":
+        return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+    if isinstance(value, list):
+        return f"[{','.join(value)}]"
+    return str(value)
+
+
+def _json(value: Value) -> Any:
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}

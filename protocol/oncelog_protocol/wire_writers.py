@@ -1,0 +1,118 @@
+"""Writing one wire value: append its bytes to a list of parts. Record data become a part of their own, not copied."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any, Final
+
+from oncelog_protocol.errors import UnencodableMessage
+
+Buffer = bytes | bytearray | memoryview
+
+MAX_STRING_BYTES: Final = 0x7FFF
+
+INT16: Final = Struct(">h")
+INT32: Final = Struct(">i")
+
+_ONE_BYTE: Final = tuple(bytes((i,)) for i in range(256))
+
+
+def uvarint(value: int) -> bytes:
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _not_nullable(what: str) -> UnencodableMessage:
+    return UnencodableMessage(f"None for a {what} that is not nullable in this version")
+
+
+def put_nullable_string(out: list[Buffer], value: str | None) -> None:
+    if value is None:
+        out.append(b"\xff\xff")
+    else:
+        data = value.encode()
+        out.append(INT16.pack(len(data)) + data)
+
+
+def put_string(out: list[Buffer], value: str) -> None:
+    if value is None:
+        raise _not_nullable("string")
+    data = value.encode()
+    out.append(INT16.pack(len(data)) + data)
+
+
+def put_compact_nullable_string(out: list[Buffer], value: str | None) -> None:
+    if value is None:
+        out.append(b"\0")
+    else:
+        put_compact_string(out, value)
+
+
+def put_compact_string(out: list[Buffer], value: str) -> None:
+    if value is None:
+        raise _not_nullable("string")
+    data = value.encode()
+    if len(data) > MAX_STRING_BYTES:
+        raise UnencodableMessage(f"string of {len(data)} bytes: at most {MAX_STRING_BYTES}")
+    out.append(uvarint(len(data) + 1) + data)
+
+
+def put_nullable_records(out: list[Buffer], value: Buffer | None) -> None:
+    if value is None:
+        out.append(b"\xff\xff\xff\xff")
+    else:
+        out.append(INT32.pack(len(value)))
+        out.append(value)
+
+
+def put_records(out: list[Buffer], value: Buffer) -> None:
+    if value is None:
+        raise _not_nullable("bytes field")
+    out.append(INT32.pack(len(value)))
+    out.append(value)
+
+
+def put_compact_nullable_records(out: list[Buffer], value: Buffer | None) -> None:
+    if value is None:
+        out.append(b"\0")
+    else:
+        out.append(uvarint(len(value) + 1))
+        out.append(value)
+
+
+def put_compact_records(out: list[Buffer], value: Buffer) -> None:
+    if value is None:
+        raise _not_nullable("bytes field")
+    out.append(uvarint(len(value) + 1))
+    out.append(value)
+
+
+def put_array_length(out: list[Buffer], items: Any, nullable: bool) -> None:
+    if items is None:
+        if not nullable:
+            raise _not_nullable("array")
+        out.append(b"\xff\xff\xff\xff")
+    else:
+        out.append(INT32.pack(len(items)))
+
+
+def put_compact_array_length(out: list[Buffer], items: Any, nullable: bool) -> None:
+    if items is None:
+        if not nullable:
+            raise _not_nullable("array")
+        out.append(b"\0")
+    else:
+        out.append(uvarint(len(items) + 1))
+
+
+def put_tagged(out: list[Buffer], fields: list[tuple[int, bytes]]) -> None:
+    """The tag buffer of a flexible struct: count, then tag, size, bytes of each, in order of the tags."""
+    out.append(uvarint(len(fields)))
+    for tag, data in fields:
+        out.append(uvarint(tag) + uvarint(len(data)) + data)

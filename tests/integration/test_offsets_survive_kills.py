@@ -1,0 +1,122 @@
+"""Committed offsets under `kill -9` of the broker, again and again on the same data: none moves back.
+
+The committer is raw and knows exactly what was acknowledged: several commits in flight, no retries.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import pytest
+from broker_process import BrokerFactory, BrokerProcess
+from raw_client import RawClient
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
+
+SEED = 20_250_112
+KILLS = 30
+GROUPS = [f"group-{number}" for number in range(8)]
+PARTITIONS = 3
+IN_FLIGHT = 5
+COMMIT_VERSION, FETCH_VERSION = 8, 8
+
+CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+GroupRequest = OffsetFetchRequest.OffsetFetchRequestGroup
+
+
+def commit_request(group: str, offset: int) -> OffsetCommitRequest:
+    return OffsetCommitRequest(
+        group_id=group,
+        member_id="",
+        topics=[
+            CommitTopic(
+                name="t",
+                partitions=[
+                    CommitTopic.OffsetCommitRequestPartition(
+                        partition_index=partition, committed_offset=offset, committed_metadata=f"{group}@{offset}"
+                    )
+                    for partition in range(PARTITIONS)
+                ],
+            )
+        ],
+    )
+
+
+def commit_until_killed(
+    client: RawClient, rng: random.Random, sent: dict[str, int], acknowledged: dict[str, int]
+) -> None:
+    """Commit ever larger offsets until the connection breaks; `IN_FLIGHT` requests unanswered at a time."""
+    waiting: list[tuple[str, int]] = []
+    try:
+        while True:
+            while len(waiting) < IN_FLIGHT:
+                group = rng.choice(GROUPS)
+                sent[group] += 1
+                waiting.append((group, sent[group]))
+                client.send(commit_request(group, sent[group]), ApiKey.OFFSET_COMMIT, COMMIT_VERSION)
+            answer = client.receive()
+            group, offset = waiting.pop(0)
+            codes = {partition.error_code for topic in answer.topics for partition in topic.partitions}
+            if codes == {ErrorCode.NONE}:
+                acknowledged[group] = offset
+            else:  # right after a start
+                assert codes <= {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}, codes
+    except OSError:
+        return
+
+
+def committed(client: RawClient) -> dict[str, set[tuple[int, str | None]]]:
+    """(offset, metadata) of all partitions of each group; waits for the coordinators to be loaded."""
+    topics = [GroupRequest.OffsetFetchRequestTopics(name="t", partition_indexes=list(range(PARTITIONS)))]
+    request = OffsetFetchRequest(groups=[GroupRequest(group_id=group, topics=topics) for group in GROUPS])
+    while True:
+        answer = client.call(request, ApiKey.OFFSET_FETCH, FETCH_VERSION)
+        if not any(group.error_code for group in answer.groups):
+            return {
+                group.group_id: {
+                    (partition.committed_offset, partition.metadata)
+                    for topic in group.topics
+                    for partition in topic.partitions
+                }
+                for group in answer.groups
+            }
+        codes = {group.error_code for group in answer.groups} - {0}
+        assert codes == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}, codes
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_no_acknowledged_offset_is_lost_in_thirty_kills(broker_factory: BrokerFactory) -> None:
+    rng = random.Random(SEED)
+    broker = broker_factory({"offsets.topic.num.partitions": "5", "offsets.topic.segment.bytes": "30000"}).start()
+    with RawClient(broker.port) as client:
+        client.create_topic("t", PARTITIONS)
+        client.call(FindCoordinatorRequest(key="any"), ApiKey.FIND_COORDINATOR, 1)
+    sent, acknowledged = dict.fromkeys(GROUPS, -1), dict.fromkeys(GROUPS, -1)
+    for round_number in range(KILLS):
+        with RawClient(broker.port) as client:
+            killer = _kill_after(broker, rng.uniform(0.02, 0.3))
+            commit_until_killed(client, rng, sent, acknowledged)
+            killer.join()
+        broker.start()
+        with RawClient(broker.port) as client:
+            for group, found in committed(client).items():
+                # A commit is one batch: its partitions move together, metadata and all.
+                assert len(found) == 1, (round_number, group, found)
+                ((offset, metadata),) = found
+                assert acknowledged[group] <= offset <= sent[group], (round_number, group)
+                assert metadata == ("" if offset < 0 else f"{group}@{offset}")
+    assert min(acknowledged.values()) > KILLS
+    assert "Traceback" not in broker.log.read_text()
+
+
+def _kill_after(broker: BrokerProcess, seconds: float) -> threading.Timer:
+    timer = threading.Timer(seconds, broker.kill)
+    timer.start()
+    return timer

@@ -1,0 +1,149 @@
+"""Apache Kafka itself: one node that is broker and controller (KRaft), on loopback, with a small heap.
+
+A JVM's memory is dear, so there is one process at a time per fixture, started by us and stopped by its own pid.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from maven import HERE, jars, need
+
+NODE_ID = 7
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+START_SECONDS = 60.0
+STOP_SECONDS = 60.0
+HEAP = ("-Xms64m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=64m")
+QUIET = (
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+)
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": str(NODE_ID),
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "num.network.threads": "1",
+    "num.io.threads": "2",
+    "num.recovery.threads.per.data.dir": "1",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+    "log.cleaner.backoff.ms": "200",
+}
+
+
+class ApacheKafka:
+    """`start` formats the directory where it is empty, and returns when Kafka answers. Raises maven.Unavailable."""
+
+    def __init__(self, release: str, data: Path, settings: Mapping[str, str] | None = None) -> None:
+        need("java")
+        self.release = release
+        self.data = data
+        self.settings = {**SETTINGS, **(settings or {})}
+        self.log = data.parent / f"{data.name}.kafka.log"
+        self.port = 0
+        self._class_path = f"{jars(HERE / 'broker' / 'pom.xml', release, 'kafka')}/*"
+        self._properties = data.parent / f"{data.name}.properties"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def tool(self, name: str, arguments: Sequence[str]) -> str:
+        """What one of Kafka's command-line tools prints; `name` is its class. Raises AssertionError where it fails."""
+        options = ("-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *QUIET)
+        result = subprocess.run(
+            ["java", *options, "-cp", self._class_path, name, *arguments], capture_output=True, text=True, check=False
+        )
+        assert result.returncode == 0, f"{name}: {result.stdout}{result.stderr}"
+        return result.stdout + result.stderr
+
+    def start(self) -> ApacheKafka:
+        if not self.port:
+            self.port, controller = _free_ports(2)
+            listeners = f"PLAINTEXT://127.0.0.1:{self.port}"
+            self.settings |= {
+                "log.dirs": str(self.data),
+                "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+                "advertised.listeners": listeners,
+                "controller.quorum.voters": f"{self.settings['node.id']}@127.0.0.1:{controller}",
+            }
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        if not (self.data / "meta.properties").exists():
+            self.tool("kafka.tools.StorageTool", ["format", "-t", CLUSTER_ID, "-c", str(self._properties)])
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                ["java", *HEAP, *QUIET, "-cp", self._class_path, "kafka.Kafka", str(self._properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self._wait_until_it_listens()
+        return self
+
+    def _wait_until_it_listens(self) -> None:
+        """Kafka opens its listener only when it can serve."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.is_running:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            except OSError:
+                time.sleep(0.1)
+            else:
+                return
+        self.kill()
+        raise AssertionError(f"Apache Kafka {self.release} did not start: {self.log.read_text()[-3000:]}")
+
+    def stop(self) -> None:
+        """Stop in an orderly way."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"Apache Kafka did not stop: {self.log.read_text()[-3000:]}") from None
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def __enter__(self) -> ApacheKafka:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self.is_running:
+            self.stop()
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()

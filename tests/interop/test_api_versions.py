@@ -1,0 +1,52 @@
+"""The version ranges that we advertise, beside those of a real broker.
+
+Ours are a 4.3 broker's (semantics, section 3), so an older broker's may be narrower: its maxima lower, and before 4.0 its
+minima too, since 4.0 took the oldest versions away.
+"""
+
+from __future__ import annotations
+
+from apache_kafka import ApacheKafka
+from raw_client import RawClient
+
+from oncelog_broker.server.served import SERVED
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.api_versions import ApiVersionsRequest
+
+REMOVED_IN_4 = {"3.9.1": True, "4.1.0": False}
+"""Whether a release still serves what 4.0 removed."""
+
+
+def advertised(port: int) -> dict[int, tuple[int, int]]:
+    request = ApiVersionsRequest(client_software_name="oncelog", client_software_version="1")
+    with RawClient(port) as client:
+        answer = client.call(request, ApiKey.API_VERSIONS, 3)
+    assert answer.error_code == 0
+    return {found.api_key: (found.min_version, found.max_version) for found in answer.api_keys}
+
+
+def test_our_ranges_and_theirs(apache_kafka: ApacheKafka, address: str) -> None:
+    theirs, ours = advertised(apache_kafka.port), advertised(int(address.rpartition(":")[2]))
+    assert set(ours) == set(SERVED)
+    wrong = []
+    for key, (low, high) in sorted(ours.items()):
+        name = ApiKey(key).name
+        if key not in theirs:
+            wrong.append(f"{name}: not served by Apache Kafka")
+            continue
+        their_low, their_high = theirs[key]
+        if (their_low, their_high) != (low, high):
+            print(f"{name}: ours {low}-{high}, Apache Kafka {apache_kafka.release} {their_low}-{their_high}")
+        if their_high > high:
+            wrong.append(f"{name}: Apache Kafka serves up to {their_high}, we up to {high}")
+        if their_low > low or (their_low < low and not REMOVED_IN_4[apache_kafka.release]):
+            wrong.append(f"{name}: Apache Kafka serves from {their_low}, we from {low}")
+    print("not served by us:", *(_name(key) for key in sorted(set(theirs) - set(ours))))
+    assert not wrong
+
+
+def _name(key: int) -> str:
+    try:
+        return ApiKey(key).name
+    except ValueError:
+        return str(key)

@@ -1,0 +1,112 @@
+"""The command tree, its options and its messages, without a broker."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from oncelog.cli.main import BUILT_IN, ENTRY_POINT_GROUP, SHORTCUTS, cli
+from oncelog.cli.options import client_settings
+from oncelog.cli.running import describe
+from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, PartialFailure
+
+PYPROJECT = Path(__file__).parents[4] / "pyproject.toml"
+NOBODY = ["-b", "127.0.0.1:1"]
+
+
+def oncelog(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(cli, arguments, input=stdin)
+
+
+def test_shortcuts_say_what_the_entry_points_say():
+    project = tomllib.loads(PYPROJECT.read_text())["project"]
+    entry_points = project["entry-points"][ENTRY_POINT_GROUP]
+    assert entry_points.items() >= SHORTCUTS.items()
+    assert project["scripts"]["oncelog"] == "oncelog.cli.main:main"
+
+
+def test_help_lists_every_command():
+    result = oncelog("--help")
+    assert result.exit_code == 0
+    for name in [*BUILT_IN, "serve", "dump"]:
+        assert f"\n  {name} " in result.output
+
+
+def test_finding_serve_loads_no_other_command_and_nothing_slow():
+    script = (
+        "import sys; from oncelog.cli.main import cli; import click\n"
+        "cli.get_command(click.Context(cli), 'serve')\n"
+        "slow = {'rich', 'importlib.metadata', 'oncelog.cli.consume', 'oncelog.cli.topics', 'oncelog.errors'}\n"
+        "print(sorted(slow & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_an_unknown_command_is_wrong_usage():
+    result = oncelog("topcis")
+    assert result.exit_code == 2
+    assert "No such command 'topcis'" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["topics", "list"], ["topics", "create", "t"], ["consume", "t"], ["topics", "delete", "-y", "t"]],
+)
+def test_an_unreachable_broker_is_one_line(arguments):
+    result = oncelog(*arguments, *NOBODY)
+    assert result.exit_code == 1
+    assert result.output == (
+        "oncelog: cannot reach 127.0.0.1:1: connection refused. Is the broker running? (make run)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["consume", "t", "--from", "soon"], "'soon' is none of: earliest"),
+        (["consume", "t:x"], "'t:x' is neither TOPIC nor TOPIC:PARTITION"),
+        (["consume", "t", "--follow", "--to", "latest"], "--follow has no end"),
+        (["consume", "t", "--json", "--offsets"], "exclude each other"),
+        (["consume", "t", "--format", "{nothing}"], "unknown field {nothing}"),
+        (["consume", "t", "--base64"], "--base64 is a choice of --json"),
+        (["consume", "t", "-D", "fetch_min_byte=1"], "did you mean 'fetch_min_bytes'?"),
+        (["consume", "t", "-b", "nowhere:port"], "must be host:port"),
+        (["produce", "t", "--header", "x"], "NAME=VALUE"),
+        (["produce", "t", "--json", "--null-value", "x"], "are for lines of text"),
+        (["produce", "t", "-D", "linger.ms"], "is not KEY=VALUE"),
+        (["produce", "t", "-D", "linger.ms=x"], "linger_ms='x': must be an integer"),
+        (["topics", "create", "t", "--partitions", "0"], "--partitions"),
+        (["topics", "alter", "t"], "nothing to alter"),
+        (["topics", "alter", "t", "--config", "a=1", "--delete-config", "a"], "either --config or --delete-config"),
+    ],
+)
+def test_wrong_usage_says_what_is_wrong(arguments, message):
+    result = oncelog(*arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+
+
+def test_nothing_is_deleted_unasked():
+    result = oncelog("topics", "delete", "t", *NOBODY, stdin="y\n")
+    assert result.exit_code == 1
+    assert "use --yes" in result.output
+
+
+def test_settings_have_kafkas_names_and_types():
+    pairs = (("linger.ms", "5"), ("check_crcs", "false"), ("acks", "all"))
+    assert client_settings(pairs) == {"linger_ms": 5, "check_crcs": False, "acks": "all"}
+
+
+def test_errors_are_described():
+    refused = ConnectionFailed("h:1: [Errno 111] Connect call failed ('h', 1)")
+    assert describe(refused, "h:1").startswith("cannot reach h:1: connection refused. Is the broker")
+    unknown = ConnectionFailed("no broker can be reached: h:1: [Errno -2] Name or service not known")
+    assert "Name or service not known" in describe(unknown, "h:1")
+    first, second = KafkaError(ErrorCode.INVALID_CONFIG, "a: no"), KafkaError(ErrorCode.INVALID_REQUEST, "b: no")
+    assert describe(PartialFailure({"a": first, "b": second}, {}), "") == (
+        "INVALID_CONFIG: a: no; INVALID_REQUEST: b: no"
+    )

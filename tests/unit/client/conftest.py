@@ -1,0 +1,284 @@
+"""A broker inside the test's own event loop: real sockets and codecs, answers as the test wants them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import uvloop
+
+from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
+from oncelog_protocol.codec import codec
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
+from oncelog_protocol.messages.headers import RequestHeader, ResponseHeader
+from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, ListOffsetsRequest, ListOffsetsResponse
+from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
+from oncelog_protocol.records.batch import BASE_OFFSET, RecordBatch, batches
+from oncelog_protocol.records.record import read_records
+from oncelog_protocol.schema import schema_of
+
+FETCH_POLL_SECONDS = 0.005
+LOOP_TURNS_TO_CLOSE = 5
+NODE = 1
+
+FetchData = FetchResponse.FetchableTopicResponse.PartitionData
+ProduceAnswer = ProduceResponse.TopicProduceResponse
+
+
+class HangUp(Exception):
+    """Raised by a handler: close the connection instead of answering."""
+
+
+class FakeBroker:
+    """One node that leads all partitions. `handlers[RequestType] = f` overrules; f(request) -> response, None: silence.
+
+    `logs[topic][partition]` are the batches as bytes; `requests` all requests in order.
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[str, int] = {"topic": 1}
+        self.logs: dict[tuple[str, int], list[bytes]] = {}
+        self.ends: dict[tuple[str, int], int] = {}
+        self.requests: list[Any] = []
+        self.handlers: dict[type, Callable[[Any], Any]] = {}
+        self.max_versions: dict[int, int] = {}
+        self.leader_epoch = 5
+        self.connections = 0
+        self.port = 0
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Stop listening and hang up on everybody; `start` comes back on the same port."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self.hang_up()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def hang_up(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def requests_of(self, kind: type) -> list[Any]:
+        return [request for request in self.requests if isinstance(request, kind)]
+
+    def records(self, topic: str = "topic", partition: int = 0) -> list[Any]:
+        return [
+            record
+            for data in self.logs.get((topic, partition), [])
+            for batch in batches(data)
+            for record in read_records(batch)
+        ]
+
+    def append(self, data: bytes, topic: str = "topic", partition: int = 0) -> int:
+        place = (topic, partition)
+        stored = bytearray(data)
+        base_offset = self.ends.get(place, 0)
+        BASE_OFFSET.pack_into(stored, 0, base_offset)
+        self.logs.setdefault(place, []).append(bytes(stored))
+        self.ends[place] = RecordBatch(stored).next_offset
+        return base_offset
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._writers.add(writer)
+        self.connections += 1
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                answer = await self._answer(await reader.readexactly(size))
+                if answer is not None:
+                    writer.write(len(answer).to_bytes(4, "big") + answer)
+        except (HangUp, asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            self._tasks.discard(task)
+            self._writers.discard(writer)
+            writer.transport.abort()
+
+    async def _answer(self, frame: bytes) -> bytes | None:
+        key, version = ApiKey(int.from_bytes(frame[:2], "big")), int.from_bytes(frame[2:4], "big")
+        header, position = codec(RequestHeader, request_header_version(key, version)).decode_from(frame)
+        head = codec(ResponseHeader, response_header_version(key, version)).encode(
+            ResponseHeader(correlation_id=header.correlation_id)
+        )
+        if key is ApiKey.API_VERSIONS and version > self.max_versions.get(key, 4):
+            self.requests.append(version)
+            refused = self._api_versions(ErrorCode.UNSUPPORTED_VERSION)
+            return head + codec(ApiVersionsResponse, 0).encode(refused)
+        request = codec(request_type(key), version).decode(frame, position)
+        self.requests.append(request)
+        handler = self.handlers.get(type(request)) or getattr(self, f"on_{key.name.lower()}")
+        response = handler(request)
+        if asyncio.iscoroutine(response):
+            response = await response
+        if response is None or (isinstance(request, ProduceRequest) and request.acks == 0):
+            return None
+        return head + codec(response_type(key), version).encode(response)
+
+    def _api_versions(self, error_code: int) -> ApiVersionsResponse:
+        keys = [ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.API_VERSIONS]
+        keys += [ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.DELETE_RECORDS]
+        ranges = []
+        for key in keys:
+            declared = schema_of(request_type(key)).versions
+            high = self.max_versions.get(key, declared.high)
+            ranges.append(ApiVersionsResponse.ApiVersion(api_key=key, min_version=declared.low, max_version=high))
+        return ApiVersionsResponse(error_code=error_code, api_keys=ranges)
+
+    def on_api_versions(self, request: ApiVersionsRequest) -> ApiVersionsResponse:
+        return self._api_versions(ErrorCode.NONE)
+
+    def on_metadata(self, request: MetadataRequest) -> MetadataResponse:
+        topic = MetadataResponse.MetadataResponseTopic
+        names = list(self.topics) if request.topics is None else [str(wanted.name) for wanted in request.topics]
+        return MetadataResponse(
+            brokers=[MetadataResponse.MetadataResponseBroker(node_id=NODE, host="127.0.0.1", port=self.port)],
+            cluster_id="cluster",
+            controller_id=NODE,
+            topics=[
+                topic(
+                    name=name,
+                    error_code=ErrorCode.NONE if name in self.topics else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    partitions=[
+                        topic.MetadataResponsePartition(
+                            error_code=0,
+                            partition_index=index,
+                            leader_id=NODE,
+                            leader_epoch=self.leader_epoch,
+                            replica_nodes=[NODE],
+                            isr_nodes=[NODE],
+                        )
+                        for index in range(self.topics.get(name, 0))
+                    ],
+                )
+                for name in names
+            ],
+        )
+
+    def on_produce(self, request: ProduceRequest) -> ProduceResponse:
+        return self.produced(request, lambda name, data: (0, self.append(data.records, name, data.index)))
+
+    def produced(self, request: ProduceRequest, outcome: Callable[[str, Any], tuple[int, int]]) -> ProduceResponse:
+        """outcome(topic, partition data) -> (error code, base offset) for each batch."""
+        responses = []
+        for topic in request.topic_data:
+            answers = []
+            for data in topic.partition_data:
+                error_code, base_offset = outcome(topic.name, data)
+                answers.append(
+                    ProduceAnswer.PartitionProduceResponse(
+                        index=data.index, error_code=error_code, base_offset=base_offset
+                    )
+                )
+            responses.append(ProduceAnswer(name=topic.name, partition_responses=answers))
+        return ProduceResponse(responses=responses)
+
+    async def on_fetch(self, request: FetchRequest) -> FetchResponse:
+        deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
+        while True:
+            response = self.fetched(request)
+            has_news = any(data.records or data.error_code for topic in response.responses for data in topic.partitions)
+            if has_news or asyncio.get_running_loop().time() >= deadline:
+                return response
+            await asyncio.sleep(FETCH_POLL_SECONDS)
+
+    def fetched(self, request: FetchRequest) -> FetchResponse:
+        responses = []
+        for topic in request.topics:
+            partitions = []
+            for wanted in topic.partitions:
+                place = (topic.topic, wanted.partition)
+                end = self.ends.get(place, 0)
+                data = [
+                    batch for batch in self.logs.get(place, []) if RecordBatch(batch).last_offset >= wanted.fetch_offset
+                ]
+                is_outside = wanted.fetch_offset > end
+                partitions.append(
+                    FetchData(
+                        partition_index=wanted.partition,
+                        error_code=ErrorCode.OFFSET_OUT_OF_RANGE if is_outside else ErrorCode.NONE,
+                        high_watermark=end,
+                        last_stable_offset=end,
+                        log_start_offset=0,
+                        records=b"".join(data[:2]),
+                    )
+                )
+            responses.append(FetchResponse.FetchableTopicResponse(topic=topic.topic, partitions=partitions))
+        return FetchResponse(responses=responses)
+
+    def on_list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        answer = ListOffsetsResponse.ListOffsetsTopicResponse
+        return ListOffsetsResponse(
+            topics=[
+                answer(
+                    name=topic.name,
+                    partitions=[
+                        answer.ListOffsetsPartitionResponse(
+                            partition_index=wanted.partition_index,
+                            error_code=0,
+                            offset=0
+                            if wanted.timestamp == EARLIEST_TIMESTAMP
+                            else self.ends.get((topic.name, wanted.partition_index), 0),
+                        )
+                        for wanted in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Any]:
+    """Every test with a loop runs on both: they differ in timers, and in what a transport is."""
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+async def fake_broker() -> AsyncIterator[FakeBroker]:
+    """A broker with the topic "topic" of one partition. The loop must not have complained when the test is over."""
+    complaints: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    broker = FakeBroker()
+    await broker.start()
+    yield broker
+    await broker.stop()
+    for _ in range(LOOP_TURNS_TO_CLOSE):
+        await asyncio.sleep(0)
+    assert not complaints
+
+
+@pytest.fixture
+def hang_up() -> type[Exception]:
+    return HangUp
+
+
+@pytest.fixture
+def fast() -> dict[str, int]:
+    """Client options by which retries take milliseconds."""
+    return {
+        "reconnect_backoff_ms": 1,
+        "reconnect_backoff_max_ms": 5,
+        "retry_backoff_ms": 1,
+        "retry_backoff_max_ms": 5,
+    }

@@ -1,0 +1,119 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from oncelog.config import Address
+from oncelog.connection.transport import BrokerConnection, connect
+from oncelog.errors import ClientClosed, ConnectionFailed, RequestTimedOut
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.api_versions import ApiVersionsRequest
+from oncelog_protocol.messages.metadata import MetadataRequest
+
+REQUEST = MetadataRequest(topics=[])
+
+
+async def connected(broker: Any, timeout_s: float = 5.0) -> BrokerConnection:
+    address = Address("127.0.0.1", broker.port)
+    return await connect(address, client_id="me", request_timeout_s=timeout_s, setup_timeout_s=timeout_s)
+
+
+async def stopped(server: asyncio.Server) -> None:
+    server.close()
+    for _ in range(5):  # its connections notice that we have gone
+        await asyncio.sleep(0.001)
+
+
+async def closed(connection: BrokerConnection) -> None:
+    connection.close()
+    await connection.wait_closed()
+
+
+async def test_requests_are_pipelined(fake_broker: Any) -> None:
+    connection = await connected(fake_broker)
+    responses = await asyncio.gather(*(connection.send(REQUEST) for _ in range(20)))
+    assert {response.cluster_id for response in responses} == {"cluster"}
+    assert connection.in_flight == 0
+    await closed(connection)
+
+
+@pytest.mark.parametrize("broker_max", [0, 2])
+async def test_an_older_broker_is_asked_again_in_its_version(fake_broker: Any, broker_max: int) -> None:
+    fake_broker.max_versions[ApiKey.API_VERSIONS] = broker_max
+    connection = await connected(fake_broker)
+    assert fake_broker.requests[0] == 3
+    assert isinstance(fake_broker.requests[1], ApiVersionsRequest)
+    await closed(connection)
+
+
+async def test_what_is_in_flight_fails_when_the_broker_hangs_up(fake_broker: Any, hang_up: type[Exception]) -> None:
+    def leave(request: Any) -> None:
+        raise hang_up
+
+    fake_broker.handlers[MetadataRequest] = leave
+    connection = await connected(fake_broker)
+    futures = [connection.start(REQUEST) for _ in range(3)]
+    for future in futures:
+        with pytest.raises(ConnectionFailed, match="closed the connection"):
+            await future
+    assert not connection.is_open
+    with pytest.raises(ConnectionFailed):
+        connection.start(REQUEST)
+
+
+async def test_no_answer_in_time_closes_the_connection(fake_broker: Any) -> None:
+    fake_broker.handlers[MetadataRequest] = lambda request: None
+    connection = await connected(fake_broker)
+    late = connection.start(REQUEST, timeout_s=0.02)
+    behind = connection.start(REQUEST)
+    with pytest.raises(RequestTimedOut, match="no answer to Metadata in time"):
+        await late
+    with pytest.raises(RequestTimedOut):
+        await behind
+    assert not connection.is_open
+
+
+async def test_nobody_needs_to_look_at_what_failed(fake_broker: Any) -> None:
+    fake_broker.handlers[MetadataRequest] = lambda request: None
+    connection = await connected(fake_broker)
+    connection.start(REQUEST)
+    cancelled = connection.start(REQUEST)
+    cancelled.cancel()
+    connection.close(ClientClosed("enough"))
+    await connection.wait_closed()
+    assert cancelled.cancelled()
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_is_dropped(fake_broker: Any) -> None:
+    connection = await connected(fake_broker)
+    connection.start(REQUEST).cancel()
+    assert (await connection.send(REQUEST)).cluster_id == "cluster"
+    await closed(connection)
+
+
+async def test_garbage_is_a_clear_error() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
+    with pytest.raises(ConnectionFailed, match="does not speak Kafka's protocol"):
+        await connect(address, client_id="me", request_timeout_s=5, setup_timeout_s=5)
+    await stopped(server)
+
+
+async def test_a_peer_that_says_nothing_is_given_up() -> None:
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
+    with pytest.raises(ConnectionFailed, match=r"no connection within 0.02 s"):
+        await connect(address, client_id="me", request_timeout_s=5, setup_timeout_s=0.02)
+    await stopped(server)

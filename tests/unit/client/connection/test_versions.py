@@ -1,0 +1,58 @@
+import pytest
+
+from oncelog.connection.versions import VersionTable, next_try
+from oncelog.errors import KafkaError, UnsupportedVersion
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog_protocol.messages.fetch import FetchRequest
+from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_protocol.messages.produce import ProduceRequest
+
+
+def response(*ranges: tuple[int, int, int], error_code: int = 0) -> ApiVersionsResponse:
+    keys = [ApiVersionsResponse.ApiVersion(api_key=k, min_version=low, max_version=high) for k, low, high in ranges]
+    return ApiVersionsResponse(error_code=error_code, api_keys=keys)
+
+
+def test_the_highest_version_that_both_know() -> None:
+    table = VersionTable(response((3, 0, 5), (0, 0, 99), (1, 4, 18)))
+    assert table.choose(MetadataRequest) == 5
+    assert table.choose(ProduceRequest) == 12  # ours ends where topics are named by id
+    assert table.choose(FetchRequest) == 12
+
+
+@pytest.mark.parametrize("ranges", [(0, 0, 2), (0, 14, 20)])
+def test_ranges_that_do_not_meet(ranges: tuple[int, int, int]) -> None:
+    with pytest.raises(UnsupportedVersion, match=r"ProduceRequest: the broker has versions .* this client 3-12"):
+        VersionTable(response(ranges)).choose(ProduceRequest)
+
+
+def test_an_api_that_the_broker_does_not_have() -> None:
+    table = VersionTable(response())
+    assert not table.supports(MetadataRequest)
+    with pytest.raises(UnsupportedVersion, match="does not have MetadataRequest"):
+        table.choose(MetadataRequest)
+
+
+def test_an_answer_ends_the_tries() -> None:
+    assert next_try(response(), 3) is None
+
+
+@pytest.mark.parametrize(("broker_max", "tried", "expected"), [(2, 3, 2), (0, 3, 0), (5, 3, 2), (None, 3, 0)])
+def test_the_next_try_is_what_the_broker_names(broker_max: int | None, tried: int, expected: int) -> None:
+    ranges = [] if broker_max is None else [(18, 0, broker_max)]
+    assert next_try(response(*ranges, error_code=ErrorCode.UNSUPPORTED_VERSION), tried) == expected
+
+
+@pytest.mark.parametrize(("code", "tried"), [(ErrorCode.UNSUPPORTED_VERSION, 0), (ErrorCode.INVALID_REQUEST, 3)])
+def test_a_broker_that_will_not_say(code: int, tried: int) -> None:
+    with pytest.raises(KafkaError, match="refuses to say"):
+        next_try(response(error_code=code), tried)
+
+
+def test_we_name_ourselves_as_brokers_accept_it() -> None:
+    from oncelog.connection.versions import api_versions_request
+
+    request = api_versions_request()
+    assert isinstance(request, ApiVersionsRequest)
+    assert request.client_software_name == "oncelog"

@@ -1,0 +1,111 @@
+from typing import Any
+
+import pytest
+
+from oncelog.consumer.fetched import FetchedPartition
+from oncelog.consumer.isolation import AbortedTransaction, AbortedTransactions
+from oncelog.errors import CorruptRecords
+from oncelog_protocol.records.batch import CRC_AT, LEADER_EPOCH, LEADER_EPOCH_AT, MAX_TIMESTAMP_AT, batch_crc
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
+from oncelog_protocol.records.record import Record
+
+
+def batch(first: int, count: int, **options: Any) -> bytearray:
+    records = [Record(0, 100 + n, b"k", b"%d" % n, []) for n in range(first, first + count)]
+    return build_batch(records, base_offset=first, **options)
+
+
+def fetched(data: bytes, offset: int = 0, *, check_crcs: bool = True, aborted: Any = None) -> FetchedPartition:
+    return FetchedPartition("t", 1, offset, memoryview(data), check_crcs=check_crcs, aborted=aborted)
+
+
+def offsets(records: list[Any]) -> list[int]:
+    return [record.offset for record in records]
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_records_are_what_they_were(compression: Compression) -> None:
+    data = batch(10, 2, compression=compression, partition_leader_epoch=3)
+    (first, _) = fetched(data, 10).take(10)
+    assert first == ("t", 1, 10, 110, 0, b"k", b"10", (), 3)
+    assert first.topic == "t"
+    assert first.leader_epoch == 3
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 7, 100])
+def test_any_portions_give_all_records_in_order(limit: int) -> None:
+    part = fetched(batch(0, 5) + batch(5, 1) + batch(6, 4))
+    taken: list[int] = []
+    while portion := part.take(limit):
+        assert len(portion) <= limit
+        taken += offsets(portion)
+        assert part.next_offset == taken[-1] + 1
+    assert taken == list(range(10))
+    assert part.is_exhausted
+
+
+def test_one_by_one_is_the_same() -> None:
+    part = fetched(batch(0, 5) + batch(5, 1))
+    assert part.take(2)
+    record = part.take_one()
+    assert record is not None
+    assert (record.offset, part.next_offset) == (2, 3)
+    assert offsets(part.take(100)) == [3, 4, 5]
+    assert part.take_one() is None
+
+
+def test_a_batch_may_begin_before_what_was_asked_for() -> None:
+    assert offsets(fetched(batch(0, 5), 3).take(10)) == [3, 4]
+
+
+def test_a_cut_last_batch_is_ignored() -> None:
+    data = batch(0, 5) + batch(5, 5)[:-1]
+    part = fetched(data)
+    assert part.end_offset == 5
+    assert offsets(part.take(10)) == list(range(5))
+
+
+def test_nothing_but_a_part_of_a_batch_is_an_error() -> None:
+    with pytest.raises(
+        CorruptRecords, match="t-1: what was fetched from offset 0 cannot be read: 40 bytes hold no whole"
+    ):
+        fetched(batch(0, 5)[:40])
+
+
+def test_control_batches_are_hidden_and_the_position_passes_them() -> None:
+    end = EndTransactionMarker(ControlType.COMMIT, 0)
+    control = marker_batch(end, producer_id=1, producer_epoch=0, timestamp=0, base_offset=2)
+    part = fetched(batch(0, 2) + control)
+    assert offsets(part.take(10)) == [0, 1]
+    assert part.is_exhausted
+    assert part.next_offset == part.end_offset == 3
+
+
+def test_aborted_batches_are_hidden() -> None:
+    aborted = AbortedTransactions([AbortedTransaction(producer_id=9, first_offset=0)])
+    data = batch(0, 2, producer_id=9, transactional=True) + batch(2, 2)
+    assert offsets(fetched(data, aborted=aborted).take(10)) == [2, 3]
+
+
+def test_the_crc_is_checked_unless_not_wanted() -> None:
+    good, bad = batch(0, 2), batch(2, 2)
+    bad[-2] ^= 1  # the last value
+    part = fetched(good + bad)
+    assert offsets(part.take(10)) == [0, 1]
+    for _ in range(2):
+        with pytest.raises(
+            CorruptRecords, match="from offset 2 cannot be read: the CRC does not match; seek behind it"
+        ):
+            part.take(10)
+    assert offsets(fetched(good + bad, check_crcs=False).take(10)) == [0, 1, 2, 3]
+
+
+def test_log_append_time_stamps_all_records() -> None:
+    data = batch(0, 2)
+    data[22] |= 0x08
+    data[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8] = (999).to_bytes(8, "big")
+    data[CRC_AT : CRC_AT + 4] = batch_crc(data).to_bytes(4, "big")
+    LEADER_EPOCH.pack_into(data, LEADER_EPOCH_AT, 4)
+    assert [(record.timestamp_ms, record.timestamp_type) for record in fetched(data).take(5)] == [(999, 1), (999, 1)]

@@ -1,0 +1,118 @@
+import pytest
+
+from oncelog.cluster import TopicPartition
+from oncelog.consumer.fetched import FetchedPartition
+from oncelog.consumer.positions import PartitionPosition, Positions
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+PLENTY = {"buffer_bytes": 1000, "total_bytes": 10_000}
+
+
+def positions(*partitions: TopicPartition) -> Positions:
+    assigned = Positions()
+    assigned.assign(partitions or (A, B))
+    return assigned
+
+
+def fill(position: PartitionPosition, count: int) -> None:
+    offset = position.fetch_offset
+    assert offset is not None
+    records = [Record(0, 0, None, b"v", [])] * count
+    data = memoryview(build_batch(records, base_offset=offset))
+    position.add(FetchedPartition(*position.topic_partition, offset, data, check_crcs=True))
+
+
+def test_new_partitions_look_for_a_start() -> None:
+    assigned = positions()
+    assert [position.topic_partition for position in assigned.to_reset()] == [A, B]
+    assert assigned.fetchable(0.0, **PLENTY) == []
+
+
+def test_partitions_that_stay_keep_what_they_have() -> None:
+    assigned = positions()
+    a, b = assigned.get(A), assigned.get(B)
+    a.seek(5)
+    fill(a, 3)
+    assigned.assign([A, TopicPartition("u", 0)])
+    assert assigned.get(A) is a
+    assert a.position == 5
+    assert not assigned.owns(b)
+    with pytest.raises(ValueError, match="t-1 is not assigned"):
+        assigned.get(B)
+
+
+def test_taking_moves_the_position_and_buffered_data_moves_the_fetch() -> None:
+    position = positions().get(A)
+    position.seek(5)
+    fill(position, 3)
+    fill(position, 3)
+    assert (position.position, position.fetch_offset) == (5, 11)
+    assert [record.offset for record in position.take(4)] == [5, 6, 7, 8]
+    assert position.position == 9
+    position.take(100)
+    assert (position.position, position.fetch_offset) == (11, 11)
+
+
+def test_a_seek_forgets_what_is_buffered_and_what_is_under_way() -> None:
+    position = positions().get(A)
+    position.seek(5)
+    fill(position, 3)
+    before = position.seeks
+    position.seek(100)
+    assert position.position == 100
+    assert not position.fetched
+    assert position.seeks > before
+
+
+def test_what_is_worth_fetching() -> None:
+    assigned = positions(A)
+    position = assigned.get(A)
+    position.seek(0)
+    assert assigned.fetchable(0.0, **PLENTY) == [position]
+    fill(position, 2)
+    assert assigned.fetchable(0.0, **PLENTY) == [position]  # room for more
+    assert assigned.fetchable(0.0, buffer_bytes=50, total_bytes=10_000) == []
+    assert assigned.fetchable(0.0, buffer_bytes=1000, total_bytes=50) == []
+    for name, value in (("is_paused", True), ("is_fetching", True), ("not_before", 1.0)):
+        before = getattr(position, name)
+        setattr(position, name, value)
+        assert assigned.fetchable(0.5, **PLENTY) == [], name
+        setattr(position, name, before)
+
+
+def test_partitions_take_turns() -> None:
+    assigned = positions()
+    for position in assigned:
+        position.seek(0)
+        fill(position, 3)
+    assert list(assigned.take(2)) == [A]
+    assert list(assigned.take(2)) == [B]
+    assert {partition: len(records) for partition, records in assigned.take(10).items()} == {A: 1, B: 1}
+    assert assigned.take(10) == {}
+
+
+def test_paused_partitions_keep_what_they_have() -> None:
+    assigned = positions(A)
+    position = assigned.get(A)
+    position.seek(0)
+    fill(position, 3)
+    position.is_paused = True
+    assert assigned.take(10) == {}
+    position.is_paused = False
+    assert len(assigned.take(10)[A]) == 3
+
+
+def test_an_error_waits_until_what_came_before_it_is_taken() -> None:
+    assigned = positions(A)
+    position = assigned.get(A)
+    position.seek(0)
+    fill(position, 1)
+    position.error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assigned.raise_errors()
+    assigned.take(10)
+    with pytest.raises(KafkaError):
+        assigned.raise_errors()
+    assigned.raise_errors()  # once

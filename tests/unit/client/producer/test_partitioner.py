@@ -1,0 +1,74 @@
+import itertools
+import random
+
+import pytest
+
+from oncelog.producer.partitioner import StickyPartition, murmur2, partition_for_key, positive_hash
+
+# Java's Utils.murmur2 of these strings, as its own tests have them: signed.
+JAVA_HASHES = {
+    "21": -973932308,
+    "foobar": -790332482,
+    "a-little-bit-long-string": -985981536,
+    "a-little-bit-longer-string": -1486304829,
+    "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    "abc": 479470107,
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), JAVA_HASHES.items())
+def test_murmur2_is_javas(text: str, expected: int) -> None:
+    assert murmur2(text.encode()) == expected & 0xFFFFFFFF
+
+
+def test_the_sign_is_masked_off_not_negated() -> None:
+    assert positive_hash(b"21") == -973932308 & 0x7FFFFFFF
+    assert partition_for_key(b"21", 7) == (-973932308 & 0x7FFFFFFF) % 7
+
+
+@pytest.mark.parametrize("size", range(8))
+def test_every_length_of_the_tail(size: int) -> None:
+    assert 0 <= murmur2(bytes(range(250, 250 - size, -1))) <= 0xFFFFFFFF
+
+
+def test_any_kind_of_bytes_is_the_same_key() -> None:
+    assert (
+        partition_for_key(bytearray(b"key"), 5)
+        == partition_for_key(memoryview(b"key"), 5)
+        == partition_for_key(b"key", 5)
+    )
+    with pytest.raises(TypeError, match="a key must be bytes"):
+        partition_for_key("key", 5)  # type: ignore[arg-type]
+
+
+def test_a_full_batch_moves_on_to_another_partition() -> None:
+    sticky = StickyPartition(1000, [0, 1, 2], random.Random(1))
+    seen = []
+    for _ in range(50):
+        seen.append(sticky.current)
+        sticky.batch_ended(1000)
+    assert set(seen) == {0, 1, 2}
+    assert all(before != after for before, after in itertools.pairwise(seen))
+
+
+def test_batches_that_left_early_move_on_by_their_bytes() -> None:
+    sticky = StickyPartition(1000, [0, 1, 2], random.Random(1))
+    first = sticky.current
+    sticky.batch_ended(400)
+    sticky.batch_ended(500)
+    assert sticky.current == first
+    sticky.batch_ended(100)
+    assert sticky.current != first
+
+
+def test_a_partition_without_leader_is_left() -> None:
+    sticky = StickyPartition(1000, [0, 1, 2], random.Random(1))
+    rest = [partition for partition in (0, 1, 2) if partition != sticky.current]
+    sticky.update(rest)
+    assert sticky.current in rest
+
+
+def test_one_partition_is_all_there_is() -> None:
+    sticky = StickyPartition(10, [4], random.Random(1))
+    sticky.batch_ended(100)
+    assert sticky.current == 4

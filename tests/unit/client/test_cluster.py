@@ -1,0 +1,64 @@
+from typing import Any
+
+from oncelog.cluster import NO_NODE, Cluster
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.metadata import MetadataResponse
+
+Topic = MetadataResponse.MetadataResponseTopic
+ID_A, ID_B = b"a" * 16, b"b" * 16
+
+
+def response(*topics: Any, nodes: tuple[int, ...] = (1, 2)) -> MetadataResponse:
+    brokers = [MetadataResponse.MetadataResponseBroker(node_id=node, host=f"h{node}", port=9) for node in nodes]
+    return MetadataResponse(brokers=brokers, topics=list(topics), controller_id=1)
+
+
+def topic(name: str, leader: int, epoch: int, *, topic_id: bytes = ID_A, error_code: int = 0) -> Any:
+    partition = Topic.MetadataResponsePartition(
+        error_code=0, partition_index=0, leader_id=leader, leader_epoch=epoch, replica_nodes=[1, 2], isr_nodes=[1]
+    )
+    return Topic(name=name, error_code=error_code, topic_id=topic_id, partitions=[] if error_code else [partition])
+
+
+def test_a_newer_leader_epoch_wins_and_an_older_one_does_not() -> None:
+    cluster = Cluster().updated(response(topic("t", 1, 5)))
+    assert cluster.leader("t", 0) == 1
+    assert cluster.updated(response(topic("t", 2, 4))).leader("t", 0) == 1
+    assert cluster.updated(response(topic("t", 2, 6))).leader("t", 0) == 2
+    assert cluster.leader("t", 0) == 1  # views do not change
+
+
+def test_the_same_epoch_may_lose_its_leader() -> None:
+    cluster = Cluster().updated(response(topic("t", 1, 5))).updated(response(topic("t", NO_NODE, 5)))
+    assert cluster.leader("t", 0) == NO_NODE
+
+
+def test_a_topic_made_anew_starts_over_with_its_epochs() -> None:
+    cluster = Cluster().updated(response(topic("t", 1, 5)))
+    assert cluster.updated(response(topic("t", 2, 0, topic_id=ID_B))).leader("t", 0) == 2
+
+
+def test_a_leader_whose_broker_is_gone_is_none() -> None:
+    assert Cluster().updated(response(topic("t", 2, 5), nodes=(1,))).leader("t", 0) == NO_NODE
+
+
+def test_topics_not_named_stay_unless_all_are_named() -> None:
+    cluster = Cluster().updated(response(topic("t", 1, 5)))
+    assert "t" in cluster.updated(response(topic("u", 1, 0))).topics
+    assert list(cluster.updated(response(topic("u", 1, 0)), is_complete=True).topics) == ["u"]
+
+
+def test_a_topic_that_is_gone_goes_and_one_in_trouble_stays() -> None:
+    cluster = Cluster().updated(response(topic("t", 1, 5)))
+    gone = topic("t", 1, 5, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert cluster.updated(response(gone)).topics == {}
+    unavailable = topic("t", 1, 5, error_code=ErrorCode.LEADER_NOT_AVAILABLE)
+    assert cluster.updated(response(unavailable)).leader("t", 0) == 1
+
+
+def test_a_hint_at_a_leader_counts_if_it_is_news() -> None:
+    cluster = Cluster().updated(response(topic("t", 1, 5)))
+    assert cluster.with_leader("t", 0, 2, 6).leader("t", 0) == 2
+    assert cluster.with_leader("t", 0, 2, 5) is cluster
+    assert cluster.with_leader("t", 0, 9, 6) is cluster
+    assert cluster.with_leader("u", 0, 2, 6) is cluster

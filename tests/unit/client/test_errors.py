@@ -1,0 +1,25 @@
+from oncelog import errors
+from oncelog.errors import ErrorCode, KafkaError, RetriableError, error_for
+
+
+def test_a_code_becomes_the_class_that_says_what_to_do() -> None:
+    assert type(error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER)) is errors.StaleMetadata
+    assert type(error_for(ErrorCode.TOPIC_ALREADY_EXISTS, "it is there")) is errors.TopicAlreadyExists
+    assert type(error_for(ErrorCode.NOT_ENOUGH_REPLICAS)) is RetriableError
+    assert type(error_for(ErrorCode.INVALID_CONFIG)) is KafkaError
+
+
+def test_every_code_agrees_with_its_class_about_retries() -> None:
+    for code in ErrorCode:
+        assert isinstance(error_for(code), RetriableError) == code.retriable, code
+
+
+def test_an_unknown_code_keeps_its_number() -> None:
+    error = error_for(9999, "news")
+    assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "9999" in error.message
+    assert "news" in error.message
+
+
+def test_the_names_offered_are_there() -> None:
+    assert [name for name in errors.__all__ if not hasattr(errors, name)] == []
