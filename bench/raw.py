@@ -6,7 +6,7 @@ It costs little itself, so that what is measured is the broker.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Any
 
@@ -42,6 +42,17 @@ class RawClient:
             room = min(window - (sent - answered), count - sent)
             if room > window // 2 or sent == count - room:
                 self.socket.sendall(memoryview(burst)[: room * size])
+                sent += room
+            yield self.read_frame()
+            answered += 1
+
+    def pipeline_all(self, requests: Sequence[bytes], window: int) -> Iterator[bytes]:
+        """Send each of `requests` with at most `window` unanswered; yields the answers' frames."""
+        sent = answered = 0
+        while answered < len(requests):
+            room = min(window - (sent - answered), len(requests) - sent)
+            if room > window // 2 or (room and sent == len(requests) - room):
+                self.socket.sendall(b"".join(requests[sent : sent + room]))
                 sent += room
             yield self.read_frame()
             answered += 1

@@ -25,6 +25,7 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "integration")]
 
 import broker_cost as cost  # noqa: E402
 import library_clients as libraries  # noqa: E402
+import producers as many  # noqa: E402
 from broker_process import BrokerProcess  # noqa: E402
 from raw import RawClient  # noqa: E402
 
@@ -106,6 +107,22 @@ def single_records(table: Table, client: RawClient, pid: int, count: int) -> Non
                 table.add(what, best, "CPU us/request", at_most=40 if together else None)
 
 
+def producers(table: Table, client: RawClient, pid: int, count: int, ids: int) -> None:
+    for records, requests in ((1, count), (10, count // 2), (600, count // 20)):
+        plain, idempotent = many.idempotence_overhead(client, pid, requests, records)
+        what = f"{records} x 100 B per request, 64 in flight"
+        table.add(f"produce, idempotent, {what}", idempotent, "CPU us/request")
+        table.add(f"idempotent against plain, {what}", idempotent / plain, "ratio", at_most=1.02)
+    table.add(f"memory of {ids:,} producer ids with full windows", many.memory_of_producers(ids), "MB", at_most=40)
+    stalls = many.stalls(ids)
+    table.add(f"expiring {ids:,} producer ids, longest stall", stalls.expiry, "ms", at_most=10)
+    table.add(f"image of {ids:,} producer ids for a snapshot, stall", stalls.image, "ms", at_most=10)
+    with tempfile.TemporaryDirectory() as directory:
+        crashed, clean = many.reopening(directory, ids)
+    table.add(f"reopening a log with {ids:,} producer ids, clean", clean, "s", at_most=2)
+    table.add(f"reopening a log with {ids:,} producer ids, after a crash", crashed, "s", at_most=2)
+
+
 def batches(table: Table, client: RawClient, pid: int, megabytes: int) -> None:
     """Produce, then fetch, in batches: wire bytes per broker CPU second."""
     for kilobytes in (16, 64, 256, 1024):
@@ -175,12 +192,13 @@ async def library_rounds(table: Table, broker: BrokerProcess, records: int) -> N
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--quick", action="store_true", help="a tenth of the work, to see that it runs")
-    arguments.add_argument("--only", choices=["start", "single", "batches", "libraries"])
+    arguments.add_argument("--only", choices=["start", "single", "producers", "batches", "libraries"])
     options = arguments.parse_args()
     scale = 10 if options.quick else 1
     table = Table()
     parts: dict[str, Callable[[RawClient, BrokerProcess], None]] = {
         "single": lambda client, broker: single_records(table, client, broker.pid, 20_000 // scale),
+        "producers": lambda client, broker: producers(table, client, broker.pid, 5_000 // scale, 100_000 // scale),
         "batches": lambda client, broker: batches(table, client, broker.pid, 200 // scale),
         "libraries": lambda client, broker: asyncio.run(library_rounds(table, broker, 50_000 // scale)),
     }

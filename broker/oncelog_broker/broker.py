@@ -251,8 +251,8 @@ class Broker:
                 declared.name: self.config[declared]
                 for declared in (keys.IDEMPOTENCE_DUPLICATE_CLASSIFICATION, keys.IDEMPOTENCE_UNKNOWN_PRODUCER)
             }
-            values = resolve_topic(overrides, self.config) | of_broker
-            found = self._log_configs[key] = LogConfig.from_values(values)
+            found = LogConfig.from_values(resolve_topic(overrides, self.config) | of_broker)
+            self._log_configs[key] = found
         return found
 
     async def create_topic(self, name: str) -> None:

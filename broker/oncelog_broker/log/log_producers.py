@@ -13,7 +13,7 @@ from typing import Final
 from oncelog_broker.log.batch_scan import HEADER_WINDOW
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.producer_snapshot import PendingSnapshot, ProducerSnapshots
-from oncelog_broker.log.producer_state import DuplicateBatch, ProducerState
+from oncelog_broker.log.producer_state import ProducerState
 from oncelog_broker.log.segment import Segment
 from oncelog_broker.log.transaction_index import AbortedTransaction, TransactionIndexes
 from oncelog_broker.log.validation import HeaderFields
@@ -25,7 +25,6 @@ from oncelog_protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC_V2,
-    TRANSACTIONAL_BIT,
     CorruptBatch,
     RecordBatch,
 )
@@ -47,36 +46,31 @@ class LogProducers:
         self.aborted = TransactionIndexes(disk, directory)
         self._snapshots = ProducerSnapshots(disk, directory)
         self._snapshot_offset = -1
-        """Of the newest snapshot."""
+        """From where the state need not be replayed, since a snapshot says it, or the log has nothing before."""
         self._pending: list[PendingSnapshot] = []
 
     # --- appending -----------------------------------------------------------------------------------------------
 
-    def prepare(
-        self, batch: memoryview, header: HeaderFields, base_offset: int, timestamp: int, transaction_version: int
-    ) -> bytes | DuplicateBatch:
-        """What a batch of a producer that is to be appended at `base_offset` makes of it, for `appended`.
+    def prepare_marker(
+        self, batch: memoryview, header: HeaderFields, timestamp: int, transaction_version: int
+    ) -> bytes:
+        """What a marker that is to be appended makes of its producer, for `complete`.
 
-        Raises what ProducerState's `prepare_append` and `prepare_marker` raise, INVALID_RECORD: nothing has changed.
+        Raises what `ProducerState.prepare_marker` raises, INVALID_RECORD: nothing has changed.
         """
-        if header[5] & CONTROL_BIT:
-            try:
-                marker = read_marker(RecordBatch(batch))
-            except CorruptBatch as error:
-                raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
-            if marker is None:
-                raise KafkaError(ErrorCode.INVALID_RECORD, "the only control records of a log are markers")
-            return self.state.prepare_marker(header[9], header[10], marker, timestamp, transaction_version)
-        return self.state.prepare_append(header, base_offset, timestamp, transaction_version)
+        try:
+            marker = read_marker(RecordBatch(batch))
+        except CorruptBatch as error:
+            raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+        if marker is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "the only control records of a log are markers")
+        return self.state.prepare_marker(header[9], header[10], marker, timestamp, transaction_version)
 
-    def appended(
+    def complete(
         self, batch: memoryview, header: HeaderFields, entry: bytes, base_offset: int, segment_base: int
     ) -> None:
-        """The batch that `prepare` gave `entry` for is in the log. Raises OSError if it is an abort whose index entry
-        could not be written."""
-        if not header[5] & CONTROL_BIT:
-            self.state.adopt(header[9], entry, base_offset, header[5] & TRANSACTIONAL_BIT)
-            return
+        """The marker that `prepare_marker` gave `entry` for is in the log. Raises OSError if it is an abort whose index
+        entry could not be written."""
         completed = self.state.complete(header[9], entry, base_offset)
         if completed is not None:
             marker = read_marker(RecordBatch(batch))
@@ -114,6 +108,10 @@ class LogProducers:
             self._pending = [*self.pending_snapshots(offset), self._snapshots.take(offset, self.state.image())]
             del self._pending[:-MAX_PENDING_SNAPSHOTS]
 
+    def is_saved(self, offset: int) -> bool:
+        """Whether the state as of `offset` would be restored without a replay."""
+        return offset == self._snapshot_offset and not self._pending
+
     def pending_snapshots(self, end: int) -> list[PendingSnapshot]:
         """Those as of `end` or before that are not in their files yet."""
         return [snapshot for snapshot in self._pending if snapshot.offset <= end and not snapshot.is_written]
@@ -122,17 +120,17 @@ class LogProducers:
 
     def load(self, segments: Sequence[Segment], log_end_offset: int) -> None:
         """The state as of the log's end. Raises OSError."""
-        self._snapshots.remove_above(log_end_offset)
-        damaged = self.aborted.load()
-        self._restore(segments, log_end_offset if damaged is None else damaged)
-        self._snapshots.remove_strays(segment.base_offset for segment in segments)
+        names = self._snapshots.file_names()
+        damaged = self.aborted.load(names)
+        self._restore(segments, names, log_end_offset if damaged is None else damaged)
+        self._snapshots.remove_all_but(names, {self._snapshot_offset, *(segment.base_offset for segment in segments)})
 
     def truncate_to(self, segments: Sequence[Segment], log_end_offset: int) -> None:
         """The log ends at `log_end_offset` now; `segments` are those that are left. Raises OSError."""
         self._cancel_above(log_end_offset)
-        self._snapshots.remove_above(log_end_offset)
+        names = self._snapshots.remove_above(log_end_offset)
         self.aborted.truncate_to(log_end_offset, segments[-1].base_offset)
-        self._restore(segments, log_end_offset)
+        self._restore(segments, names, log_end_offset)
 
     def truncate_fully(self) -> None:
         """The log is empty. Raises OSError."""
@@ -152,14 +150,13 @@ class LogProducers:
             snapshot.is_cancelled = snapshot.offset > offset
         self._pending = [snapshot for snapshot in self._pending if not snapshot.is_cancelled]
 
-    def _restore(self, segments: Sequence[Segment], at_most: int) -> None:
+    def _restore(self, segments: Sequence[Segment], names: Sequence[str], at_most: int) -> None:
         """From the newest snapshot not above `at_most`, and from the batches behind it."""
         start, entries = segments[0].base_offset, list[bytes]()
-        self._snapshot_offset = -1
-        found = self._snapshots.load_newest(at_most)
+        found = self._snapshots.load_newest(names, at_most)
         if found is not None and found[0] >= start:  # one from before the log's first batch is out of date
             start, entries = found
-            self._snapshot_offset = start
+        self._snapshot_offset = start
         self.state.restore(entries)
         aborted: dict[int, list[AbortedTransaction]] = {}
         for segment in segments:

@@ -33,11 +33,13 @@ from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
     BASE_OFFSET,
+    CONTROL_BIT,
     HEADER,
     HEADER_SIZE,
     LEADER_EPOCH,
     LEADER_EPOCH_AT,
     LOG_OVERHEAD,
+    TRANSACTIONAL_BIT,
     CorruptBatch,
     RecordBatch,
 )
@@ -64,6 +66,7 @@ class PartitionLog:
         "_local",
         "_log_start_offset",
         "_offline",
+        "_producer_state",
         "_recovery_point",
         "_untouched_state",
         "before_truncation",
@@ -99,9 +102,10 @@ class PartitionLog:
         self._clock = clock
         self._local = local
         self._epochs = epochs
-        self._untouched_state: tuple[int, int, int, int] | None = None
         self.producers = LogProducers(disk, directory, config)
+        self._producer_state = self.producers.state
         local.on_roll = self.producers.take_snapshot
+        self._untouched_state: tuple[int, int, int, int] | None = None
         self._offline: str | None = None
         self._generation = 0
         self._last_flush_ms = clock.now_ms()
@@ -163,7 +167,7 @@ class PartitionLog:
             epochs.truncate_from_start(log.log_start_offset)
             if epochs.entries != before or epochs_lost:
                 epochs.flush()
-            if clean_shutdown:
+            if clean_shutdown and log.producers.is_saved(log.log_end_offset):
                 log._untouched_state = log._state()
         except (OSError, LogCorrupt, CorruptBatch) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} cannot be opened: {error}") from error
@@ -279,10 +283,13 @@ class PartitionLog:
         if header[9] >= 0:
             # The check of KIP-890 whether the coordinator knows of the transaction belongs before this: ask it where
             # `producers.state.has_open_transaction` says no, and be sure that no marker came in between (E2, E3).
-            prepared = self.producers.prepare(batch, header, base_offset, max_timestamp, transaction_version)
-            if isinstance(prepared, DuplicateBatch):
-                return prepared.base_offset, prepared.timestamp if limits.stamps_append_time else NO_APPEND_TIME
-            entry = prepared
+            if header[5] & CONTROL_BIT:
+                entry = self.producers.prepare_marker(batch, header, max_timestamp, transaction_version)
+            else:
+                prepared = self._producer_state.prepare_append(header, base_offset, max_timestamp, transaction_version)
+                if isinstance(prepared, DuplicateBatch):
+                    return prepared.base_offset, prepared.timestamp if limits.stamps_append_time else NO_APPEND_TIME
+                entry = prepared
         if limits.stamps_append_time:
             stamp_append_time(batch, header[5], now_ms)
         BASE_OFFSET.pack_into(batch, 0, base_offset)
@@ -292,7 +299,10 @@ class PartitionLog:
         try:
             self._local.append(batch, last_offset, max_timestamp, now_ms)
             if entry is not None:
-                self.producers.appended(batch, header, entry, base_offset, self._local.active.base_offset)
+                if header[5] & CONTROL_BIT:
+                    self.producers.complete(batch, header, entry, base_offset, self._local.active.base_offset)
+                else:
+                    self._producer_state.adopt(header[9], entry, base_offset, header[5] & TRANSACTIONAL_BIT)
         except OSError as error:
             raise self._fail("append", error) from error
         return base_offset, append_time

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from struct import Struct
 from typing import Final
 
@@ -172,23 +172,22 @@ class ProducerSnapshots:
         self._disk = disk
         self._directory = directory
 
-    def offsets(self) -> list[int]:
-        """Of all snapshots, in order."""
-        names = self._disk.list_directory(self._directory)
-        return sorted(offset for name in names if (offset := _offset_of(name, PRODUCER_SNAPSHOT_SUFFIX)) is not None)
+    def file_names(self) -> list[str]:
+        """Of the whole directory: listed once, for those methods that ask for names."""
+        return self._disk.list_directory(self._directory)
 
-    def load_newest(self, at_most: int) -> tuple[int, list[bytes]] | None:
+    def load_newest(self, names: Iterable[str], at_most: int) -> tuple[int, list[bytes]] | None:
         """(offset, entries) of the newest valid snapshot not above `at_most`. Damaged ones are deleted."""
-        for offset in reversed(self.offsets()):
+        for offset in sorted(_offsets(names, PRODUCER_SNAPSHOT_SUFFIX), reverse=True):
             if offset > at_most:
                 continue
-            prefix = self._path(offset, "")
-            window_path = prefix + PRODUCER_WINDOW_SUFFIX
+            snapshot_path = self._path(offset, PRODUCER_SNAPSHOT_SUFFIX)
+            window_path = self._path(offset, PRODUCER_WINDOW_SUFFIX)
             try:
                 window = self._disk.read_file(window_path) if self._disk.exists(window_path) else None
-                return offset, parse_entries(self._disk.read_file(prefix + PRODUCER_SNAPSHOT_SUFFIX), window)
+                return offset, parse_entries(self._disk.read_file(snapshot_path), window)
             except SnapshotCorrupt as error:
-                logger.warning("%s: deleted, and the one before it taken: %s", prefix + PRODUCER_SNAPSHOT_SUFFIX, error)
+                logger.warning("%s: deleted, and the one before it taken: %s", snapshot_path, error)
                 self._remove(offset)
         return None
 
@@ -196,23 +195,18 @@ class ProducerSnapshots:
         """A snapshot of `entries` as of `offset`, to be written."""
         return PendingSnapshot(self._disk, self._directory, offset, entries)
 
-    def remove_above(self, offset: int) -> None:
-        """Those of states that the log has not reached any more."""
-        for found in self.offsets():
+    def remove_above(self, offset: int) -> list[str]:
+        """Those of states that the log has not reached any more; returns the names of the files that are left."""
+        for found in _all_offsets(self.file_names()):
             if found > offset:
                 self._remove(found)
+        return self.file_names()
 
-    def remove_strays(self, segment_bases: Iterable[int]) -> None:
-        """All but those at the start of a segment, and the newest; and windows without a snapshot."""
-        found = self.offsets()
-        kept = {*segment_bases, *found[-1:]}
-        for offset in found:
+    def remove_all_but(self, names: Iterable[str], kept: Collection[int]) -> None:
+        """Those at other offsets than `kept`: as a rule the starts of the segments, and the newest (E11)."""
+        for offset in _all_offsets(names):
             if offset not in kept:
                 self._remove(offset)
-        for name in self._disk.list_directory(self._directory):
-            window = _offset_of(name, PRODUCER_WINDOW_SUFFIX)
-            if window is not None and window not in found:
-                self._remove(window)
 
     def _remove(self, offset: int) -> None:
         self._disk.remove(self._path(offset, PRODUCER_SNAPSHOT_SUFFIX))
@@ -222,6 +216,13 @@ class ProducerSnapshots:
         return os.path.join(self._directory, file_prefix(offset) + suffix)
 
 
-def _offset_of(name: str, suffix: str) -> int | None:
-    digits = name.removesuffix(suffix)
-    return int(digits) if digits != name and len(digits) == OFFSET_DIGITS and digits.isdecimal() else None
+def _offsets(names: Iterable[str], suffix: str) -> set[int]:
+    """Of the files with `suffix`."""
+    prefixes = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    return {int(prefix) for prefix in prefixes if len(prefix) == OFFSET_DIGITS and prefix.isdecimal()}
+
+
+def _all_offsets(names: Iterable[str]) -> set[int]:
+    """Of snapshots and windows."""
+    names = list(names)
+    return _offsets(names, PRODUCER_SNAPSHOT_SUFFIX) | _offsets(names, PRODUCER_WINDOW_SUFFIX)

@@ -41,7 +41,8 @@ HEAD: Final = Struct(SNAPSHOT_ENTRY.format + "Iq")
 PAST_BATCH: Final = Struct(">iiqq")
 WINDOW: Final = 5
 """Batches that are remembered: what an idempotent producer may have in flight (S14)."""
-_KEPT_END: Final = HEAD.size + (WINDOW - 2) * PAST_BATCH.size
+_HEAD_END: Final = HEAD.size
+_KEPT_END: Final = _HEAD_END + (WINDOW - 2) * PAST_BATCH.size
 """Where the past batches end that stay in the window when one more joins them."""
 _EXPIRY_AT: Final = 26
 _EXPIRY_FIELDS: Final = Struct(">qiq")
@@ -136,7 +137,7 @@ class ProducerState:
         Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_TXN_STATE,
         UNKNOWN_PRODUCER_ID (in `legacy-2.0` mode).
         """
-        _, _, _, _, _, attributes, _, _, _, producer_id, epoch, sequence, _ = header
+        _, _, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, _ = header
         is_transactional = attributes & TRANSACTIONAL_BIT
         # That a batch is the next one is asked before whether it is a duplicate: it could be both only if the last five
         # batches had 2^31 records.
@@ -152,9 +153,9 @@ class ProducerState:
             if epoch != last_epoch:
                 self._check_epoch(header, last_epoch)
                 known = 0
-            elif in_sequence(last, sequence) or sequence < 0:
+            elif sequence == last + 1 or in_sequence(last, sequence) or sequence < 0:
                 if last_offset >= 0:
-                    past = PAST_BATCH.pack(last, last_delta, last_offset, last_timestamp) + entry[HEAD.size : _KEPT_END]
+                    past = PAST_BATCH.pack(last, last_delta, last_offset, last_timestamp) + entry[_HEAD_END:_KEPT_END]
             else:
                 return self._out_of_sequence(header, entry)
             if first_offset >= 0 and not is_transactional:
@@ -165,7 +166,14 @@ class ProducerState:
                 )
         if is_transactional and first_offset < 0:
             first_offset = base_offset
-        return _entry(header, base_offset, timestamp, coordinator_epoch, first_offset, known, past)
+        known, last = (known + delta + 1, increment_sequence(sequence, delta)) if sequence >= 0 else (0, NO_SEQUENCE)
+        return (
+            HEAD.pack(
+                producer_id, epoch, last, base_offset + delta, delta, timestamp, coordinator_epoch, first_offset,
+                known if known < MAX_KNOWN else MAX_KNOWN, timestamp,
+            )
+            + past
+        )  # fmt: skip
 
     def adopt(self, producer_id: int, entry: bytes, base_offset: int, is_transactional: int) -> None:
         """The batch that `prepare_append` gave `entry` for is in the log."""

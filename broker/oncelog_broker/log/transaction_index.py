@@ -143,10 +143,11 @@ class TransactionIndexes:
         self._indexes: dict[int, TransactionIndex] = {}
         self._bases: list[int] = []
 
-    def load(self) -> int | None:
-        """Read them all; the base offset of the first damaged one, which has been removed. None: all are good."""
+    def load(self, names: Iterable[str]) -> int | None:
+        """Read those among the files `names` of the directory; the base offset of the first damaged one, which has been
+        removed. None: all are good."""
         damaged = None
-        for name in self._disk.list_directory(self._directory):
+        for name in names:
             prefix = name.removesuffix(TRANSACTION_INDEX_SUFFIX)
             base = log_file_base(prefix + LOG_SUFFIX)
             if base is None or prefix == name:

@@ -1,0 +1,145 @@
+"""What idempotence costs, and 100,000 producer ids in one partition: memory, expiry, reopening.
+
+The many producers are in a log of this process, so that memory and stalls can be seen directly.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import broker_cost as cost
+import psutil
+from raw import RawClient
+
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.producer_state import ProducerState
+from oncelog_broker.runtime.clock import SystemClock
+from oncelog_broker.runtime.disk import RealDisk
+from oncelog_protocol.records.batch import CRC_AT, HEADER, batch_crc
+from oncelog_protocol.records.builder import RecordBatchBuilder, build_batch
+from oncelog_protocol.records.record import Record
+
+WINDOW = 64
+TURNS = 10
+DAY_MS = 86_400_000
+
+
+def requests(topic: str, producer_id: int, count: int, records: int) -> list[bytes]:
+    """`count` Produce requests with a batch of 100-byte records each; producer id -1: not idempotent."""
+    now = time.time_ns() // 1_000_000
+    builder = RecordBatchBuilder(size_limit=1 << 20)
+    for _ in range(records):
+        builder.append(now, None, b"v" * 100, [])
+    builder.close()
+    stamp = {} if producer_id < 0 else {"producer_id": producer_id, "producer_epoch": 0}
+    found = []
+    for number in range(count):
+        sequence = {} if producer_id < 0 else {"base_sequence": number * records}
+        found.append(cost.produce_request(topic, bytes(builder.build(**stamp, **sequence))))
+    return found
+
+
+def idempotence_overhead(client: RawClient, pid: int, count: int, records: int) -> tuple[float, float]:
+    """(CPU us per request, plain; the same, idempotent): the best of turns that alternate on one small log."""
+    best = {"plain": float("inf"), "idempotent": float("inf")}
+    topic = f"idempotence-{records}"
+    small = {"segment.bytes": "2097152", "retention.bytes": "4194304", "file.delete.delay.ms": "0"}
+    cost.create_topic(client, topic, **small)
+    for turn in range(TURNS):
+        for name in best:
+            frames = requests(topic, 1000 + turn if name == "idempotent" else -1, count, records)
+
+            def work(frames: list[bytes] = frames) -> tuple[int, int]:
+                frame = b""
+                for frame in client.pipeline_all(frames, WINDOW):
+                    pass
+                cost.check_produced(frame)
+                return len(frames), 0
+
+            best[name] = min(best[name], cost.measured(pid, work).cpu_us_per_request)
+    return best["plain"], best["idempotent"]
+
+
+def headers(producers: int, batches: int) -> Iterator[tuple[int, ...]]:
+    """The headers of `batches` rounds of one-record batches, one of each producer per round."""
+    now = time.time_ns() // 1_000_000
+    offset = 0
+    for sequence in range(batches):
+        for producer_id in range(producers):
+            yield offset, 100, 0, 2, 0, 0, 0, now, now, 2**40 + producer_id, 0, sequence, 1
+            offset += 1
+
+
+def memory_of_producers(count: int) -> float:
+    """MB of resident memory that producers with full windows take."""
+    process = psutil.Process()
+    gc.collect()
+    before = process.memory_info().rss
+    state = ProducerState(LogConfig())
+    for header in headers(count, 5):
+        state.follow(header)
+    assert len(state) == count
+    return (process.memory_info().rss - before) / 1e6
+
+
+@dataclass
+class Stalls:
+    """Longest times for which the event loop would stand still, in ms."""
+
+    expiry: float
+    image: float
+
+
+def stalls(count: int) -> Stalls:
+    """Of an expiry of all producers, slice by slice, and of the image for a snapshot."""
+    state = ProducerState(LogConfig())
+    for header in headers(count, 1):
+        state.follow(header)
+    started = time.perf_counter()
+    state.image()
+    image = time.perf_counter() - started
+    longest, gone = 0.0, 0
+    sweep = state.expire(time.time_ns() // 1_000_000 + 2 * DAY_MS, DAY_MS)
+    while True:
+        started = time.perf_counter()
+        step = next(sweep, None)
+        longest = max(longest, time.perf_counter() - started)
+        if step is None:
+            break
+        gone = step
+    assert gone == count
+    return Stalls(longest * 1000, image * 1000)
+
+
+def reopening(directory: str, count: int) -> tuple[float, float]:
+    """Seconds to open a log with `count` producers, two batches each: (after a crash, after a clean shutdown)."""
+    path = os.path.join(directory, "many-0")
+
+    def opened(**options: bool | int) -> PartitionLog:
+        return PartitionLog.open(
+            path, topic="many", partition=0, config=LogConfig(), disk=RealDisk(), clock=SystemClock(), **options
+        )
+
+    log = opened()
+    batch = memoryview(build_batch([Record(0, time.time_ns() // 1_000_000, None, b"v", [])]))
+    for header in headers(count, 2):
+        _, length, epoch, magic, crc, *rest = HEADER.unpack_from(batch)
+        HEADER.pack_into(batch, 0, 0, length, epoch, magic, crc, *rest[:4], *header[9:12], rest[-1])
+        batch[CRC_AT : CRC_AT + 4] = batch_crc(batch).to_bytes(4, "big")
+        log.append_as_leader(batch, leader_epoch=0)
+    end = log.log_end_offset
+    seconds = []
+    for clean in (False, True):
+        gc.collect()
+        started = time.perf_counter()
+        again = opened(recovery_point=end, clean_shutdown=clean)
+        seconds.append(time.perf_counter() - started)
+        assert len(again.producers.state) == count
+        again.close()
+    log.abandon()
+    return seconds[0], seconds[1]
