@@ -38,7 +38,7 @@ slow: $(STAMP)        ## kill -9 and fuzzing
 bench: $(STAMP)       ## the benchmark table, printed and kept in bench/results
 	$(BIN)/python bench/run.py
 
-interop: $(STAMP)     ## Java's kafka-clients and kafkajs against our broker
+interop: $(STAMP)     ## other clients, and Apache Kafka itself, beside our broker
 	$(BIN)/pytest -q tests/interop
 
 clean:                ## remove what the targets above made (not ./data)

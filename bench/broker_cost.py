@@ -19,6 +19,7 @@ from raw import RawClient, decoded, prepared
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest
 from oncelog_protocol.messages.fetch import FetchRequest
+from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsetsRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.records.builder import build_batch
@@ -29,6 +30,8 @@ PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 METADATA_VERSION = 9
 CREATE_TOPICS_VERSION = 5
+LIST_OFFSETS_VERSION = 7
+LEADER_SECONDS = 20.0
 SEGMENT_BYTES = 32 << 20
 RETENTION_BYTES = 32 << 20
 
@@ -102,6 +105,21 @@ def create_topic(client: RawClient, name: str, **configs: str) -> None:
     response = client.call(CreateTopicsRequest(topics=[topic]), ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
     if response.topics[0].error_code:
         raise RuntimeError(f"cannot create {name}: error {response.topics[0].error_code}")
+    wait_for_leader(client, name)
+
+
+def wait_for_leader(client: RawClient, topic: str) -> None:
+    """Until the broker takes itself for the leader of partition 0: with Apache Kafka that is a moment later."""
+    wanted = ListOffsetsRequest.ListOffsetsTopic
+    partition = wanted.ListOffsetsPartition(partition_index=0, timestamp=LATEST_TIMESTAMP)
+    request = ListOffsetsRequest(replica_id=-1, topics=[wanted(name=topic, partitions=[partition])])
+    deadline = time.monotonic() + LEADER_SECONDS
+    while time.monotonic() < deadline:
+        answer = client.call(request, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION)
+        if not answer.topics[0].partitions[0].error_code:
+            return
+        time.sleep(0.01)
+    raise RuntimeError(f"{topic} has no leader")
 
 
 def recycled_topic(client: RawClient, name: str) -> None:
@@ -169,6 +187,21 @@ def fetch_request(topic: str, offset: int, max_bytes: int) -> bytes:
         forgotten_topics_data=[],
     )
     return prepared(request, ApiKey.FETCH, FETCH_VERSION)
+
+
+def readable_log(client: RawClient, topic: str, batch: bytes) -> tuple[list[bytes], int]:
+    """A new topic with a log of about 16 MB: (requests that read it, 1 MB or one batch each; the bytes of them all)."""
+    create_topic(client, topic, **{"max.message.bytes": str(4 << 20)})
+    count = max(2, (16 << 20) // len(batch))
+    for frame in client.pipeline(produce_request(topic, batch), count, 4):
+        check_produced(frame)
+    per_request = max(1, (1 << 20) // len(batch))
+    records = int.from_bytes(batch[57:61], "big")
+    requests = [
+        fetch_request(topic, first * records, per_request * len(batch))
+        for first in range(0, count - per_request + 1, per_request)
+    ]
+    return requests, len(requests) * per_request * len(batch)
 
 
 def fetch_cost(client: RawClient, pid: int, requests: list[bytes], total_bytes: int, rounds: int) -> Cost:

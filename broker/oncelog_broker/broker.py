@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from oncelog_broker.cleaning import LogCleaner
 from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config.alter import valid_topic_overrides
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import Listener, advertised_listeners, listeners, with_bound_ports
 from oncelog_broker.config.resolve import resolve_topic
@@ -27,6 +29,7 @@ from oncelog_broker.coordinator.internal_topics import internal_topic
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.markers import MarkerAppender
 from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.kraft_metadata import read_topic_configs
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.meta_properties import read_meta_properties
 from oncelog_broker.maintenance import LogMaintenance
@@ -80,7 +83,7 @@ class Broker:
     ) -> None:
         self.config = config
         self.clock: Clock = clock or SystemClock()
-        self._disk: Disk = disk or RealDisk()
+        self.disk: Disk = disk or RealDisk()
         self.tasks = Tasks()
         self.deadlines = Deadlines()
         self.connections = Connections(
@@ -131,7 +134,7 @@ class Broker:
     async def _start(self) -> None:
         advertised = advertised_listeners(self.config, socket.gethostname())
         home = os.path.abspath(self.config.log_dirs[0])
-        self._disk.make_directories(home)
+        self.disk.make_directories(home)
         self._store = EmbeddedStore.open(Path(home) / METADATA_FILE)
         self._store.watch_session(self._on_session)
         self.logs = self._opened_logs = LogManager.open(
@@ -139,7 +142,7 @@ class Broker:
             node_id=self.node_id,
             cluster_id=await self._cluster_id(self._store, home),
             config_of=lambda topic: self.log_config({}),
-            disk=self._disk,
+            disk=self.disk,
             clock=self.clock,
         )
         bound = {}
@@ -153,7 +156,7 @@ class Broker:
         self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""))
         self.replicas.on_image(ClusterImage(""), self.image)
         self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.deadlines)
-        self.groups.on_image(self.image)
+        self.groups.on_image(ClusterImage(""), self.image)
         self.markers = MarkerAppender(self.replicas, self.groups.runtime)
         self.transactions = TransactionCoordinator(
             self.config, self.replicas, self.markers, self.producer_ids, self.clock, self.tasks, self.deadlines
@@ -161,6 +164,7 @@ class Broker:
         self.transactions.on_image(self.image)
         self.metadata.subscribe(self._on_image)
         LogMaintenance(self).start()
+        LogCleaner(self).start()
         self.groups.start()
         self.transactions.start()
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
@@ -172,7 +176,7 @@ class Broker:
         found = (await store.get_many([paths.CLUSTER_ID]))[0]
         if found is not None:
             return parse_cluster_id(found[0], paths.CLUSTER_ID)
-        properties = read_meta_properties(self._disk, directory)
+        properties = read_meta_properties(self.disk, directory)
         known = None if properties is None else properties.cluster_id
         return known or uuid_to_string(random_uuid(system_entropy))
 
@@ -194,12 +198,18 @@ class Broker:
 
     def _found_logs(self) -> FoundLogs:
         """What a data directory of another origin holds (one that Apache Kafka wrote, say)."""
+        configs: dict[str, dict[str, str]] = {}
+        for directory in self.config.log_dirs:
+            configs |= read_topic_configs(self.disk, directory)
         found: dict[str, dict[int, int]] = {}
         topic_ids: dict[str, bytes | None] = {}
         for log in self.logs.logs():
             found.setdefault(log.topic, {})[log.partition] = log.latest_epoch
             topic_ids[log.topic] = self.logs.topic_id(log.topic, log.partition)
-        topics = tuple(FoundTopic(name, epochs, topic_ids[name]) for name, epochs in found.items())
+        topics = tuple(
+            FoundTopic(name, epochs, topic_ids[name], valid_topic_overrides(name, configs.get(name, {})))
+            for name, epochs in found.items()
+        )
         return FoundLogs(self.logs.cluster_id, topics, ADOPTED_PRODUCER_IDS if topics else -1)
 
     def _on_session(self, state: SessionState) -> None:
@@ -213,7 +223,7 @@ class Broker:
         if new.broker_configs is not old.broker_configs:
             self._follow_broker_configs(new)
         self.replicas.on_image(old, new)
-        self.groups.on_image(new)
+        self.groups.on_image(old, new)
         self.transactions.on_image(new)
 
     def _follow_broker_configs(self, image: ClusterImage) -> None:

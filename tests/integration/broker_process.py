@@ -19,8 +19,9 @@ STOP_TIMEOUT_SECONDS = 20.0
 class BrokerProcess:
     """`oncelog serve` on a free port. `start` returns when the broker says where to connect."""
 
-    def __init__(self, data: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, data: Path, settings: dict[str, str] | None = None, *, log_level: str = "warning") -> None:
         self.data = data
+        self.log_level = log_level
         self.settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
         self.process: subprocess.Popen[str] | None = None
         self.port = 0
@@ -38,6 +39,7 @@ class BrokerProcess:
 
     def start(self) -> BrokerProcess:
         command = [str(Path(sys.executable).parent / "oncelog"), "serve", "--data", str(self.data)]
+        command += ["--log-level", self.log_level]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         with self.log.open("a") as log:

@@ -18,7 +18,7 @@ NODE_ID = 7
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
-HEAP = ("-Xms64m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=64m")
+SMALL_HEAP = ("-Xms64m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=64m")
 QUIET = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -45,8 +45,15 @@ SETTINGS = {
 class ApacheKafka:
     """`start` formats the directory where it is empty, and returns when Kafka answers. Raises maven.Unavailable."""
 
-    def __init__(self, release: str, data: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        release: str,
+        data: Path,
+        settings: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = SMALL_HEAP,
+    ) -> None:
         need("java")
+        self._java_options = java_options
         self.release = release
         self.data = data
         self.settings = {**SETTINGS, **(settings or {})}
@@ -89,7 +96,7 @@ class ApacheKafka:
             self.tool("kafka.tools.StorageTool", ["format", "-t", CLUSTER_ID, "-c", str(self._properties)])
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                ["java", *HEAP, *QUIET, "-cp", self._class_path, "kafka.Kafka", str(self._properties)],
+                ["java", *self._java_options, *QUIET, "-cp", self._class_path, "kafka.Kafka", str(self._properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

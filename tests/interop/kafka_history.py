@@ -9,6 +9,7 @@ from typing import Final
 
 from client_contract import MINUTE_MS, now_ms, timed_records, varied_records
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType
 from foreign_clients import COMPRESSIONS, TIMEOUT_SECONDS, Received, Record, eventually
 from librdkafka_client import Librdkafka, received_from
 from raw_client import FETCH_VERSION, RawClient
@@ -18,6 +19,7 @@ from oncelog_protocol.messages.fetch import FetchRequest
 
 GROUP: Final = "a group of the history"
 PARTITIONS: Final = 3
+WEEK_MS: Final = "604800000"
 SETTINGS: Final = {"log.flush.start.offset.checkpoint.interval.ms": "200", "log.initial.task.delay.ms": "500"}
 """Of the Apache Kafka that it is written to: by default a kill loses what DeleteRecords did in the last minute."""
 TINY_SEGMENTS: Final = {"segment.index.bytes": "64", "index.interval.bytes": "0"}
@@ -142,8 +144,10 @@ def _compacted(client: Librdkafka) -> str:
             compression=COMPRESSIONS[batch % 5],
         )
     eventually(lambda: len(_all_records(client, [("compacted", 0)])["compacted", 0]) < 60, "Kafka has compacted")
+    # From now on it must stay as it is, or nothing could be compared with it.
+    client.alter_configs_incrementally("compacted", [("min.compaction.lag.ms", AlterConfigOpType.SET, WEEK_MS)])
     count, stable_since = 0, time.monotonic()
-    while time.monotonic() - stable_since < 2:  # nothing may be compacted any more while it is compared
+    while time.monotonic() - stable_since < 1:
         if count != (count := len(_all_records(client, [("compacted", 0)])["compacted", 0])):
             stable_since = time.monotonic()
     return "compacted"

@@ -1,4 +1,4 @@
-"""Java libraries by their Maven coordinates, kept in `build/interop`. Which registry they come from is Maven's business."""
+"""Java libraries by their Maven coordinates, kept in `build/interop`. The registry is Maven's business."""
 
 from __future__ import annotations
 

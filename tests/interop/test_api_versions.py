@@ -1,7 +1,7 @@
 """The version ranges that we advertise, beside those of a real broker.
 
-Ours are a 4.3 broker's (semantics, section 3), so an older broker's may be narrower: its maxima lower, and before 4.0 its
-minima too, since 4.0 took the oldest versions away.
+Ours are a 4.3 broker's (semantics, section 3): an older broker's maxima may be lower, and before 4.0 its minima too,
+since 4.0 took the oldest versions away.
 """
 
 from __future__ import annotations

@@ -117,6 +117,20 @@ def test_the_directory_goes_back_to_kafka(broker: BrokerProcess, written: Writte
     assert "ERROR" not in kafka.log.read_text()
 
 
-@pytest.mark.xfail(reason="our broker does not read .txnindex yet: aborted records are not told apart", strict=True)
 def test_committed_records_are_told_apart(broker: BrokerProcess, written: Written) -> None:
     assert history.committed_records(broker.address, "transactions", 0) == written.committed
+
+
+def test_topics_keep_their_settings(broker: BrokerProcess) -> None:
+    """They are in Kafka's metadata log alone; without them compacted topics would be subject to retention."""
+    client = Librdkafka(broker.address)
+    for topic, name, value in (
+        ("compacted", "cleanup.policy", "compact"),
+        ("compacted", "min.cleanable.dirty.ratio", "0.01"),
+        ("segments", "segment.index.bytes", "64"),
+        ("append-time", "message.timestamp.type", "LogAppendTime"),
+        ("made-zstd", "compression.type", "zstd"),
+        ("__consumer_offsets", "cleanup.policy", "compact"),
+    ):
+        assert client.configs(topic)[name] == value, topic
+    client.close()

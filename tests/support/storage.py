@@ -142,3 +142,65 @@ class FaultyDisk(RealDisk):
         file = FaultyFile(path, create=create)
         file.disk = self
         return file
+
+
+class StoppedFile(RealFile):
+    __slots__ = ("disk",)
+
+    def append(self, *buffers: Any) -> int:
+        if self.disk.is_stopping():
+            # A killed process leaves what it had written: here, a part of it.
+            half = b"".join(map(bytes, buffers))
+            os.pwrite(self._fd, half[: len(half) // 2], self.size)
+        self.disk.step()
+        return super().append(*buffers)
+
+    def truncate(self, size: int) -> None:
+        self.disk.step()
+        super().truncate(size)
+
+    def sync(self) -> None:
+        self.disk.step()
+        super().sync()
+
+
+class StoppingDisk(RealDisk):
+    """A disk that lets so many changes through, and nothing after them: what a process that was killed then leaves."""
+
+    __slots__ = ("changes", "stop_at")
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.stop_at = stop_at
+        self.changes = 0
+
+    def is_stopping(self) -> bool:
+        return self.changes == self.stop_at
+
+    def step(self) -> None:
+        if self.stop_at is not None and self.changes >= self.stop_at:
+            raise OSError(errno.EIO, "the process is dead")
+        self.changes += 1
+
+    def open(self, path: str, *, create: bool = False) -> StoppedFile:
+        if create and not os.path.exists(path):
+            self.step()
+        file = StoppedFile(path, create=create)
+        file.disk = self
+        return file
+
+    def rename(self, source: str, target: str) -> None:
+        self.step()
+        super().rename(source, target)
+
+    def remove(self, path: str) -> None:
+        if os.path.exists(path):
+            self.step()
+        super().remove(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.step()
+        super().sync_directory(path)
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        self.step()
+        super().replace_file(path, data)

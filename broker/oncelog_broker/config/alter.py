@@ -5,6 +5,7 @@ Overrides are kept as text, in the form that `ConfigKey.format` gives, as Kafka 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -13,6 +14,8 @@ from oncelog_broker.config.broker_keys import BROKER_KEYS
 from oncelog_broker.config.declared import ConfigKey, ConfigType, InvalidConfig, UpdateMode, unknown_key
 from oncelog_broker.config.topic_keys import TOPIC_KEYS
 from oncelog_protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
 
 
 class AlterOperation(IntEnum):
@@ -40,6 +43,17 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]
     checked = {name: _checked(_topic_key(name), value) for name, value in overrides.items()}
     _check_together(checked)
     return checked
+
+
+def valid_topic_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
+    """Those settings of another broker's topic that we have too; each of the others is named in the log."""
+    valid: dict[str, str] = {}
+    for name, value in overrides.items():
+        try:
+            valid = check_topic_overrides({**valid, name: value})
+        except KafkaError as error:
+            logger.warning("a setting is not taken over", extra={"topic": topic, "reason": error.message})
+    return valid
 
 
 def alter_topic_overrides(current: Mapping[str, str], changes: Iterable[ConfigChange]) -> dict[str, str]:

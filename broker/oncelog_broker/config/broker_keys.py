@@ -6,6 +6,7 @@ Deviations from Kafka's defaults are limits that Kafka leaves open: see reliabil
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -21,12 +22,13 @@ from oncelog_broker.config.declared import (
     one_of,
 )
 
-BOOLEAN, STRING, SHORT, INT, LONG, LIST = (
+BOOLEAN, STRING, SHORT, INT, LONG, DOUBLE, LIST = (
     ConfigType.BOOLEAN,
     ConfigType.STRING,
     ConfigType.SHORT,
     ConfigType.INT,
     ConfigType.LONG,
+    ConfigType.DOUBLE,
     ConfigType.LIST,
 )
 HIGH, LOW = Importance.HIGH, Importance.LOW
@@ -237,6 +239,27 @@ LOG_DIRS = ConfigKey[tuple[str, ...] | None](
 )
 LOG_RETENTION_CHECK_INTERVAL_MS = ConfigKey[int](
     "log.retention.check.interval.ms", LONG, 300_000, "How often segments are looked at for deletion.", at_least(1)
+)
+LOG_CLEANER_ENABLE = ConfigKey[bool](
+    "log.cleaner.enable", BOOLEAN, True, "Whether topics with cleanup.policy=compact are compacted."
+)
+LOG_CLEANER_BACKOFF_MS = ConfigKey[int](
+    "log.cleaner.backoff.ms", LONG, 15_000, "How long the cleaner waits when no log is due.", at_least(1)
+)
+LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = ConfigKey[float](
+    "log.cleaner.io.max.bytes.per.second",
+    DOUBLE,
+    sys.float_info.max,
+    "The most bytes that the cleaner reads and writes in a second, on average over a log.",
+    at_least(1),
+)
+LOG_CLEANER_DEDUPE_BUFFER_SIZE = ConfigKey[int](
+    "log.cleaner.dedupe.buffer.size",
+    LONG,
+    128 * 1024**2,
+    "The most memory for the keys of a cleaning. With more keys than fit (216 bytes each, Kafka: 24), a log is "
+    "compacted in several rounds.",
+    at_least(1),
 )
 LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = ConfigKey[int](
     "log.flush.offset.checkpoint.interval.ms",

@@ -57,7 +57,7 @@ _DECLARED: Final = (
     ),
     _topic_key(
         "delete.retention.ms",
-        "How long a tombstone stays in a compacted topic. No effect yet: nothing is compacted.",
+        "How long a tombstone stays in a compacted topic.",
         defaults.LOG_CLEANER_DELETE_RETENTION_MS,
     ),
     _topic_key(
@@ -79,7 +79,7 @@ _DECLARED: Final = (
     ),
     _topic_key(
         "max.compaction.lag.ms",
-        "The longest that a record may wait for compaction. No effect yet: nothing is compacted.",
+        "The longest that a record may wait for compaction.",
         defaults.LOG_CLEANER_MAX_COMPACTION_LAG_MS,
     ),
     _topic_key(
@@ -104,12 +104,12 @@ _DECLARED: Final = (
     ),
     _topic_key(
         "min.cleanable.dirty.ratio",
-        "The uncompacted part of a log from which it is compacted. No effect yet: nothing is compacted.",
+        "The uncompacted part of a log from which it is compacted.",
         defaults.LOG_CLEANER_MIN_CLEANABLE_RATIO,
     ),
     _topic_key(
         "min.compaction.lag.ms",
-        "How long a record stays uncompacted at least. No effect yet: nothing is compacted.",
+        "How long a record stays uncompacted at least.",
         defaults.LOG_CLEANER_MIN_COMPACTION_LAG_MS,
     ),
     _topic_key(

@@ -11,6 +11,7 @@ from typing import BinaryIO, Final
 from oncelog_broker.dump.checkpoint_files import dump_leader_epochs, dump_offset_checkpoint, dump_properties
 from oncelog_broker.dump.index_files import LogBeside, check_sanity, dump_offset_index, dump_time_index
 from oncelog_broker.dump.log_file import dump_log
+from oncelog_broker.dump.producer_files import dump_snapshot, dump_transaction_index
 from oncelog_broker.dump.rows import Fault, Item
 from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE
 from oncelog_broker.log.meta_properties import META_PROPERTIES_FILE
@@ -18,6 +19,7 @@ from oncelog_broker.log.partition_metadata import PARTITION_METADATA_FILE
 
 LOG_SUFFIX: Final = ".log"
 INDEX_DUMPS: Final = {".index": dump_offset_index, ".timeindex": dump_time_index}
+PRODUCER_DUMPS: Final = {".snapshot": dump_snapshot, ".txnindex": dump_transaction_index}
 OFFSET_CHECKPOINT_SUFFIX: Final = "-offset-checkpoint"
 PROPERTIES_FILES: Final = (META_PROPERTIES_FILE, PARTITION_METADATA_FILE)
 
@@ -36,7 +38,7 @@ class DumpOptions:
 def is_known(path: Path) -> bool:
     name = path.name
     is_text = name in (LEADER_EPOCH_FILE, *PROPERTIES_FILES) or name.endswith(OFFSET_CHECKPOINT_SUFFIX)
-    return is_text or path.suffix == LOG_SUFFIX or path.suffix in INDEX_DUMPS
+    return is_text or path.suffix in (LOG_SUFFIX, *INDEX_DUMPS, *PRODUCER_DUMPS)
 
 
 def known_files(paths: tuple[Path, ...]) -> list[Path]:
@@ -70,13 +72,17 @@ def _dump(path: Path, file: BinaryIO, options: DumpOptions) -> Iterator[Item]:
         )
     if path.suffix in INDEX_DUMPS:
         return _dump_index(path, file, size, options)
+    if path.suffix in PRODUCER_DUMPS:
+        return PRODUCER_DUMPS[path.suffix](file)
     if path.name.endswith(OFFSET_CHECKPOINT_SUFFIX):
         return dump_offset_checkpoint(file, str(path))
     if path.name == LEADER_EPOCH_FILE:
         return dump_leader_epochs(file, str(path))
     if path.name in PROPERTIES_FILES:
         return dump_properties(file)
-    return iter([Fault("not a file that dump knows: .log, .index, .timeindex, checkpoints, properties")])
+    return iter(
+        [Fault("not a file that dump knows: .log, .index, .timeindex, .txnindex, .snapshot, checkpoints, properties")]
+    )
 
 
 def _dump_index(path: Path, file: BinaryIO, size: int, options: DumpOptions) -> Iterator[Item]:

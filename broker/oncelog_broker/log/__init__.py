@@ -5,5 +5,8 @@ positions, `segment` joins one log file with its indexes, `recovery` opens what 
 segments, `partition_log` the log of a partition, `log_manager` owns the data directories. `validation`, `roll` and
 `retention` decide, without I/O.
 
+Compaction: `cleaner` and `batch_retention` decide, `compaction` walks the dirty part with an `offset_map` and writes
+`cleaned_segment`s in the place of the old ones, in `steps` that whoever runs them may pause.
+
 All of it is synchronous and belongs to one thread; what may run elsewhere says so (`PendingFlush.sync`).
 """

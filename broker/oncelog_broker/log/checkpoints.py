@@ -21,6 +21,7 @@ CHECKPOINT_VERSION: Final = 0
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
 TopicPartition = tuple[str, int]
 Entry = TypeVar("Entry")

@@ -48,6 +48,10 @@ class LogConfig:
     min_insync_replicas: int = 1
     idempotence_duplicate_classification: str = STRICT
     idempotence_unknown_producer: str = ACCEPT
+    delete_retention_ms: int = DAY_MS
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
 
     @classmethod
     def from_values(cls, values: Mapping[str, object]) -> LogConfig:

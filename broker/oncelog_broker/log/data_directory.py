@@ -6,13 +6,14 @@
     recovery-point-offset-checkpoint    up to where each log is synced
     replication-offset-checkpoint       high watermarks
     log-start-offset-checkpoint         log starts that are not the start of a segment
+    cleaner-offset-checkpoint           up to where each compacted log was compacted
     orders-0/                           the log of partition 0 of topic "orders"
     orders-1.2f0c...-delete/            a log that was deleted, and is freed after file.delete.delay.ms
     orders-2.77ab...-stray/             a log that belongs to no topic, set aside and kept
 
 A checkpoint that cannot be read is done without, with a warning: without recovery points every log is verified from its
 start; without log starts, deleted records whose segments are still there can be read again; without high watermarks
-replication begins at the log starts.
+replication begins at the log starts; without cleaner offsets, logs are compacted from their starts.
 """
 
 from __future__ import annotations

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.internal_batches import location_of
 from oncelog_broker.log.log_reader import LogReader
 from oncelog_broker.log.recovery import SegmentLoader, activate
 from oncelog_broker.log.roll import RollParams, RollReason, roll_reason
-from oncelog_broker.log.segment import Segment
+from oncelog_broker.log.segment import PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX, Segment
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import File
 from oncelog_protocol.records.batch import RecordBatch
@@ -222,6 +222,25 @@ class LocalLog:
         self._row, self._bases = [segment], [offset]
         self._adopt_active(segment)
 
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        """Whether these very segments are still here, side by side, none of them active."""
+        number = self._number_of(segments[0].base_offset)
+        same = self._row[number : number + len(segments)] == list(segments)
+        return same and self.active is not segments[-1]
+
+    def replace(self, old: Sequence[Segment], cleaned: Segment, *, suffix: str) -> None:
+        """Put `cleaned`, whose files have the `suffix`, in the place of `old`, which the log `holds`."""
+        self._reader.forget_positions()
+        number = self._number_of(old[0].base_offset)
+        for segment in old:
+            # The producer state as of the base offset is what it was.
+            stays = segment.base_offset == cleaned.base_offset
+            self._mark_deleted(segment, keep=(PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX) if stays else ())
+        cleaned.change_suffix(suffix, "")
+        cleaned.next_offset = old[-1].next_offset
+        self._row[number : number + len(old)] = [cleaned]
+        self._bases[number : number + len(old)] = [cleaned.base_offset]
+
     def free_marked(self, now_ms: int) -> int:
         """Remove the files that were let go `file.delete.delay.ms` ago; returns how many."""
         count = 0
@@ -241,8 +260,8 @@ class LocalLog:
         """Which segment's range `offset` lies in; 0 for offsets before the first."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
-    def _mark_deleted(self, segment: Segment) -> None:
+    def _mark_deleted(self, segment: Segment, *, keep: Collection[str] = ()) -> None:
         logger.info("%s: deleting %d bytes", segment.path, segment.size)
         free_at_ms = self._clock.now_ms() + self._config.file_delete_delay_ms
-        self._marked.append((free_at_ms, segment.mark_deleted()))
+        self._marked.append((free_at_ms, segment.mark_deleted(keep=keep)))
         self.directory_dirty = True

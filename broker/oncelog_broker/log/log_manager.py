@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from oncelog_broker.log.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -231,6 +232,11 @@ class LogManager:
                 }
                 self._write_checkpoint(home, LOG_START_OFFSET_CHECKPOINT, offsets)
 
+    def checkpoint_cleaner_offsets(self) -> None:
+        """Write down up to where each log was compacted. OSError."""
+        for home in self._directories:
+            self._checkpoint_cleaner_offsets_of(home)
+
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write down the high watermarks. OSError."""
         for home in self._directories:
@@ -266,6 +272,7 @@ class LogManager:
     def _open_logs(self, home: DataDirectory, config_of: Callable[[str], LogConfig]) -> None:
         recovery_points = home.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         start_offsets = home.read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        cleaner_offsets = home.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         found, deleted = home.logs()
         now_ms = self._clock.now_ms()
         self._deleted += [(now_ms + DEFAULT_CONFIG.file_delete_delay_ms, path) for path in deleted]
@@ -295,6 +302,7 @@ class LogManager:
                 logger.error("%s: offline: %s", path, error)
                 self._failures[key] = f"{path}: {error}"
             else:
+                log.cleaner_checkpoint = cleaner_offsets.get(key)
                 self._adopt(key, log)
 
     def _create(self, key: TopicPartition, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
@@ -319,12 +327,20 @@ class LogManager:
         log.before_truncation = self._before_truncation
 
     def _before_truncation(self, log: PartitionLog) -> None:
-        self._checkpoint_recovery_points_of(self._homes[log.topic, log.partition])
+        home = self._homes[log.topic, log.partition]
+        self._checkpoint_recovery_points_of(home)
+        self._checkpoint_cleaner_offsets_of(home)
 
     def _checkpoint_recovery_points_of(self, home: DataDirectory) -> None:
         with home.checkpoint_guard:
             offsets = {key: log.recovery_point for key, log in self._logs_in(home)}
             self._write_checkpoint(home, RECOVERY_POINT_CHECKPOINT, offsets)
+
+    def _checkpoint_cleaner_offsets_of(self, home: DataDirectory) -> None:
+        with home.checkpoint_guard:
+            noted = {key: log.cleaner_checkpoint for key, log in self._logs_in(home)}
+            offsets = {key: offset for key, offset in noted.items() if offset is not None}
+            self._write_checkpoint(home, CLEANER_OFFSET_CHECKPOINT, offsets)
 
     def _write_checkpoint(self, home: DataDirectory, name: str, offsets: dict[TopicPartition, int]) -> None:
         """Write a checkpoint; logs that could not be opened keep their old entries, for when they are mended."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from oncelog_broker.log import timestamp_lookup
@@ -25,6 +25,7 @@ from oncelog_broker.log.log_reader import EMPTY
 from oncelog_broker.log.producer_state import DuplicateBatch
 from oncelog_broker.log.recovery import LogCorrupt, SegmentLoader, load_epochs, rebuild_epochs
 from oncelog_broker.log.retention import SegmentFacts, deletable_segments
+from oncelog_broker.log.segment import Segment
 from oncelog_broker.log.timestamp_lookup import TimestampedOffset
 from oncelog_broker.log.transaction_index import AbortedTransaction
 from oncelog_broker.log.validation import AppendOrigin, ValidationLimits, check_batch, check_client_batch
@@ -70,6 +71,7 @@ class PartitionLog:
         "_recovery_point",
         "_untouched_state",
         "before_truncation",
+        "cleaner_checkpoint",
         "config",
         "directory",
         "partition",
@@ -96,8 +98,11 @@ class PartitionLog:
         self.partition = partition
         self.directory = directory
         self.before_truncation: Callable[[PartitionLog], None] | None = None
-        """Called when `recovery_point` went back, before bytes are cut: whoever keeps the recovery point on disk must
-        lower it there now, since after a crash a log that ends below it counts as damaged. May raise OSError."""
+        """Called when `recovery_point` or `cleaner_checkpoint` went back, before bytes are cut: whoever keeps them on
+        disk must lower them there now, since after a crash a log that ends below its recovery point counts as damaged,
+        and what is below the cleaner checkpoint counts as compacted. May raise OSError."""
+        self.cleaner_checkpoint: int | None = None
+        """Up to where the log was compacted, as last noted; None if it never was."""
         self._disk = disk
         self._clock = clock
         self._local = local
@@ -521,6 +526,34 @@ class PartitionLog:
             except OSError as error:
                 raise self._fail("write the leader epochs of", error) from error
 
+    # --- compaction ----------------------------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """Grows with each truncation: what was learned of the content before says nothing after it."""
+        return self._generation
+
+    @property
+    def closed_segments(self) -> list[Segment]:
+        """All but the active one. They never change, but for truncation; they may leave the log at any time."""
+        return self._local.segments[:-1]
+
+    def replace_segments(self, old: Sequence[Segment], cleaned: Segment, *, suffix: str, generation: int) -> bool:
+        """Put `cleaned`, complete and synced under names with `suffix`, in the place of the neighbours `old`.
+
+        `cleaned` holds no record that they do not hold, and no aborted one. False, and nothing is done, if the log is
+        not what it was at `generation` or has let go of one of them. Raises KAFKA_STORAGE_ERROR.
+        """
+        self._check_online()
+        if generation != self._generation or not self._local.holds(old):
+            return False
+        try:
+            self._local.replace(old, cleaned, suffix=suffix)
+            self.producers.aborted.forget(segment.base_offset for segment in old)
+        except OSError as error:
+            raise self._fail("replace compacted segments of", error) from error
+        return True
+
     # --- truncating (a follower gives up what its leader does not have) ----------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
@@ -537,7 +570,7 @@ class PartitionLog:
             return
         self._generation += 1
         try:
-            self._lower_recovery_point(self._local.end_before(offset))
+            self._lower_checkpoints(self._local.end_before(offset))
             self._local.truncate_to(offset)
             self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
             self._epochs.truncate_from_end(self.log_end_offset)
@@ -550,7 +583,7 @@ class PartitionLog:
         self._check_online()
         self._generation += 1
         try:
-            self._lower_recovery_point(min(offset, self._local.first.base_offset))
+            self._lower_checkpoints(min(offset, self._local.first.base_offset))
             self._local.truncate_fully_and_start_at(offset)
             self._epochs.clear()
             self.producers.truncate_fully()
@@ -558,9 +591,12 @@ class PartitionLog:
             raise self._fail("truncate", error) from error
         self._log_start_offset = self._recovery_point = offset
 
-    def _lower_recovery_point(self, offset: int) -> None:
-        if offset < self._recovery_point:
-            self._recovery_point = offset
+    def _lower_checkpoints(self, offset: int) -> None:
+        was_compacted = self.cleaner_checkpoint is not None and offset < self.cleaner_checkpoint
+        if was_compacted:
+            self.cleaner_checkpoint = offset
+        if offset < self._recovery_point or was_compacted:
+            self._recovery_point = min(offset, self._recovery_point)
             if self.before_truncation is not None:
                 self.before_truncation(self)
 

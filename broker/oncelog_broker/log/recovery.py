@@ -275,7 +275,7 @@ def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
         final = name.removesuffix(SWAP_SUFFIX)
         base = log_file_base(final)
         if base is not None:
-            for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            for suffix in INDEX_SUFFIXES:
                 index = final.removesuffix(LOG_SUFFIX) + suffix
                 if index + SWAP_SUFFIX not in swaps:
                     disk.remove(os.path.join(directory, index))  # the old log's; it will be rebuilt

@@ -40,11 +40,13 @@ class RollParams:
 
         The jitter is derived from salt and base offset, not drawn, so that a simulation can be repeated.
         """
-        jitter_range = min(config.segment_jitter_ms, config.segment_ms)
+        # What is to be compacted in time must be out of the active segment in time.
+        segment_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
+        jitter_range = min(config.segment_jitter_ms, segment_ms)
         jitter = crc32(f"{salt}-{base_offset}".encode()) % jitter_range if jitter_range > 0 else 0
         return cls(
             max_size=config.segment_bytes,
-            max_age_ms=config.segment_ms - jitter,
+            max_age_ms=segment_ms - jitter,
             max_offset_entries=config.segment_index_bytes // OFFSET_ENTRY_SIZE,
             # One entry is kept for the segment's largest timestamp, written when it is closed.
             max_time_entries=config.segment_index_bytes // TIME_ENTRY_SIZE - 1,

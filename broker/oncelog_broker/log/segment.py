@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from oncelog_broker.log.batch_scan import BatchLocation, parse_location, scan_headers
@@ -68,7 +68,17 @@ class Segment:
         "time_index",
     )
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int, now_ms: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        now_ms: int,
+        suffix: str = "",
+    ) -> None:
+        """Internal: use `create` and `open`."""
         prefix = os.path.join(directory, file_prefix(base_offset))
         self._disk = disk
         self._directory = directory
@@ -78,7 +88,7 @@ class Segment:
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_known = False
         self._max_timestamp_offset = base_offset
-        self.path = prefix + LOG_SUFFIX
+        self.path = prefix + LOG_SUFFIX + suffix
         self.base_offset = base_offset
         self.created_ms = now_ms
         """When this process made or opened it."""
@@ -90,13 +100,24 @@ class Segment:
         """The offset after the last record; of a closed segment, the next one's base offset."""
         self.size = 0
         """Bytes in the log file."""
-        self.offset_index = OffsetIndex(disk, prefix + OFFSET_INDEX_SUFFIX, base_offset)
-        self.time_index = TimeIndex(disk, prefix + TIME_INDEX_SUFFIX, base_offset)
+        self.offset_index = OffsetIndex(disk, prefix + OFFSET_INDEX_SUFFIX + suffix, base_offset)
+        self.time_index = TimeIndex(disk, prefix + TIME_INDEX_SUFFIX + suffix, base_offset)
 
     @classmethod
-    def create(cls, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int, now_ms: int) -> Segment:
-        """A new, empty, active segment."""
-        segment = cls(disk, directory, base_offset, index_interval_bytes=index_interval_bytes, now_ms=now_ms)
+    def create(
+        cls,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        now_ms: int,
+        suffix: str = "",
+    ) -> Segment:
+        """A new, empty, active segment; with a `suffix` to its file names, one that is not the log's yet."""
+        segment = cls(
+            disk, directory, base_offset, index_interval_bytes=index_interval_bytes, now_ms=now_ms, suffix=suffix
+        )
         segment._file = disk.open(segment.path, create=True)
         if segment._file.size:
             raise FileExistsError(f"{segment.path} has data already")
@@ -391,15 +412,23 @@ class Segment:
             self._file.close()
             self._file = None
 
-    def mark_deleted(self) -> list[str]:
+    def change_suffix(self, old: str, new: str) -> None:
+        """Rename its files, that were created with the suffix `old`. An open file stays open."""
+        for part in (self, self.offset_index, self.time_index):
+            path = part.path.removesuffix(old) + new
+            self._disk.rename(part.path, path)
+            part.path = path
+
+    def mark_deleted(self, *, keep: Collection[str] = ()) -> list[str]:
         """Rename its files so that they are gone for the log; returns the new paths, for `Disk.remove` later.
 
-        The log file goes first: what is left without one after a crash is removed at the next start.
+        Side files with a suffix in `keep` stay: they are the successor's. The log file goes first: what is left without
+        one after a crash is removed at the next start.
         """
         self.close()
         marked = []
         for path in (self.path, *self._side_paths()):
-            if self._disk.exists(path):
+            if not path.endswith(tuple(keep)) and self._disk.exists(path):
                 self._disk.rename(path, path + DELETED_SUFFIX)
                 marked.append(path + DELETED_SUFFIX)
         return marked

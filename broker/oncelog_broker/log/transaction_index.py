@@ -176,6 +176,16 @@ class TransactionIndexes:
         for base in {*self._bases[first:], *by_segment}:
             self._index(base).replace_from(offset, by_segment.get(base, ()))
 
+    def all(self) -> list[AbortedTransaction]:
+        """In the order of markers."""
+        return [entry for base in self._bases for entry in self._indexes[base].entries()]
+
+    def forget(self, base_offsets: Iterable[int]) -> None:
+        """These segments have been compacted: nothing aborted is left in them, and their files are gone."""
+        for base in base_offsets:
+            if self._indexes.pop(base, None) is not None:
+                self._bases.remove(base)
+
     def collect(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
         """Those that a reader of `fetch_offset` to before `upper_bound` must know, in the order of markers (S52)."""
         found: list[AbortedTransaction] = []

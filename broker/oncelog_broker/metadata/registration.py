@@ -21,6 +21,7 @@ from oncelog_broker.metadata.payloads import (
     TopicAssignment,
     encode_broker,
     encode_cluster_id,
+    encode_config,
     encode_partition_state,
     encode_producer_id_block,
     encode_topic,
@@ -42,11 +43,12 @@ class BrokerIdInUse(Exception):
 @dataclass(frozen=True, slots=True)
 class FoundTopic:
     """A topic that lies in our log directories. `leader_epochs`: partition -> last leader epoch in its log, -1 without
-    any. `topic_id`: from `partition.metadata`, None if there is none (before Kafka 2.8)."""
+    any. `topic_id`: from `partition.metadata`, None if there is none (before Kafka 2.8). `config`: valid settings."""
 
     name: str
     leader_epochs: Mapping[int, int]
     topic_id: bytes | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ def _adoption(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterable[Ope
         assignment = TopicAssignment(topic.topic_id or random_uuid(entropy), replicas)
         yield Create(paths.topic(topic.name), encode_topic(assignment))
         yield Create(paths.partitions(topic.name))
+        if topic.config:
+            yield Create(paths.topic_config(topic.name), encode_config(topic.config))
         for partition in replicas:
             state = PartitionState(NO_LEADER, topic.leader_epochs[partition], (broker_id,), controller_epoch=0)
             yield Create(paths.partition(topic.name, partition))

@@ -55,13 +55,13 @@ class Partition:
         self.isr: tuple[int, ...] = (leader_id,)
         self.high_watermark = log.log_end_offset
         self.waiting_fetches: set[DelayedFetch] = set()
-        self.waiting_appends: list[tuple[int, Callable[[KafkaError | None], None]]] = []
         self._producers = log.producers.state
         self._producers.on_high_watermark(self.high_watermark)
         self._stable_offset = self.last_stable_offset
         """As of the last append while a transaction was open."""
         self._unstable_bytes = int(self._stable_offset < self.high_watermark)
         """At least what lies between last stable offset and high watermark; 0 where those are the same."""
+        self.waiting_appends: list[tuple[int, Callable[[KafkaError | None], None]]] = []
 
     def lead(self, leader_epoch: int, isr: tuple[int, ...]) -> None:
         """Lead from now on with this epoch. The log learns of it with the first batch that carries it, so that a start
@@ -126,6 +126,15 @@ class Partition:
         if self.waiting_appends:
             self._complete_appends()
 
+    def _advance_last_stable_offset(self, new_bytes: int, old_high_watermark: int) -> int:
+        """How many bytes have become stable: 0, or (more is no harm, a fetch then ends early) all that was unstable."""
+        before = self._stable_offset if self._unstable_bytes else old_high_watermark
+        self._producers.on_high_watermark(self.high_watermark)
+        self._stable_offset = self.last_stable_offset
+        unstable_bytes = self._unstable_bytes + new_bytes
+        self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else unstable_bytes
+        return unstable_bytes if self._stable_offset > before else 0
+
     def when_committed(self, next_offset: int, done: Callable[[KafkaError | None], None]) -> None:
         """Call `done(None)` as soon as everything below `next_offset` is on all in-sync replicas: at once if it is.
 
@@ -141,15 +150,6 @@ class Partition:
         waiting, self.waiting_appends = self.waiting_appends, []
         for next_offset, done in waiting:
             self.when_committed(next_offset, done)
-
-    def _advance_last_stable_offset(self, new_bytes: int, old_high_watermark: int) -> int:
-        """How many bytes have become stable: 0, or (more is no harm, a fetch then ends early) all that was unstable."""
-        before = self._stable_offset if self._unstable_bytes else old_high_watermark
-        self._producers.on_high_watermark(self.high_watermark)
-        self._stable_offset = self.last_stable_offset
-        unstable_bytes = self._unstable_bytes + new_bytes
-        self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else unstable_bytes
-        return unstable_bytes if self._stable_offset > before else 0
 
     @property
     def last_stable_offset(self) -> int:

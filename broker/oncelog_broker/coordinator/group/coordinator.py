@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
@@ -48,9 +51,23 @@ class GroupCoordinator:
             Compression(config[keys.OFFSETS_TOPIC_COMPRESSION_CODEC]),
         )
 
-    def on_image(self, image: ClusterImage) -> None:
+    def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         """To be called after `Replicas.on_image`."""
-        self.runtime.on_image(image)
+        self.runtime.on_image(new)
+        gone = frozenset(topic.name for topic in new.topic_changes_since(old).removed)
+        if gone:
+            shards = [(shard, shard.partition.log.log_end_offset) for shard in self.runtime.loaded_shards()]
+            self._tasks.spawn("offsets of deleted topics", self._forget_topics(gone, shards))
+
+    async def _forget_topics(self, topics: frozenset[str], shards: Sequence[tuple[Shard[GroupMachine], int]]) -> None:
+        for shard, before in shards:
+            try:
+                while self.runtime.is_current(shard):
+                    if not self.runtime.step(shard, partial(_forget, topics, before)):
+                        break
+                    await asyncio.sleep(0)
+            except KafkaError as error:
+                logger.error("offsets of deleted topics stay", extra={"topics": sorted(topics), "reason": error})
 
     def start(self) -> None:
         """Begin the background work; it ends with the broker's tasks."""
@@ -78,6 +95,10 @@ class GroupCoordinator:
                 await asyncio.sleep(0)
         except KafkaError as error:
             logger.error("offsets are not expired", extra={"group": group_id, "reason": error})
+
+
+def _forget(topics: frozenset[str], before: int, machine: GroupMachine) -> Effects:
+    return machine.forget_topics(topics, before)
 
 
 def new_id() -> str:

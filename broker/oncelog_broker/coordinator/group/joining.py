@@ -87,6 +87,8 @@ def _newcomer(step: Step, asked: Join) -> None:
         else:
             _static_returns(step, asked, known_as, asked.member(member_id))
     elif asked.requires_member_id:
+        if len(group.pending_members) >= step.config.max_size:
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, "too many ids were given out and not used yet")
         group.pending_members.add(member_id)
         step.start_session(asked.member(member_id))
         step.effects.reply(

@@ -300,6 +300,22 @@ class GroupMachine:
             keep_topics=keep_topics,
         )
 
+    def forget_topics(self, topics: frozenset[str], before: int) -> Effects:
+        """Tombstones for offsets of topics that were deleted, or a new topic of that name would be read from there.
+
+        Only what was logged `before` that log offset: the rest belongs to the new topic. Some at a time.
+        """
+        effects = Effects()
+        for group_id in self.offsets.groups():
+            of_group = self.offsets.of_group(group_id)
+            for topic in topics & of_group.keys():
+                for partition, committed in of_group[topic].items():
+                    if committed.record_offset < before:
+                        effects.append(offset_record(group_id, topic, partition, None))
+            if len(effects.records) >= MAX_EXPIRED_PER_STEP:
+                break
+        return effects
+
     # --- inside
 
     def _step(self, group: ClassicGroup, effects: Effects) -> Step:

@@ -83,6 +83,24 @@ def test_make_close_and_open_again(start, tmp_path):
     assert manager.get_or_create("orders", 0, TOPIC_ID, SMALL) is log
 
 
+def test_up_to_where_a_log_was_compacted_is_remembered(start, tmp_path):
+    manager = start()
+    for partition in (0, 1):
+        log = manager.get_or_create("orders", partition, TOPIC_ID, SMALL)
+        fill(log, 4)
+    manager.get("orders", 0).cleaner_checkpoint = 3
+    manager.checkpoint_cleaner_offsets()
+    assert (tmp_path / "data" / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 3\n"
+    crash(manager)
+    again = start()
+    assert [again.get("orders", partition).cleaner_checkpoint for partition in (0, 1)] == [3, None]
+    again.get("orders", 0).truncate_to(1)
+    assert (tmp_path / "data" / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 1\n"
+    again.delete("orders", 0)
+    assert again.get_or_create("orders", 0, OTHER_ID, SMALL).cleaner_checkpoint is None
+    assert (tmp_path / "data" / "cleaner-offset-checkpoint").read_text() == "0\n0\n"
+
+
 def test_a_crash_is_recovered_from_the_checkpointed_point(start, tmp_path):
     manager = start()
     log = manager.get_or_create("orders", 0, TOPIC_ID, SMALL)

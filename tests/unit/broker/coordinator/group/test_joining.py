@@ -84,6 +84,13 @@ class TestRefusals:
         driver.leave(second.member_id)
         assert driver.join().code is ErrorCode.MEMBER_ID_REQUIRED
 
+    def test_ids_are_not_given_out_without_end(self):
+        driver = GroupDriver(GroupConfig(max_size=2))
+        answers = [driver.join().code for _ in range(3)]
+        assert answers == [ErrorCode.MEMBER_ID_REQUIRED] * 2 + [ErrorCode.GROUP_MAX_SIZE_REACHED]
+        driver.advance(SESSION_MS / 1000)
+        assert driver.join().code is ErrorCode.MEMBER_ID_REQUIRED
+
 
 class TestGenerations:
     def test_all_members_get_the_same_generation_and_the_leader_all_members(self, driver):

@@ -229,6 +229,20 @@ class TestDelete:
         assert self.delete_offsets(driver, ("t", 0)).code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
+class TestDeletedTopics:
+    def test_their_offsets_go_but_not_those_of_a_new_topic_of_that_name(self, driver):
+        driver.commit({("t", 0): 1, ("t", 1): 1, ("u", 0): 1})
+        driver.commit({("t", 0): 2}, group_id="h")
+        deleted_at = len(driver.log)
+        driver.commit({("t", 1): 9})
+        driver.run(lambda answer: driver.machine.forget_topics(frozenset({"t"}), deleted_at))
+        assert committed(driver) is None
+        assert committed(driver, "t", 1) == 9
+        assert committed(driver, "u") == 1
+        assert committed(driver, group_id="h") is None
+        assert driver.machine.forget_topics(frozenset({"t"}), deleted_at).records == []
+
+
 class TestTransactions:
     """Offsets that a transaction commits, as the log brings them (S37)."""
 

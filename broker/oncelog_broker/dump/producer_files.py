@@ -1,0 +1,59 @@
+"""Producer snapshots and transaction indexes: a row for each entry. Source: Kafka's DumpLogSegments (S57)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+from oncelog_broker.dump.rows import Fault, Item, Row, Value
+from oncelog_broker.log.producer_snapshot import SnapshotCorrupt, parse_snapshot
+from oncelog_broker.log.segment_index import IndexCorrupt
+from oncelog_broker.log.transaction_index import ENTRY_VERSION, parse_aborted
+
+MAX_BYTES: Final = 256 * 1024 * 1024
+"""Several millions of entries; such a file is read whole."""
+
+
+def dump_snapshot(file: BinaryIO) -> Iterator[Item]:
+    try:
+        entries = parse_snapshot(file.read(MAX_BYTES))
+    except SnapshotCorrupt as error:
+        yield Fault(str(error))
+        return
+    for entry in entries:
+        first_offset = entry.transaction_first_offset
+        fields: dict[str, Value] = {
+            "producerId": entry.producer_id,
+            "producerEpoch": entry.epoch,
+            "coordinatorEpoch": entry.coordinator_epoch,
+            "currentTxnFirstOffset": first_offset if first_offset >= 0 else None,
+            "lastTimestamp": entry.timestamp,
+        }
+        if entry.last_offset >= 0:
+            fields |= {
+                "firstSequence": entry.first_sequence,
+                "lastSequence": entry.last_sequence,
+                "lastOffset": entry.last_offset,
+                "offsetDelta": entry.offset_delta,
+                "timestamp": entry.timestamp,
+            }
+        yield Row("producer", fields)
+
+
+def dump_transaction_index(file: BinaryIO) -> Iterator[Item]:
+    try:
+        entries = parse_aborted(file.read(MAX_BYTES))
+    except IndexCorrupt as error:
+        yield Fault(str(error))
+        return
+    for entry in entries:
+        yield Row(
+            "aborted transaction",
+            {
+                "version": ENTRY_VERSION,
+                "producerId": entry.producer_id,
+                "firstOffset": entry.first_offset,
+                "lastOffset": entry.last_offset,
+                "lastStableOffset": entry.last_stable_offset,
+            },
+        )

@@ -1,0 +1,77 @@
+"""Key -> offset of its last record, in bounded memory: what a cleaner knows of the part of a log that it compacts.
+
+Keys of up to 15 bytes are their own fingerprint, longer ones are known by a digest of 16 bytes, so that a map takes at
+most ENTRY_BYTES for each key however long the keys are (Kafka keeps MD5 digests of all). The entries are spread over
+many small dictionaries, because a dictionary stops the world while it grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Final
+
+DIGEST_SIZE: Final = 16
+"""No key that is its own fingerprint is that long, so none can be taken for a digest."""
+ENTRY_BYTES: Final = 216
+"""The most that an entry takes: 64 for the fingerprint, 32 for the offset, the rest in a dictionary that just grew."""
+SHARDS: Final = 256
+SHARD_MASK: Final = SHARDS - 1
+
+NO_OFFSET: Final = -1
+
+
+def fingerprint(key: bytes) -> bytes:
+    return key if len(key) < DIGEST_SIZE else blake2b(key, digest_size=DIGEST_SIZE).digest()
+
+
+class OffsetMap:
+    """Invariant: for every key put so far, `get` is the largest offset put with it; offsets come in order."""
+
+    __slots__ = ("_shards", "capacity")
+
+    def __init__(self, memory_bytes: int) -> None:
+        """Room for as many keys as fit `memory_bytes` for sure, and for one at least."""
+        self.capacity = max(1, memory_bytes // ENTRY_BYTES)
+        self._shards: list[dict[bytes, int]] = [{} for _ in range(SHARDS)]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._shards))
+
+    def put_all(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> int:
+        """Put keys with their offsets, in order, until the map has no room; returns how many were put or passed over.
+
+        None is no key and passed over.
+        """
+        shards = self._shards
+        if len(self) + len(keys) > self.capacity:
+            return self._put_while_room(keys, offsets)
+        for key, offset in zip(keys, offsets, strict=True):
+            if key is not None:
+                known_as = key if len(key) < DIGEST_SIZE else fingerprint(key)
+                shards[hash(known_as) & SHARD_MASK][known_as] = offset
+        return len(keys)
+
+    def _put_while_room(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> int:
+        room = self.capacity - len(self)
+        for number, (key, offset) in enumerate(zip(keys, offsets, strict=True)):
+            if key is None:
+                continue
+            known_as = fingerprint(key)
+            shard = self._shards[hash(known_as) & SHARD_MASK]
+            if known_as not in shard:
+                if room == 0:
+                    return number
+                room -= 1
+            shard[known_as] = offset
+        return len(keys)
+
+    def get(self, key: bytes) -> int:
+        """The last offset of `key`; NO_OFFSET if it is not known."""
+        known_as = key if len(key) < DIGEST_SIZE else fingerprint(key)
+        return self._shards[hash(known_as) & SHARD_MASK].get(known_as, NO_OFFSET)
+
+    def offsets(self) -> Iterator[Sequence[int]]:
+        """All offsets in the map, in no order, in small lists."""
+        for shard in self._shards:
+            yield list(shard.values())

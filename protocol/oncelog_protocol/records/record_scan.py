@@ -1,0 +1,127 @@
+"""Looking at records without decoding them: what a log cleaner needs to tell which ones stay.
+
+Both scans give their findings in lists of at most SCAN_CHUNK records, so that a caller can pause between two lists, and
+raise CorruptBatch, and nothing else, whatever the bytes. In `scan_keys`, a byte with neither of the bits 0x81 is a
+whole varint >= 0 (bit 7 says "more follows", bit 0 is the sign): a call for each field would double its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
+from oncelog_protocol.records.columns import NULL_BYTE, read_length
+from oncelog_protocol.records.varint import read_varint, read_varlong
+
+SCAN_CHUNK: Final = 512
+"""About half a millisecond of work."""
+
+
+class RecordSpan(NamedTuple):
+    """Where a record lies in the decompressed records of its batch, its length in front included, and what it is."""
+
+    start: int
+    end: int
+    offset_delta: int
+    timestamp_delta: int
+    key: bytes | None
+    is_tombstone: bool
+
+
+def scan_keys(batch: RecordBatch, data: bytes) -> Iterator[tuple[list[int], list[bytes | None]]]:
+    """(offset deltas, keys) of the records in `data`, what `records_data` made of `batch`."""
+    previous, position, left = -1, 0, batch.records_count
+    try:
+        while left > 0:
+            count = min(left, SCAN_CHUNK)
+            left -= count
+            deltas: list[int] = []
+            keys: list[bytes | None] = []
+            for _ in range(count):
+                byte = data[position]
+                if not byte & 0x81:
+                    record_end = position + 1 + (byte >> 1)
+                    position += 2  # the length and the attributes
+                else:
+                    length, position = read_length(data, position)
+                    record_end = position + length
+                    position += 1
+                while data[position] & 0x80:  # the timestamp
+                    position += 1
+                position += 1
+
+                byte = data[position]
+                if not byte & 0x81:
+                    delta = byte >> 1
+                    position += 1
+                elif (high := data[position + 1]) < 0x80 and not byte & 1:
+                    delta = (byte & 0x7F | high << 7) >> 1
+                    position += 2
+                else:
+                    delta, position = read_varint(data, position)
+
+                byte = data[position]
+                if byte == NULL_BYTE:
+                    keys.append(None)
+                elif not byte & 0x81:
+                    start = position + 1
+                    position = start + (byte >> 1)
+                    keys.append(data[start:position])
+                else:
+                    key, position = _read_bytes(data, position)
+                    keys.append(key)
+                if delta <= previous or position >= record_end:
+                    raise _corrupt(delta, previous)
+                deltas.append(delta)
+                previous, position = delta, record_end
+            if previous > batch.last_offset_delta:
+                raise _corrupt(previous, previous)
+            yield deltas, keys
+    except IndexError:
+        raise CorruptBatch("a record runs over the end of the batch") from None
+    _check_end(batch, data, position)
+
+
+def scan_spans(batch: RecordBatch, data: bytes) -> Iterator[list[RecordSpan]]:
+    """Every record in `data`, what `records_data` made of `batch`."""
+    previous, position, left = -1, 0, batch.records_count
+    try:
+        while left > 0:
+            count = min(left, SCAN_CHUNK)
+            left -= count
+            spans: list[RecordSpan] = []
+            for _ in range(count):
+                start = position
+                length, position = read_length(data, position)
+                record_end = position + length
+                timestamp, position = read_varlong(data, position + 1)
+                delta, position = read_varint(data, position)
+                key: bytes | None = None
+                if data[position] == NULL_BYTE:
+                    position += 1
+                else:
+                    key, position = _read_bytes(data, position)
+                if not previous < delta <= batch.last_offset_delta or position >= record_end:
+                    raise _corrupt(delta, previous)
+                spans.append(RecordSpan(start, record_end, delta, timestamp, key, data[position] == NULL_BYTE))
+                previous, position = delta, record_end
+            yield spans
+    except IndexError:
+        raise CorruptBatch("a record runs over the end of the batch") from None
+    _check_end(batch, data, position)
+
+
+def _read_bytes(data: bytes, position: int) -> tuple[bytes, int]:
+    """Bytes with their length >= 0 in front, cut short at the end of `data`, and the position where they should end."""
+    length, start = read_length(data, position)
+    return data[start : start + length], start + length
+
+
+def _corrupt(delta: int, previous: int) -> CorruptBatch:
+    return CorruptBatch(f"the record with offset delta {delta}, after {previous}, is not as its batch or length says")
+
+
+def _check_end(batch: RecordBatch, data: bytes, position: int) -> None:
+    if position != len(data):
+        raise CorruptBatch(f"{batch.records_count} records end at byte {position} of {len(data)}")

@@ -1,0 +1,103 @@
+"""What is left of a batch when a cleaner took records out of it (KIP-534, S56).
+
+Offsets, timestamps, producer and sequence stay what they were: the base offset and the last offset delta are kept, so
+that the batch covers the same range of offsets and, for its producer, of sequences.
+Source: Kafka's MemoryRecords.filterTo, DefaultRecordBatch.writeEmptyHeader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oncelog_protocol.records.batch import (
+    COMPRESSION_MASK,
+    CRC_AT,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_TIMESTAMP,
+    RecordBatch,
+    batch_crc,
+)
+from oncelog_protocol.records.builder import ATTRIBUTES
+from oncelog_protocol.records.columns import read_length
+from oncelog_protocol.records.compression import Compression, compress
+from oncelog_protocol.records.record_scan import RecordSpan
+from oncelog_protocol.records.varint import encode_varint, encode_varlong, read_varlong
+
+
+def rewrite_batch(
+    batch: RecordBatch, data: bytes, kept: Sequence[RecordSpan], *, delete_horizon_ms: int | None
+) -> bytearray:
+    """`batch` with the records `kept` only, at least one, compressed as it was; `data` is what they lie in.
+
+    `delete_horizon_ms` says from when on its tombstones or its marker may go; None leaves what the batch has.
+    Needs no event loop: may run in a worker thread. Raises CorruptBatch.
+    """
+    attributes, base_timestamp = batch.attributes, batch.base_timestamp
+    max_timestamp = batch.max_timestamp
+    if not batch.is_log_append_time:
+        largest = base_timestamp + max(span.timestamp_delta for span in kept)
+        max_timestamp = max(NO_TIMESTAMP, min(largest, max_timestamp))
+    records = None if delete_horizon_ms is None else _based_on(delete_horizon_ms, batch, data, kept)
+    if records is not None and delete_horizon_ms is not None:
+        attributes, base_timestamp = attributes | DELETE_HORIZON_BIT, delete_horizon_ms
+    else:
+        records = b"".join([data[span.start : span.end] for span in kept])
+    payload = compress(Compression(batch.compression), records)
+    return _assemble(batch, payload, attributes, base_timestamp, max_timestamp, len(kept))
+
+
+def empty_batch(batch: RecordBatch) -> bytearray:
+    """The header of `batch` without records: it keeps the last offset, and the last sequence of its producer."""
+    attributes = batch.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
+    return _assemble(batch, b"", attributes, NO_TIMESTAMP, batch.max_timestamp, 0)
+
+
+def _assemble(
+    batch: RecordBatch, payload: bytes, attributes: int, base_timestamp: int, max_timestamp: int, count: int
+) -> bytearray:
+    made = bytearray(HEADER_SIZE)
+    made += payload
+    HEADER.pack_into(
+        made,
+        0,
+        batch.base_offset,
+        len(made) - LOG_OVERHEAD,
+        batch.partition_leader_epoch,
+        MAGIC_V2,
+        0,
+        attributes,
+        batch.last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        count,
+    )
+    made[CRC_AT : CRC_AT + 4] = batch_crc(made).to_bytes(4, "big")
+    return made
+
+
+def _based_on(base_timestamp: int, batch: RecordBatch, data: bytes, kept: Sequence[RecordSpan]) -> bytes | None:
+    """The records with timestamp deltas to `base_timestamp`.
+
+    None where a delta leaves int64, which takes timestamps that are no times: then there is no horizon to set, and the
+    tombstones stay.
+    """
+    shift = batch.base_timestamp - base_timestamp
+    try:
+        return b"".join([_with_timestamp_delta(data, span, span.timestamp_delta + shift) for span in kept])
+    except ValueError:
+        return None
+
+
+def _with_timestamp_delta(data: bytes, span: RecordSpan, delta: int) -> bytes:
+    """The record with another timestamp delta, and the length that comes with it."""
+    _, position = read_length(data, span.start)
+    _, position = read_varlong(data, position + 1)
+    body = ATTRIBUTES + encode_varlong(delta) + data[position : span.end]
+    return encode_varint(len(body)) + body

@@ -1,0 +1,232 @@
+"""Compacted topics on a live broker, filled and read by librdkafka, also with `kill -9` in the middle of a cleaning."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from broker_process import BrokerFactory, BrokerProcess
+from foreign_clients import Received, Record
+from librdkafka_client import Librdkafka
+from raw_client import PRODUCE_VERSION, RawClient, produce_request
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.record import Record as BatchRecord
+from oncelog_protocol.records.record import read_records
+
+SEED = 20_250_117
+DEADLINE_SECONDS = 60.0
+POLL_SECONDS = 0.05
+KILLS = 8
+EAGER = {"log.cleaner.backoff.ms": "50", "auto.create.topics.enable": "false"}
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "8000",
+    "min.cleanable.dirty.ratio": "0",
+    "file.delete.delay.ms": "0",
+}
+Written = dict[int, tuple[bytes, bytes | None]]
+"""Key and value by offset."""
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {DEADLINE_SECONDS} s"
+        time.sleep(POLL_SECONDS)
+
+
+def active_base(data: Path, topic: str) -> int:
+    return max(int(path.name.removesuffix(".log")) for path in (data / f"{topic}-0").glob("*.log"))
+
+
+def compacted_up_to(data: Path, topic: str) -> int:
+    checkpoint = data / "cleaner-offset-checkpoint"
+    lines = checkpoint.read_text().splitlines()[2:] if checkpoint.exists() else []
+    return max((int(line.split()[2]) for line in lines if line.startswith(f"{topic} 0 ")), default=0)
+
+
+def wait_until_compacted(broker: BrokerProcess, topic: str) -> int:
+    """Returns where the active segment begins: all below is compacted."""
+    wait_until(lambda: compacted_up_to(broker.data, topic) == active_base(broker.data, topic), "compaction")
+    return active_base(broker.data, topic)
+
+
+def produce(
+    client: Librdkafka, topic: str, pairs: Iterable[tuple[bytes, bytes | None]], codec: str, into: Written
+) -> None:
+    pairs = list(pairs)
+    placed = client.produce(topic, [Record(value, key) for key, value in pairs], compression=codec)
+    into.update({place.offset: pair for place, pair in zip(placed, pairs, strict=True)})
+
+
+def left_after(written: Written, end: int) -> Written:
+    """What a compaction of all below `end` leaves."""
+    last = {written[offset][0]: offset for offset in sorted(written) if offset < end}
+    return {offset: pair for offset, pair in written.items() if offset >= end or last[pair[0]] == offset}
+
+
+def table(written: Written) -> dict[bytes, bytes]:
+    found: dict[bytes, bytes | None] = {written[offset][0]: written[offset][1] for offset in sorted(written)}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def by_offset(received: Iterable[Received]) -> Written:
+    return {record.offset: (record.key or b"", record.value) for record in received}
+
+
+def read_all(broker: BrokerProcess, topic: str, start: int = 0) -> Written:
+    """All records by raw fetches, each of which must answer with the next batch there is."""
+    found: Written = {}
+    with RawClient(broker.port) as raw:
+        end, _ = raw.list_offset(topic, 0)
+        while start < end:
+            fetched = raw.fetch(topic, 0, start)
+            assert fetched, f"nothing at offset {start} of {end}"
+            assert fetched[0].last_offset >= start
+            for batch in fetched:
+                found.update({record.offset: (record.key or b"", record.value) for record in read_records(batch)})
+                start = batch.next_offset
+    return found
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "gzip"])
+def test_the_last_value_of_each_key_stays_and_readers_never_fail(broker_factory: BrokerFactory, codec: str) -> None:
+    with broker_factory(EAGER) as broker, RawClient(broker.port) as raw:
+        client, rng, topic = Librdkafka(broker.address), random.Random(SEED), f"compacted-{codec}"
+        client.create_topic(topic, configs=COMPACTED)
+        written: Written = {}
+        for turn in range(12):
+            pairs = [
+                (b"key-%d" % rng.randrange(40), None if rng.random() < 0.05 else b"%d-%d" % (turn, n) * 5)
+                for n in range(200)
+            ]
+            produce(client, topic, pairs, codec, written)
+            for offset in rng.sample(sorted(written), 20):
+                (first, *_) = raw.fetch(topic, 0, offset)
+                assert first.last_offset >= offset, "while the cleaner is at work"
+        end = wait_until_compacted(broker, topic)
+        expected = left_after(written, end)
+        assert 0 < end <= max(written)
+        assert len(expected) < len(written) / 2
+        assert by_offset(client.consume(topic, len(expected))) == expected
+        assert client.offsets(topic) == (0, max(written) + 1)
+        for offset in rng.sample(range(max(written)), 25):
+            following = min(at for at in expected if at >= offset)
+            assert client.consume(topic, 1, offset=offset)[0].offset == following
+        client.close()
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.log.read_text()
+
+
+def read_while_it_shrinks(client: Librdkafka, broker: BrokerProcess, topic: str) -> Written:
+    """All records; again from the start if that was deleted while we read."""
+    while True:
+        start = client.offsets(topic)[0]
+        try:
+            return read_all(broker, topic, start)
+        except AssertionError:
+            if client.offsets(topic)[0] == start:
+                raise
+
+
+def test_compact_and_delete_together(broker_factory: BrokerFactory) -> None:
+    settings = {**EAGER, "log.retention.check.interval.ms": "100"}
+    with broker_factory(settings) as broker:
+        client, topic = Librdkafka(broker.address), "both"
+        client.create_topic(
+            topic, configs={**COMPACTED, "cleanup.policy": "compact,delete", "retention.bytes": "20000"}
+        )
+        written: Written = {}
+        for turn in range(10):
+            produce(client, topic, [(b"key-%d-%d" % (turn, n), b"v" * 30) for n in range(100)], "none", written)
+            produce(client, topic, [(b"again", b"%d" % n) for n in range(20)], "none", written)
+        wait_until(lambda: client.offsets(topic)[0] > 0, "retention")
+        wait_until_compacted(broker, topic)
+        found = read_while_it_shrinks(client, broker, topic)
+        assert found.items() <= written.items()
+        assert table(found)[b"again"] == b"19"
+        client.close()
+
+
+def test_an_off_switch(broker_factory: BrokerFactory) -> None:
+    with broker_factory({**EAGER, "log.cleaner.enable": "false"}) as broker:
+        client, topic = Librdkafka(broker.address), "kept"
+        client.create_topic(topic, configs=COMPACTED)
+        written: Written = {}
+        for _ in range(3):
+            produce(client, topic, [(b"k", b"v" * 50)] * 100, "none", written)
+        time.sleep(0.3)
+        assert read_all(broker, topic) == written
+        client.close()
+
+
+@pytest.mark.slow
+def test_kill_9_in_the_middle_of_cleaning(broker_factory: BrokerFactory) -> None:
+    """The cleaner is throttled, so that the kills fall into its work; the topic grows between them."""
+    rng = random.Random(SEED)
+    settings = {**EAGER, "log.cleaner.io.max.bytes.per.second": "400000"}
+    broker, topic, written = broker_factory(settings), "killed", Written()
+    broker.start()
+    Librdkafka(broker.address).create_topic(topic, configs={**COMPACTED, "segment.bytes": "20000"})
+    interrupted = 0
+    for kill in range(KILLS):
+        client = Librdkafka(broker.address)
+        for turn in range(4):
+            pairs = [
+                (b"key-%d" % rng.randrange(60), None if rng.random() < 0.03 else b"%d.%d.%d" % (kill, turn, n) * 4)
+                for n in range(400)
+            ]
+            produce(client, topic, pairs, rng.choice(["none", "lz4", "zstd"]), written)
+        client.close()
+        time.sleep(rng.uniform(0.02, 0.4))
+        broker.kill()
+        names = [path.suffix for path in (broker.data / f"{topic}-0").iterdir()]
+        interrupted += ".cleaned" in names or ".swap" in names
+        broker.start()
+        found = read_all(broker, topic)
+        assert found.items() <= written.items(), "nothing that was never written"
+        assert table(found) == table(written), "no last value is lost, none comes back"
+    assert interrupted, "no kill fell into the writing of a cleaned segment"
+    end = wait_until_compacted(broker, topic)
+    assert read_all(broker, topic) == left_after(written, end)
+    assert not [path for path in (broker.data / f"{topic}-0").iterdir() if path.suffix in (".cleaned", ".swap")]
+    assert broker.stop() == 0
+    assert "Traceback" not in broker.log.read_text()
+
+
+@pytest.mark.slow
+def test_a_million_records_of_ten_thousand_keys(broker_factory: BrokerFactory) -> None:
+    records, keys, per_batch = 1_000_000, 10_000, 1000
+    rng = random.Random(SEED)
+    with broker_factory(EAGER) as broker, RawClient(broker.port) as raw:
+        client, topic = Librdkafka(broker.address), "million"
+        client.create_topic(topic, configs={**COMPACTED, "segment.bytes": str(1 << 20), "cleanup.policy": "delete"})
+        last: dict[bytes, list[int]] = {}
+        now = time.time_ns() // 1_000_000
+        for first in range(0, records, per_batch):
+            batch = []
+            for offset in range(first, first + per_batch):
+                key = b"%d" % rng.randrange(keys)
+                last.setdefault(key, []).append(offset)
+                batch.append(BatchRecord(0, now, key, b"%030d" % offset, []))
+            produced = build_batch(batch, compression=Compression.LZ4)
+            answer = raw.call(produce_request(topic, 0, produced), ApiKey.PRODUCE, PRODUCE_VERSION)
+            assert answer.responses[0].partition_responses[0].error_code == 0
+        client.alter_configs(topic, {**COMPACTED, "segment.bytes": str(1 << 20)})
+        end = wait_until_compacted(broker, topic)
+        expected = [offset for offsets in last.values() for offset in offsets if offset >= end]
+        expected += [max(below) for offsets in last.values() if (below := [o for o in offsets if o < end])]
+        received = client.consume(topic, len(expected))
+        assert [record.offset for record in received] == sorted(expected)
+        assert all(record.value == b"%030d" % record.offset for record in received)
+        for offset in rng.sample(range(records), 20):
+            following = min((at for at in expected if at >= offset), default=None)
+            if following is not None:
+                assert client.consume(topic, 1, offset=offset)[0].offset == following
+        client.close()

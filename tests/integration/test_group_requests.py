@@ -1,0 +1,206 @@
+"""What versions of the group requests mean, by raw requests: ids, batches, errors in their old places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from broker_process import BrokerProcess
+from raw_client import RawClient
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.delete_groups import DeleteGroupsRequest
+from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog_protocol.messages.describe_groups import DescribeGroupsRequest
+from oncelog_protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog_protocol.messages.heartbeat import HeartbeatRequest
+from oncelog_protocol.messages.join_group import JoinGroupRequest
+from oncelog_protocol.messages.leave_group import LeaveGroupRequest
+from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
+from oncelog_protocol.messages.sync_group import SyncGroupRequest
+
+CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+GroupRequest = OffsetFetchRequest.OffsetFetchRequestGroup
+FetchTopic = GroupRequest.OffsetFetchRequestTopics
+
+
+@pytest.fixture
+def client(broker: BrokerProcess) -> Iterator[RawClient]:
+    with RawClient(broker.port) as raw:
+        raw.call(FindCoordinatorRequest(key="any"), ApiKey.FIND_COORDINATOR, 0)
+        yield raw
+
+
+def topic_id(client: RawClient, name: str) -> bytes:
+    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
+    found: bytes = client.call(request, ApiKey.METADATA, 12).topics[0].topic_id
+    return found
+
+
+def commit(client: RawClient, group: str, version: int, *topics: CommitTopic) -> dict[tuple[str, bytes], int]:
+    request = OffsetCommitRequest(group_id=group, member_id="", topics=list(topics))
+    answer = client.call(request, ApiKey.OFFSET_COMMIT, version)
+    return {(topic.name, topic.topic_id): topic.partitions[0].error_code for topic in answer.topics}
+
+
+def offset(value: int) -> list[CommitTopic.OffsetCommitRequestPartition]:
+    partition = CommitTopic.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=value, committed_metadata="note"
+    )
+    return [partition]
+
+
+class TestFindCoordinator:
+    def test_every_version_names_this_broker(self, broker: BrokerProcess, client: RawClient) -> None:
+        for version in range(7):
+            request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"])
+            answer = client.call(request, ApiKey.FIND_COORDINATOR, version)
+            found = answer.coordinators if version >= 4 else [answer]
+            assert {(each.node_id, each.host, each.port, each.error_code) for each in found} == {
+                (1, "127.0.0.1", broker.port, 0)
+            }
+            assert len(found) == (2 if version >= 4 else 1)
+
+    def test_other_keys(self, client: RawClient) -> None:
+        for key_type, version, code in (
+            (1, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            (2, 6, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            (2, 5, ErrorCode.INVALID_REQUEST),
+            (9, 6, ErrorCode.INVALID_REQUEST),
+        ):
+            request = FindCoordinatorRequest(key="x", key_type=key_type, coordinator_keys=["x"])
+            answer = client.call(request, ApiKey.FIND_COORDINATOR, version)
+            assert (answer.coordinators[0] if version >= 4 else answer).error_code == code
+
+    def test_the_internal_topic_is_marked(self, client: RawClient) -> None:
+        described = client.call(MetadataRequest(topics=None), ApiKey.METADATA, 9).topics
+        assert {topic.name for topic in described if topic.is_internal} == {"__consumer_offsets"}
+        request = DescribeTopicPartitionsRequest(topics=[])
+        described = client.call(request, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0).topics
+        assert {topic.name for topic in described if topic.is_internal} == {"__consumer_offsets"}
+
+
+class TestOffsets:
+    @pytest.mark.parametrize("version", range(2, 11))
+    def test_commit_and_fetch_in_every_version(self, client: RawClient, topic: str, version: int) -> None:
+        client.create_topic(topic)
+        found = topic_id(client, topic)
+        by_id = version >= 10
+        where = (topic, bytes(16)) if not by_id else ("", found)
+        assert commit(client, topic, version, CommitTopic(name=topic, topic_id=found, partitions=offset(5))) == {
+            where: 0
+        }
+        for fetch_version in range(1, 11):
+            topics = [FetchTopic(name=topic, topic_id=found, partition_indexes=[0, 1])]
+            request = OffsetFetchRequest(
+                group_id=topic,
+                topics=[OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=[0, 1])],
+                groups=[GroupRequest(group_id=topic, topics=topics)],
+            )
+            answer = client.call(request, ApiKey.OFFSET_FETCH, fetch_version)
+            only = (answer.groups[0] if fetch_version >= 8 else answer).topics[0]
+            assert [(p.committed_offset, p.metadata, p.error_code) for p in only.partitions] == [
+                (5, "note", 0),
+                (-1, "", 0),
+            ]
+
+    def test_an_id_that_nobody_has(self, client: RawClient, topic: str) -> None:
+        client.create_topic(topic)
+        found, unknown = topic_id(client, topic), b"\x01" * 16
+        codes = commit(
+            client,
+            topic,
+            10,
+            CommitTopic(topic_id=unknown, partitions=offset(1)),
+            CommitTopic(topic_id=found, partitions=offset(2)),
+        )
+        assert codes == {("", unknown): ErrorCode.UNKNOWN_TOPIC_ID, ("", found): 0}
+        topics = [FetchTopic(topic_id=known, partition_indexes=[0]) for known in (unknown, found)]
+        request = OffsetFetchRequest(groups=[GroupRequest(group_id=topic, topics=topics)])
+        answer = client.call(request, ApiKey.OFFSET_FETCH, 10).groups[0]
+        assert {t.topic_id: t.partitions[0].error_code for t in answer.topics} == {
+            unknown: ErrorCode.UNKNOWN_TOPIC_ID,
+            found: 0,
+        }
+
+    def test_all_topics_of_many_groups(self, client: RawClient, topic: str) -> None:
+        client.create_topic(topic)
+        for number in range(3):
+            commit(client, f"{topic}-{number}", 8, CommitTopic(name=topic, partitions=offset(number)))
+        wanted = [GroupRequest(group_id=f"{topic}-{number}", topics=None) for number in range(4)]
+        for version in (8, 9, 10):
+            answer = client.call(OffsetFetchRequest(groups=wanted), ApiKey.OFFSET_FETCH, version)
+            found = [[t.partitions[0].committed_offset for t in group.topics] for group in answer.groups]
+            assert found == [[0], [1], [2], []]
+
+    def test_offsets_of_a_deleted_topic_go_with_it(self, client: RawClient, topic: str) -> None:
+        wanted = [GroupRequest(group_id=topic, topics=None)]
+        client.create_topic(topic)
+        commit(client, topic, 8, CommitTopic(name=topic, partitions=offset(5)))
+        client.call(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), ApiKey.DELETE_TOPICS, 4)
+        client.create_topic(topic)
+        assert client.call(OffsetFetchRequest(groups=wanted), ApiKey.OFFSET_FETCH, 8).groups[0].topics == []
+        commit(client, topic, 8, CommitTopic(name=topic, partitions=offset(6)))
+        (found,) = client.call(OffsetFetchRequest(groups=wanted), ApiKey.OFFSET_FETCH, 8).groups[0].topics
+        assert found.partitions[0].committed_offset == 6
+
+    def test_a_topic_that_does_not_exist(self, client: RawClient, topic: str) -> None:
+        assert commit(client, topic, 8, CommitTopic(name="no-such-topic", partitions=offset(1))) == {
+            ("no-such-topic", bytes(16)): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        }
+
+
+class TestMembers:
+    def join(self, client: RawClient, group: str, version: int) -> tuple[str, int]:
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")
+        request = JoinGroupRequest(
+            group_id=group, session_timeout_ms=10_000, member_id="", protocol_type="consumer", protocols=[protocol]
+        )
+        answer = client.call(request, ApiKey.JOIN_GROUP, version)
+        if version >= 4:
+            assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+            request.member_id = answer.member_id
+            answer = client.call(request, ApiKey.JOIN_GROUP, version)
+        assert answer.error_code == 0
+        assert [member.metadata for member in answer.members] == [b"m"]
+        return answer.member_id, answer.generation_id
+
+    @pytest.mark.parametrize("version", range(10))
+    def test_a_life_in_every_version(self, client: RawClient, topic: str, version: int) -> None:
+        member_id, generation = self.join(client, topic, version)
+        given = SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=b"yours")
+        sync = SyncGroupRequest(group_id=topic, generation_id=generation, member_id=member_id, assignments=[given])
+        assert client.call(sync, ApiKey.SYNC_GROUP, min(version, 5)).assignment == b"yours"
+        beat = HeartbeatRequest(group_id=topic, generation_id=generation, member_id=member_id)
+        assert client.call(beat, ApiKey.HEARTBEAT, min(version, 4)).error_code == 0
+        described = client.call(
+            DescribeGroupsRequest(groups=[topic], include_authorized_operations=True),
+            ApiKey.DESCRIBE_GROUPS,
+            min(version, 6),
+        ).groups[0]
+        assert (described.group_state, described.protocol_data) == ("Stable", "range")
+        assert described.members[0].member_assignment == b"yours"
+        deletion = client.call(DeleteGroupsRequest(groups_names=[topic]), ApiKey.DELETE_GROUPS, min(version, 2))
+        assert deletion.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+        leave = LeaveGroupRequest(
+            group_id=topic, member_id=member_id, members=[LeaveGroupRequest.MemberIdentity(member_id=member_id)]
+        )
+        answer = client.call(leave, ApiKey.LEAVE_GROUP, min(version, 5))
+        assert answer.error_code == 0
+        assert [member.error_code for member in answer.members] == ([0] if version >= 3 else [])
+        again = client.call(leave, ApiKey.LEAVE_GROUP, min(version, 5))
+        codes = [member.error_code for member in again.members] if version >= 3 else [again.error_code]
+        assert codes == [ErrorCode.UNKNOWN_MEMBER_ID]
+        deletion = client.call(DeleteGroupsRequest(groups_names=[topic]), ApiKey.DELETE_GROUPS, min(version, 2))
+        assert deletion.results[0].error_code == 0
+
+    def test_a_group_that_does_not_exist(self, client: RawClient) -> None:
+        for version, code in ((0, 0), (5, 0), (6, ErrorCode.GROUP_ID_NOT_FOUND)):
+            (group,) = client.call(DescribeGroupsRequest(groups=["nobody"]), ApiKey.DESCRIBE_GROUPS, version).groups
+            assert (group.error_code, group.group_state) == (code, "Dead")
+        (result,) = client.call(DeleteGroupsRequest(groups_names=["nobody"]), ApiKey.DELETE_GROUPS, 2).results
+        assert result.error_code == ErrorCode.GROUP_ID_NOT_FOUND

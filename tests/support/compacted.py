@@ -1,0 +1,142 @@
+"""What the tests of compaction share: logs made of keyed batches and markers, and what must be left of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tests.support.storage import NOW
+
+from oncelog_broker.log.compaction import Compaction
+from oncelog_broker.log.config import COMPACT, LogConfig
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.steps import run_steps
+from oncelog_broker.log.validation import AppendOrigin
+from oncelog_broker.runtime.disk import Disk, RealDisk
+from oncelog_protocol.records.batch import RecordBatch, batches
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
+from oncelog_protocol.records.record import Record, read_records
+
+COMPACTED = LogConfig(
+    segment_bytes=100_000, index_interval_bytes=200, cleanup_policy=frozenset({COMPACT}), delete_retention_ms=10_000
+)
+"""Segments are as long as the test makes them: `roll`."""
+PLENTY = 1 << 20
+
+KeyValue = tuple[bytes | None, bytes | None]
+
+
+class Entry(NamedTuple):
+    """A record of a log, and what its batch says."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    is_control: bool
+
+
+def put(
+    log: PartitionLog,
+    *pairs: KeyValue,
+    compression: Compression = Compression.NONE,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    transactional: bool = False,
+    timestamp: int = NOW,
+) -> int:
+    """Append a batch, also one that a broker would refuse from a client; returns its base offset."""
+    records = [Record(n, timestamp + n, key, value, []) for n, (key, value) in enumerate(pairs)]
+    producer_id, epoch, sequence = producer
+    batch = build_batch(
+        records,
+        compression=compression,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=transactional,
+    )
+    return log.append_as_leader(batch, leader_epoch=0, origin=AppendOrigin.COORDINATOR)[0]
+
+
+def end_transaction(log: PartitionLog, producer_id: int, kind: ControlType, *, epoch: int = 0) -> int:
+    """Append a marker; returns its offset."""
+    batch = marker_batch(EndTransactionMarker(kind, 0), producer_id=producer_id, producer_epoch=epoch, timestamp=NOW)
+    return log.append_as_leader(batch, leader_epoch=0, origin=AppendOrigin.COORDINATOR)[0]
+
+
+def clean(
+    log: PartitionLog,
+    *,
+    first_dirty: int = 0,
+    end: int | None = None,
+    now_ms: int = NOW,
+    memory: int = PLENTY,
+    disk: Disk | None = None,
+) -> int | None:
+    """Compact all closed segments (those that end at or before `end`); returns the first offset still dirty."""
+    compaction = Compaction(
+        log,
+        disk=disk or RealDisk(),
+        first_dirty=first_dirty,
+        end=log.segment_base_offsets[-1] if end is None else end,
+        now_ms=now_ms,
+        offset_map_bytes=memory,
+    )
+    return run_steps(compaction.steps())
+
+
+def all_batches(log: PartitionLog, start: int | None = None) -> list[RecordBatch]:
+    """From `start` on, read as a consumer would."""
+    offset = log.log_start_offset if start is None else start
+    found: list[RecordBatch] = []
+    while view := log.read(offset, 700, upper_bound=log.log_end_offset, min_one_batch=True):
+        for batch in batches(bytes(view)):
+            assert batch.crc_is_valid()
+            assert not found or batch.base_offset >= found[-1].next_offset
+            found.append(batch)
+            offset = batch.next_offset
+    return found
+
+
+def entries(log: PartitionLog, start: int | None = None) -> list[Entry]:
+    """The records from `start` on."""
+    return [
+        Entry(record.offset, record.key, record.value, record.timestamp, batch.is_control)
+        for batch in all_batches(log, start)
+        for record in read_records(batch)
+        if start is None or record.offset >= start
+    ]
+
+
+def last_values(found: Iterable[Entry]) -> dict[bytes, bytes]:
+    """What a table made of the log holds."""
+    table: dict[bytes, bytes] = {}
+    for entry in found:
+        if entry.is_control or entry.key is None:
+            continue
+        if entry.value is None:
+            table.pop(entry.key, None)
+        else:
+            table[entry.key] = entry.value
+    return table
+
+
+def compacted(
+    before: Iterable[Entry], *, first_dirty: int, end: int, aborted: frozenset[int] = frozenset()
+) -> list[Entry]:
+    """What a first compaction must leave of `before`: the model. `aborted`: offsets of aborted records."""
+    before = list(before)
+    last = {
+        entry.key: entry.offset
+        for entry in before
+        if first_dirty <= entry.offset < end and not entry.is_control and entry.offset not in aborted
+    }
+    return [
+        entry
+        for entry in before
+        if entry.offset >= end
+        or entry.is_control
+        or (entry.key is not None and entry.offset not in aborted and last.get(entry.key, -1) <= entry.offset)
+    ]

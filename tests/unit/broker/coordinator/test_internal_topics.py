@@ -1,0 +1,32 @@
+"""What internal topics are created with."""
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.internal_topics import internal_topic
+
+
+def test_consumer_offsets_as_kafka_creates_it():
+    topic = internal_topic("__consumer_offsets", BrokerConfig.of({}), live_brokers=5)
+    assert topic is not None
+    assert (topic.partitions, topic.replication_factor) == (50, 3)
+    assert topic.overrides == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    }
+
+
+def test_fewer_brokers_than_replicas():
+    config = BrokerConfig.of({"offsets.topic.num.partitions": "7", "offsets.topic.replication.factor": "2"})
+    for live, replicas in ((0, 1), (1, 1), (2, 2), (9, 2)):
+        assert internal_topic("__consumer_offsets", config, live)[:2] == (7, replicas)
+
+
+def test_other_topics_are_ordinary():
+    assert internal_topic("orders", BrokerConfig.of({}), 1) is None
+
+
+def test_the_settings_of_groups_are_kafkas_but_for_two():
+    ours = GroupConfig.of(BrokerConfig.of({}))
+    assert ours == GroupConfig()
+    assert (ours.initial_rebalance_delay_ms, ours.max_size) == (0, 1000)

@@ -1,0 +1,288 @@
+"""Single promises of a compaction; `tests/property/test_compaction.py` has the whole against a model."""
+
+import dataclasses
+import shutil
+import tempfile
+
+import pytest
+from tests.support.compacted import COMPACTED, all_batches, clean, end_transaction, entries, put
+from tests.support.producers import committed
+from tests.support.storage import NOW, CountingDisk, open_log
+
+from oncelog_broker.log.batch_reader import READ_BYTES
+from oncelog_broker.log.compaction import INLINE_BATCH_BYTES, MAX_SEGMENTS_PER_GROUP
+from oncelog_broker.log.segment import PRODUCER_SNAPSHOT_SUFFIX, file_prefix
+from oncelog_broker.log.steps import run_steps
+from oncelog_protocol.records.batch import CorruptBatch
+from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.control import ControlType
+
+RETENTION_MS = COMPACTED.delete_retention_ms
+
+
+@pytest.fixture
+def log(tmp_path):
+    log = open_log(tmp_path, COMPACTED)
+    yield log
+    log.close()
+
+
+def found(log) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [(entry.offset, entry.key, entry.value) for entry in entries(log)]
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_a_batch_that_keeps_all_is_copied_and_one_that_keeps_some_keeps_its_codec(log, codec):
+    put(log, (b"a", b"1" * 500), (b"b", b"1" * 500), compression=codec)
+    put(log, (b"c", b"1"), compression=codec)
+    put(log, (b"b", b"2"), compression=codec)
+    log.roll()
+    before = [bytes(batch.view) for batch in all_batches(log)]
+    clean(log)
+    after = all_batches(log)
+    assert [bytes(batch.view) for batch in after[1:]] == before[1:]
+    assert (after[0].compression, after[0].records_count, after[0].last_offset_delta) == (codec, 1, 1)
+    assert found(log) == [(0, b"a", b"1" * 500), (2, b"c", b"1"), (3, b"b", b"2")]
+
+
+def test_a_log_with_nothing_to_drop_is_not_written_again(log, tmp_path):
+    put(log, (b"a", b"1"))
+    put(log, (b"b", b"1"))
+    log.roll()
+    inode = (tmp_path / f"{file_prefix(0)}.log").stat().st_ino
+    assert clean(log) == 2
+    assert (tmp_path / f"{file_prefix(0)}.log").stat().st_ino == inode
+
+
+def test_small_segments_become_one(log):
+    for number in range(MAX_SEGMENTS_PER_GROUP + 5):
+        put(log, (b"k%d" % number, b"v"))
+        log.roll()
+    clean(log)
+    assert log.segment_base_offsets == [0, MAX_SEGMENTS_PER_GROUP, MAX_SEGMENTS_PER_GROUP + 5]
+
+
+def test_the_active_segment_is_never_looked_at(log):
+    put(log, (b"a", b"1"))
+    log.roll()
+    put(log, (b"a", b"2"))
+    assert clean(log) == 1
+    assert found(log) == [(0, b"a", b"1"), (1, b"a", b"2")]
+
+
+def test_keyless_records_go(log):
+    put(log, (None, b"1"), (b"a", b"1"))
+    put(log, (None, b"2"))
+    put(log, (b"b", b"1"))
+    log.roll()
+    clean(log)
+    assert found(log) == [(1, b"a", b"1"), (3, b"b", b"1")]
+
+
+def test_a_deletion_stays_until_its_horizon_and_then_goes(log):
+    put(log, (b"a", b"1"))
+    put(log, (b"a", None), (b"b", b"1"))
+    log.roll()
+    assert clean(log) == 3
+    assert found(log) == [(1, b"a", None), (2, b"b", b"1")]
+    (batch,) = all_batches(log)
+    assert batch.delete_horizon_ms == NOW + RETENTION_MS
+    clean(log, first_dirty=3, now_ms=NOW + RETENTION_MS - 1)
+    assert all_batches(log)[0].delete_horizon_ms == NOW + RETENTION_MS, "set once"
+    assert found(log) == [(1, b"a", None), (2, b"b", b"1")]
+    clean(log, first_dirty=3, now_ms=NOW + RETENTION_MS)
+    assert found(log) == [(2, b"b", b"1")]
+    assert [entry.timestamp for entry in entries(log)] == [NOW + 1]
+
+
+def test_a_marker_outlives_its_data_and_then_its_horizon(log):
+    put(log, (b"a", b"1"), producer=(7, 0, 0), transactional=True)
+    marker = end_transaction(log, 7, ControlType.COMMIT)
+    put(log, (b"a", b"2"), producer=(7, 0, 1))
+    put(log, (b"z", b"last"))
+    log.roll()
+
+    def markers() -> list[tuple[int, int | None]]:
+        return [(batch.base_offset, batch.delete_horizon_ms) for batch in all_batches(log) if batch.is_control]
+
+    clean(log)
+    assert (found(log)[0][0], markers()) == (marker, [(marker, None)]), "the data is gone, the marker is there"
+    clean(log, first_dirty=4)
+    assert markers() == [(marker, NOW + RETENTION_MS)]
+    clean(log, first_dirty=4, now_ms=NOW + RETENTION_MS - 1)
+    assert markers() == [(marker, NOW + RETENTION_MS)]
+    clean(log, first_dirty=4, now_ms=NOW + RETENTION_MS)
+    assert markers() == []
+
+
+def test_aborted_data_goes_and_is_no_last_value(log):
+    put(log, (b"a", b"committed"))
+    put(log, (b"a", b"aborted"), producer=(7, 0, 0), transactional=True)
+    marker = end_transaction(log, 7, ControlType.ABORT)
+    log.roll()
+    clean(log)
+    assert log.producers.aborted.all() == []
+    assert [(entry.offset, entry.is_control) for entry in entries(log)] == [(0, False), (marker, True)]
+    assert [batch.records_count for batch in all_batches(log)] == [1, 0, 1], "the producer's last sequence stays"
+
+
+def test_a_key_that_is_a_markers_key_is_a_key(log):
+    abort_key = bytes(4)
+    put(log, (b"a", b"1"), producer=(7, 0, 0), transactional=True)
+    marker = end_transaction(log, 7, ControlType.COMMIT)
+    put(log, (abort_key, b"data"))
+    log.roll()
+    clean(log)
+    assert [entry.offset for entry in entries(log)] == [0, marker, 2]
+
+
+def test_the_last_batch_of_a_producer_keeps_its_header(log):
+    put(log, (b"a", b"1"), producer=(7, 3, 40))
+    put(log, (b"a", b"2"))
+    log.roll()
+    clean(log)
+    header, last = all_batches(log)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.records_count) == (7, 3, 40, 0)
+    assert last.base_offset == 1
+
+
+def test_a_corrupt_batch_stops_it_and_nothing_is_changed(log, tmp_path):
+    put(log, (b"a", b"1" * 50))
+    put(log, (b"a", b"2"))
+    log.roll()
+    path = tmp_path / f"{file_prefix(0)}.log"
+    damaged = bytearray(path.read_bytes())
+    damaged[100] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(CorruptBatch, match="CRC"):
+        clean(log)
+    assert path.read_bytes() == damaged
+    assert [name for name in tmp_path.iterdir() if name.suffix in (".cleaned", ".swap")] == []
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_batches_larger_than_a_read(log, codec):
+    noise = bytes(range(256)) * 4
+    large = [(b"k%d" % n, noise[n % 256 :] + noise * (n % 5)) for n in range(200)]
+    assert sum(len(value) for _, value in large) > max(READ_BYTES, INLINE_BATCH_BYTES)
+    log.update_config(COMPACTED.__class__(cleanup_policy=COMPACTED.cleanup_policy))
+    put(log, *large, compression=codec)
+    put(log, (b"k0", b"new"))
+    log.roll()
+    clean(log)
+    assert found(log) == [(n, *large[n]) for n in range(1, 200)] + [(200, b"k0", b"new")]
+
+
+def test_what_is_all_superseded_is_not_written_and_the_dirty_part_is_read_twice(log):
+    for number in range(300):
+        put(log, (b"a", b"%080d" % number))
+    log.roll()
+    size, disk = log.size_bytes, CountingDisk()
+    clean(log, disk=disk)
+    assert disk.bytes_read < 2.5 * size
+    assert found(log) == [(299, b"a", b"%080d" % 299)]
+
+
+def test_the_producer_snapshot_of_the_first_segment_stays(log, tmp_path):
+    for value in (b"1", b"2"):
+        put(log, (b"a", value))
+        (tmp_path / (file_prefix(log.segment_base_offsets[-1]) + PRODUCER_SNAPSHOT_SUFFIX)).write_bytes(b"state")
+        log.roll()
+    clean(log)
+    assert [path.name for path in tmp_path.glob("*.snapshot")] == [file_prefix(0) + PRODUCER_SNAPSHOT_SUFFIX]
+
+
+@pytest.mark.parametrize("lost", ["nothing", "snapshots", "everything beside the logs"])
+def test_e25_aborted_data_never_becomes_committed(log, tmp_path, lost):
+    """Transactions over segments, compacted piece by piece; then a start that has only the logs to go by."""
+    wanted = []
+    for number in range(12):
+        put(log, (b"%d" % number, b"committed"), producer=(7, 0, number), transactional=True)
+        put(log, (b"%d" % number, b"aborted"), producer=(8, 0, number), transactional=True)
+        put(log, (b"plain %d" % number, b"plain"))
+        wanted += [b"committed", b"plain"]
+        if number % 3 == 2:
+            end_transaction(log, 7, ControlType.COMMIT)
+        if number % 4 == 3:
+            end_transaction(log, 8, ControlType.ABORT)
+        if number % 2 == 1:
+            log.roll()
+    log.producers.state.on_high_watermark(log.log_end_offset)
+    assert committed(log) == wanted
+    for end in log.segment_base_offsets[1:]:
+        clean(log, end=end)
+        assert committed(log) == wanted
+        again = reopened(log, tmp_path, lost)
+        assert committed(again) == wanted
+        again.abandon()
+
+
+def reopened(log, tmp_path, lost):
+    """Another log on a copy of the files, as after a crash."""
+    copy = tempfile.mkdtemp(dir=tmp_path)
+    for path in tmp_path.iterdir():
+        kinds = {".snapshot", ".window"} if lost == "snapshots" else {".txnindex", ".snapshot", ".window"}
+        if path.is_file() and (lost == "nothing" or path.suffix not in kinds):
+            shutil.copy(path, copy)
+    again = open_log(copy, log.config)
+    again.producers.state.on_high_watermark(again.log_end_offset)
+    return again
+
+
+def test_timestamps_are_found_after_a_compaction(log):
+    for number in range(60):
+        put(log, (b"k%d" % (number % 4), b"%d" % number), producer=(5, 0, number), timestamp=NOW + number)
+    log.roll()
+    clean(log)
+    end = log.log_end_offset
+    assert [log.offset_for_timestamp(NOW + n, upper_bound=end)[0] for n in (0, 56, 57, 59)] == [56, 56, 57, 59]
+    assert log.offset_for_timestamp(NOW + 60, upper_bound=end) is None
+    assert log.max_timestamp_offset()[0] == 59
+
+
+def test_truncation_takes_the_cleaner_checkpoint_back(log):
+    for number in range(4):
+        put(log, (b"a", b"%d" % number))
+        log.roll()
+    lowered = []
+    log.before_truncation = lambda log: lowered.append(log.cleaner_checkpoint)
+    log.cleaner_checkpoint = 4
+    log.truncate_to(2)
+    assert (log.cleaner_checkpoint, lowered) == (2, [2])
+
+
+def test_steps_get_what_their_jobs_raise():
+    def steps():
+        try:
+            yield lambda: int("no number")
+        except ValueError:
+            answer = yield lambda: 42
+        yield None
+        return answer
+
+    assert run_steps(steps()) == 42
+
+
+def test_segments_at_the_end_of_which_nothing_is_left_are_emptied(log, tmp_path):
+    put(log, (b"a", b"1"))
+    log.roll()
+    for _ in range(3):
+        put(log, (b"b", b"old"))
+        log.roll()
+    first_group = log.log_end_offset
+    log.update_config(dataclasses.replace(COMPACTED, segment_bytes=log.size_bytes))
+    put(log, (b"b", b"new" * 20))
+    log.roll()
+    clean(log)
+    assert found(log) == [(0, b"a", b"1"), (first_group, b"b", b"new" * 20)]
+    assert [path.stat().st_size > 0 for path in sorted(tmp_path.glob("*.log"))] == [
+        True,
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert all(batch.records_count for batch in all_batches(log)), "no header without need: librdkafka trips over them"
+    clean(log, first_dirty=first_group + 1)
+    assert log.segment_base_offsets == [0, first_group + 1], "and join a group that goes on later"

@@ -1,0 +1,191 @@
+"""A broker that is killed while it compacts: at every single change of the disk, then started again."""
+
+import dataclasses
+import os
+import shutil
+
+import pytest
+from tests.support.compacted import COMPACTED, Entry, clean, entries, last_values, put
+from tests.support.storage import NOW, StoppingDisk, open_log
+
+from oncelog_broker.log.compaction import Compaction
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.runtime.disk import SMALL_READ_SIZE
+from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.records.compression import Compression
+
+ONE_GROUP = COMPACTED
+TWO_GROUPS = dataclasses.replace(COMPACTED, segment_bytes=1300)
+
+
+def make(directory, config, *, disk=None) -> PartitionLog:
+    """Four closed segments of 8 batches, the last of which is all superseded, and an active one."""
+    log = open_log(directory, config, disk=disk or StoppingDisk())
+    for segment in range(4):
+        for number in range(8):
+            key = b"k%d" % (number % 3 if segment < 3 else 7)
+            put(log, (key, b"%d-%d" % (segment, number)), (b"other", b"v" * 20), compression=Compression.LZ4)
+        put(log, (b"deleted", None))
+        log.roll()
+    put(log, (b"k7", b"active"))
+    log.flush()
+    return log
+
+
+def run_until_stopped(log: PartitionLog, disk: StoppingDisk) -> bool:
+    """Compact on a disk that may stop; whether it got to the end."""
+    try:
+        return clean(log, disk=disk) is not None
+    except (OSError, KafkaError):
+        return False
+
+
+def content(directory, config) -> list[Entry]:
+    log = open_log(directory, config)
+    found = entries(log)
+    log.close()
+    return found
+
+
+@pytest.mark.parametrize("is_synced", [True, False], ids=["synced", "not synced"])
+@pytest.mark.parametrize("config", [ONE_GROUP, TWO_GROUPS], ids=["one group", "two groups"])
+def test_killed_at_every_change_of_the_disk(tmp_path, config, is_synced):
+    make(tmp_path / "made", config).abandon()
+    before = content(tmp_path / "made", config)
+    shutil.copytree(tmp_path / "made", tmp_path / "whole")
+    disk = StoppingDisk()
+    whole = open_log(tmp_path / "whole", config, disk=disk)
+    counted_from = disk.changes
+    assert clean(whole, disk=disk) is not None
+    changes = disk.changes - counted_from
+    after = entries(whole)
+    groups = len(whole.segment_base_offsets) - 1
+    whole.close()
+    assert (groups, len(after) < len(before) / 2, changes > 20) == (1 if config is ONE_GROUP else groups, True, True)
+
+    outcomes = set()
+    for stop_at in range(0, changes, 1 if config is ONE_GROUP else 3):
+        here = tmp_path / f"at-{stop_at}"
+        shutil.copytree(tmp_path / "made", here)
+        disk = StoppingDisk()
+        log = open_log(here, config, disk=disk, recovery_point=before[-1].offset + 1 if is_synced else 0)
+        disk.stop_at = disk.changes + stop_at
+        assert not run_until_stopped(log, disk)
+        log.abandon()
+
+        reopened = open_log(here, config, recovery_point=before[-1].offset + 1 if is_synced else 0)
+        found = entries(reopened)
+        outcomes.add(tuple(found))
+        assert last_values(found) == last_values(before)
+        assert [name for name in os.listdir(here) if name.endswith((".swap", ".cleaned", ".deleted"))] == []
+        for offset in range(0, reopened.log_end_offset + 1, 5):
+            assert entries(reopened, offset) == [entry for entry in found if entry.offset >= offset]
+        assert clean(reopened) is not None
+        assert entries(reopened) == after
+        reopened.close()
+        shutil.rmtree(here)
+    if config is ONE_GROUP:
+        assert outcomes == {tuple(before), tuple(after)}, "a group is as before or as after, never a mixture"
+    else:
+        assert all(set(after) <= set(outcome) <= set(before) for outcome in outcomes)
+
+
+def test_a_failed_write_leaves_the_log_online_and_nothing_behind(tmp_path):
+    log = make(tmp_path, ONE_GROUP)
+    before = entries(log)
+    disk = StoppingDisk(stop_at=0)
+    assert not run_until_stopped(log, disk)
+    assert entries(log) == before
+    assert clean(log) is not None
+    assert last_values(entries(log)) == last_values(before)
+    assert [name for name in os.listdir(tmp_path) if name.endswith((".swap", ".cleaned"))] == []
+    log.close()
+
+
+def steps_of(log: PartitionLog):
+    end = log.segment_base_offsets[-1]
+    compaction = Compaction(log, disk=StoppingDisk(), first_dirty=0, end=end, now_ms=NOW, offset_map_bytes=1 << 20)
+    return compaction.steps()
+
+
+@pytest.mark.parametrize("change", ["retention", "truncation", "truncation and growth", "deletion"])
+def test_a_log_that_changes_meanwhile_is_left_as_it_is(tmp_path, change):
+    """Whatever happens between two steps, the compaction notices, and takes its files away."""
+    made = make(tmp_path / "made", ONE_GROUP)
+    end = made.log_end_offset
+    made.abandon()
+    for at in range(0, 60, 3):
+        here = tmp_path / f"at-{at}"
+        shutil.copytree(tmp_path / "made", here)
+        log = open_log(here, ONE_GROUP)
+        steps, sent, number = steps_of(log), None, 0
+        expected: list[Entry] | None = None
+        result: object = "unfinished"
+        try:
+            while True:
+                if number == at:
+                    expected = alter(log, change, end)
+                job = steps.send(sent)
+                sent = job() if job is not None else None
+                number += 1
+        except StopIteration as finished:
+            result = finished.value
+        except (KafkaError, OSError):
+            result = None
+        steps.close()
+        if expected is None:
+            break
+        assert result is None
+        assert [name for name in os.listdir(here) if name.endswith((".swap", ".cleaned"))] == []
+        if change != "deletion":
+            assert entries(log) == expected
+            log.close()
+    assert at > 3, "there are steps to interrupt"
+
+
+def alter(log: PartitionLog, change: str, end: int) -> list[Entry]:
+    if change == "retention":
+        log.delete_records_before(log.segment_base_offsets[1])
+    elif change == "deletion":
+        log.abandon()
+        return []
+    else:
+        log.truncate_to(end // 2)
+        if change == "truncation and growth":
+            for _ in range(3):
+                put(log, (b"k1", b"new"))
+                log.roll()
+    return entries(log)
+
+
+def test_a_kept_view_of_a_replaced_segment_stays_readable(tmp_path):
+    config = dataclasses.replace(ONE_GROUP, segment_bytes=1 << 20)
+    log = open_log(tmp_path, config)
+    for number in range(3):
+        put(log, (b"k", b"%d" % number * 80_000))
+    log.roll()
+    view = log.read(0, 1 << 20, upper_bound=log.log_end_offset, min_one_batch=True)
+    assert len(view) > SMALL_READ_SIZE, "large enough to be a mapping of the file"
+    copy = bytes(view)
+    assert clean(log) is not None
+    log.purge_deleted(NOW + 10**9)
+    assert [name for name in os.listdir(tmp_path) if name.endswith(".deleted")] == []
+    assert bytes(view) == copy
+    log.close()
+
+
+def test_a_flush_under_way_survives_the_replacement(tmp_path):
+    log = open_log(tmp_path, ONE_GROUP)
+    for number in range(40):
+        put(log, (b"k", b"%d" % number))
+        if number % 10 == 9:
+            log.roll()
+    put(log, (b"k", b"active"))
+    pending = log.prepare_flush()
+    assert pending is not None
+    assert clean(log) is not None
+    pending.sync()
+    log.finish_flush(pending)
+    assert log.recovery_point == log.log_end_offset
+    assert not log.is_offline
+    log.close()

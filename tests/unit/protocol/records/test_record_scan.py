@@ -1,0 +1,72 @@
+import pytest
+
+from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, records_data
+from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.record import Record, read_records
+from oncelog_protocol.records.record_scan import SCAN_CHUNK, scan_keys, scan_spans
+
+NOW = 1_700_000_000_000
+
+
+def keys_of(batch: RecordBatch) -> list[tuple[int, bytes | None]]:
+    pairs = []
+    for deltas, keys in scan_keys(batch, records_data(batch, MAX_DECOMPRESSED_BYTES)):
+        assert len(deltas) <= SCAN_CHUNK
+        pairs += list(zip(deltas, keys, strict=True))
+    return pairs
+
+
+@pytest.mark.parametrize("count", [1, SCAN_CHUNK - 1, SCAN_CHUNK, SCAN_CHUNK + 1, 9000])
+def test_keys_and_offset_deltas(count):
+    records = [Record(0, NOW + i, b"k%d" % i, b"v", []) for i in range(count)]
+    batch = RecordBatch(build_batch(records))
+    assert keys_of(batch) == [(i, b"k%d" % i) for i in range(count)]
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 8191, 8192, 20000])
+def test_keys_around_each_varint_size(size):
+    batch = RecordBatch(build_batch([Record(0, NOW, b"k" * size, b"v" * 70, []), Record(0, NOW, None, None, [])]))
+    assert keys_of(batch) == [(0, b"k" * size), (1, None)]
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_spans_say_what_the_records_are(codec):
+    records = [
+        Record(7, NOW, b"a", b"1", []),
+        Record(8, NOW - 70, None, b"", [("h", b"x")]),
+        Record(9, NOW + 9000, b"b" * 100, None, [("h", None)]),
+    ]
+    batch = RecordBatch(build_batch(records, compression=codec, base_offset=7))
+    data = records_data(batch, MAX_DECOMPRESSED_BYTES)
+    (spans,) = scan_spans(batch, data)
+    assert [(span.offset_delta, span.timestamp_delta, span.key, span.is_tombstone) for span in spans] == [
+        (0, 0, b"a", False),
+        (1, -70, None, False),
+        (2, 9000, b"b" * 100, True),
+    ]
+    assert [span.start for span in spans] == [0, *(span.end for span in spans[:-1])]
+    assert spans[-1].end == len(data)
+    assert list(read_records(batch)) == records
+
+
+@pytest.mark.parametrize("scan", [scan_keys, scan_spans])
+def test_what_is_cut_is_corrupt(scan):
+    batch = RecordBatch(build_batch([Record(0, NOW, b"key", b"value", [])] * 3))
+    data = records_data(batch, MAX_DECOMPRESSED_BYTES)
+    for size in range(len(data)):
+        with pytest.raises(CorruptBatch):
+            list(scan(batch, data[:size]))
+
+
+@pytest.mark.parametrize("scan", [scan_keys, scan_spans])
+def test_offset_deltas_must_grow_within_the_batch(scan):
+    batch = RecordBatch(build_batch([Record(0, NOW, b"k", b"v", [])] * 2))
+    data = records_data(batch, MAX_DECOMPRESSED_BYTES)
+    half = len(data) // 2
+    with pytest.raises(CorruptBatch):
+        list(scan(batch, data[:half] * 2))
+    batch.last_offset_delta = 0
+    with pytest.raises(CorruptBatch):
+        list(scan(batch, data))
