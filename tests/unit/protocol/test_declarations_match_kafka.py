@@ -13,7 +13,7 @@ import pytest
 
 from oncelog_protocol import consumer_protocol
 from oncelog_protocol.api import ApiKey, request_type, response_type
-from oncelog_protocol.coordinator_records import consumer_offsets
+from oncelog_protocol.coordinator_records import consumer_offsets, transaction_state
 from oncelog_protocol.messages import headers
 from oncelog_protocol.schema import ZERO_UUID, fields_of, schema_of
 from oncelog_protocol.versions import NO_VERSIONS, VersionRange, version_range
@@ -31,6 +31,8 @@ DECLARED += [
     consumer_offsets.GroupMetadataValue,
     consumer_protocol.ConsumerProtocolAssignment,
     consumer_protocol.ConsumerProtocolSubscription,
+    transaction_state.TransactionLogKey,
+    transaction_state.TransactionLogValue,
 ]
 
 needs_kafka_messages = pytest.mark.skipif(
