@@ -53,6 +53,11 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
+def versions_of(field: dict[str, str]) -> VersionRange:
+    """The versions that have a field; for a tagged one the definitions may give those of the tag alone."""
+    return version_range(field.get("versions") or field["taggedVersions"])
+
+
 def intersection(a: VersionRange, b: VersionRange) -> VersionRange:
     return VersionRange(max(a.low, b.low), min(a.high, b.high))
 
@@ -74,7 +79,7 @@ class Definition:
     def _lines(self, fields: list[dict], version: int, path: str) -> list[str]:
         lines = []
         for field in fields:
-            if version not in version_range(field["versions"]):
+            if version not in versions_of(field):
                 continue
             here = f"{path}{snake_case(field['name'])}"
             element = field["type"].removeprefix("[]")
@@ -84,7 +89,7 @@ class Definition:
                 line(
                     here,
                     "[]" * is_array + TYPE_NAMES.get(element, element),
-                    version_range(field["versions"]),
+                    versions_of(field),
                     version in version_range(field.get("nullableVersions")),
                     field.get("tag") if version in version_range(field.get("taggedVersions")) else None,
                     "flexibleVersions" in field,
@@ -95,7 +100,7 @@ class Definition:
 
     def served_fields(self, fields: list[dict], within: VersionRange) -> list[dict]:
         """Without those that no valid version carries."""
-        return [field for field in fields if _nonempty(intersection(version_range(field["versions"]), within))]
+        return [field for field in fields if _nonempty(intersection(versions_of(field), within))]
 
 
 def _nonempty(versions: VersionRange) -> bool:
