@@ -26,6 +26,8 @@ from oncelog_broker.controller.partition_states import bring_partitions_online
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
 from oncelog_broker.coordinator.internal_topics import internal_topic
+from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog_broker.coordinator.transaction.markers import MarkerAppender
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.kraft_metadata import read_topic_configs
 from oncelog_broker.log.log_manager import LogManager
@@ -103,6 +105,8 @@ class Broker:
         self.metadata: MetadataCache
         self.replicas: Replicas
         self.groups: GroupCoordinator
+        self.markers: MarkerAppender
+        self.transactions: TransactionCoordinator
         self.topics: TopicController
         self.producer_ids: ProducerIdManager
         self.failed = asyncio.Event()
@@ -130,7 +134,12 @@ class Broker:
     async def _start(self) -> None:
         advertised = advertised_listeners(self.config, socket.gethostname())
         home = os.path.abspath(self.config.log_dirs[0])
-        self.disk.make_directories(home)
+        try:
+            self.disk.make_directories(home)
+        except OSError as error:
+            raise BrokerStartError(
+                f"the data directory {home} cannot be made: {error.strerror}. Choose another with --data or log.dirs."
+            ) from error
         self._store = EmbeddedStore.open(Path(home) / METADATA_FILE)
         self._store.watch_session(self._on_session)
         self.logs = self._opened_logs = LogManager.open(
@@ -153,10 +162,16 @@ class Broker:
         self.replicas.on_image(ClusterImage(""), self.image)
         self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.deadlines)
         self.groups.on_image(ClusterImage(""), self.image)
+        self.markers = MarkerAppender(self.replicas, self.groups.runtime)
+        self.transactions = TransactionCoordinator(
+            self.config, self.replicas, self.markers, self.producer_ids, self.clock, self.tasks, self.deadlines
+        )
+        self.transactions.on_image(self.image)
         self.metadata.subscribe(self._on_image)
         LogMaintenance(self).start()
         LogCleaner(self).start()
         self.groups.start()
+        self.transactions.start()
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
         await self._listeners.start()
 
@@ -214,6 +229,7 @@ class Broker:
             self._follow_broker_configs(new)
         self.replicas.on_image(old, new)
         self.groups.on_image(old, new)
+        self.transactions.on_image(new)
 
     def _follow_broker_configs(self, image: ClusterImage) -> None:
         """Dynamic settings: those of this broker before those of all brokers."""
@@ -278,6 +294,8 @@ class Broker:
             self.replicas.close()
         if hasattr(self, "groups"):
             self.groups.close()
+        if hasattr(self, "transactions"):
+            self.transactions.close()
         await self._listeners.close()
         await self.tasks.close()
         if hasattr(self, "metadata"):

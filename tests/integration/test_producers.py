@@ -31,6 +31,7 @@ PRODUCE_VERSION = 9
 READ_COMMITTED = 1
 RECORDS = 200
 PID = 42
+NO_COORDINATOR = {"transaction.partition.verification.enable": "false"}
 
 Answer = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 
@@ -54,6 +55,14 @@ def values(client: RawClient, topic: str) -> list[bytes | None]:
             found += [record.value for record in read_records(batch)]
             offset = batch.next_offset
     return found
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """It asks no coordinator about the transactions that these tests make up."""
+    settings = {"log.segment.bytes": "1048576", **NO_COORDINATOR}
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data", settings) as process:
+        yield process
 
 
 @pytest.fixture
@@ -196,7 +205,7 @@ def test_s50_e24_an_open_transaction_holds_back_committed_readers(raw: RawClient
 def test_s55_e15_the_window_survives_a_restart(
     broker_factory: BrokerFactory, topic: str, end: Callable[[BrokerProcess], object]
 ) -> None:
-    broker = broker_factory({"log.segment.bytes": "1000"}).start()
+    broker = broker_factory({"log.segment.bytes": "1000", **NO_COORDINATOR}).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
         send(client, topic, *five(), *five(12))

@@ -324,6 +324,81 @@ IDEMPOTENCE_UNKNOWN_PRODUCER = ConfigKey[str](
     LOW,
 )
 
+# --- Transactions
+
+TRANSACTION_MAX_TIMEOUT_MS = ConfigKey[int](
+    "transaction.max.timeout.ms",
+    INT,
+    900_000,
+    "The longest transaction.timeout.ms that a producer may ask for.",
+    at_least(1),
+    HIGH,
+)
+TRANSACTIONAL_ID_EXPIRATION_MS = ConfigKey[int](
+    "transactional.id.expiration.ms",
+    INT,
+    604_800_000,
+    "A transactional id without a transaction is forgotten when it was idle for this long.",
+    at_least(1),
+    HIGH,
+)
+TRANSACTION_STATE_LOG_NUM_PARTITIONS = ConfigKey[int](
+    "transaction.state.log.num.partitions",
+    INT,
+    50,
+    "Partitions of __transaction_state, when it is created.",
+    at_least(1),
+    HIGH,
+)
+TRANSACTION_STATE_LOG_REPLICATION_FACTOR = ConfigKey[int](
+    "transaction.state.log.replication.factor",
+    SHORT,
+    3,
+    "Replicas of __transaction_state, when it is created; where fewer brokers live, one on each of them.",
+    at_least(1),
+    HIGH,
+)
+TRANSACTION_STATE_LOG_MIN_ISR = ConfigKey[int](
+    "transaction.state.log.min.isr",
+    INT,
+    2,
+    "min.insync.replicas of __transaction_state, when it is created; at most its replicas.",
+    at_least(1),
+    HIGH,
+)
+TRANSACTION_STATE_LOG_SEGMENT_BYTES = ConfigKey[int](
+    "transaction.state.log.segment.bytes",
+    INT,
+    100 * 1024**2,
+    "Segment size of __transaction_state, when it is created: small, so that it is compacted early.",
+    at_least(1),
+    HIGH,
+)
+TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS = ConfigKey[int](
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    INT,
+    10_000,
+    "How often transactions are looked at that are open for longer than their timeout.",
+    at_least(1),
+    LOW,
+)
+TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS = ConfigKey[int](
+    "transaction.remove.expired.transaction.cleanup.interval.ms",
+    INT,
+    3_600_000,
+    "How often transactional ids are looked at that were idle for transactional.id.expiration.ms.",
+    at_least(1),
+    LOW,
+)
+TRANSACTION_PARTITION_VERIFICATION_ENABLE = ConfigKey[bool](
+    "transaction.partition.verification.enable",
+    BOOLEAN,
+    True,
+    "Whether records of a transaction are refused in partitions that its coordinator does not know to be in it "
+    "(KIP-890). Without it, a late Produce can stop the last stable offset for good.",
+    importance=LOW,
+)
+
 BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {
     key.name: key for key in (*vars(topic_defaults).values(), *globals().values()) if isinstance(key, ConfigKey)
 }

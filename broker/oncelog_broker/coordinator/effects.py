@@ -30,10 +30,12 @@ class Encoded(NamedTuple):
 class Effects:
     """One step. Invariant: a waiter is replied to once in its life."""
 
-    __slots__ = ("records", "replies", "timers")
+    __slots__ = ("producer", "records", "replies", "timers")
 
     def __init__(self) -> None:
         self.records: list[Any] = []
+        self.producer: tuple[int, int] | None = None
+        """The producer id and epoch in whose transaction the records are; None: in none."""
         self.replies: list[tuple[Waiter, Any]] = []
         self.timers: list[tuple[TimerKey, float | None]] = []
 

@@ -46,6 +46,7 @@ TIMER_RETRY_SECONDS: Final = 1.0
 """When a timer is tried again whose records could not be appended."""
 ACKS_ALL: Final = -1
 NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
 
 
 class Machine(Protocol):
@@ -284,6 +285,17 @@ class CoordinatorRuntime(Generic[M]):
         self._carry_out(shard, effects)
         return len(effects.records)
 
+    def end_transaction(self, index: int, producer_id: int, *, committed: bool) -> None:
+        """A marker was appended to the partition `index`. While that is loaded, the marker is met on the way."""
+        shard = self.loaded_shard(index)
+        if shard is not None:
+            shard.machine.replay_end_transaction(producer_id, committed)
+
+    def loaded_shard(self, index: int) -> Shard[M] | None:
+        """The shard of a partition that this broker leads and has loaded."""
+        shard = self._shards.get(index)
+        return shard if shard is not None and shard.is_loaded else None
+
     def loaded_shards(self) -> list[Shard[M]]:
         """A snapshot, for background work that lets others in between."""
         return [shard for shard in self._shards.values() if shard.is_loaded]
@@ -300,9 +312,10 @@ class CoordinatorRuntime(Generic[M]):
         Raises KafkaError if the records could not be appended; nothing has happened then.
         """
         if effects.records:
-            base_offset = self._append(shard, effects.records)
+            producer_id, epoch = effects.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+            base_offset = self._append(shard, effects.records, producer_id, epoch)
             for offset, record in enumerate(effects.records, base_offset):
-                shard.machine.replay(record, offset, NO_PRODUCER_ID)
+                shard.machine.replay(record, offset, producer_id)
         for key, seconds in effects.timers:
             if seconds is None:
                 shard.timers.cancel(key)
@@ -322,12 +335,16 @@ class CoordinatorRuntime(Generic[M]):
                 lambda error: _send(effects, None if error is None else KafkaError(ErrorCode.NOT_COORDINATOR)),
             )
 
-    def _append(self, shard: Shard[M], records: list[Any]) -> int:
+    def _append(self, shard: Shard[M], records: list[Any], producer_id: int, producer_epoch: int) -> int:
         """Append one batch; its base offset. Raises KafkaError: nothing has changed."""
         now_ms = self._clock.now_ms()
         encoded = (shard.machine.encode(record) for record in records)
         batch = build_batch(
-            (Record(0, now_ms, key, value, []) for key, value in encoded), compression=self._compression
+            (Record(0, now_ms, key, value, []) for key, value in encoded),
+            compression=self._compression,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=producer_id != NO_PRODUCER_ID,
         )
         try:
             base_offset, _ = shard.partition.append(

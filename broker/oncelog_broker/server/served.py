@@ -59,6 +59,11 @@ SERVED: Final[dict[int, Served]] = {
         _served(ApiKey.DELETE_RECORDS, 0, 2),
         _served(ApiKey.INIT_PRODUCER_ID, 0, 5),
         _served(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4),
+        _served(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5),
+        _served(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4),
+        _served(ApiKey.END_TXN, 0, 5),
+        _served(ApiKey.WRITE_TXN_MARKERS, 1, 2),
+        _served(ApiKey.TXN_OFFSET_COMMIT, 0, 5),
         _served(ApiKey.DESCRIBE_CONFIGS, 1, 4),
         _served(ApiKey.ALTER_CONFIGS, 0, 2),
         _served(ApiKey.CREATE_PARTITIONS, 0, 3),
@@ -66,6 +71,9 @@ SERVED: Final[dict[int, Served]] = {
         _served(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
         _served(ApiKey.OFFSET_DELETE, 0, 0),
         _served(ApiKey.DESCRIBE_CLUSTER, 0, 2),
+        _served(ApiKey.DESCRIBE_PRODUCERS, 0, 0),
+        _served(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0),
+        _served(ApiKey.LIST_TRANSACTIONS, 0, 2),
         _served(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
     )
 }

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from oncelog_protocol import consumer_protocol
 from oncelog_protocol.api import ApiKey, request_type, response_type
-from oncelog_protocol.coordinator_records import consumer_offsets
+from oncelog_protocol.coordinator_records import consumer_offsets, transaction_state
 from oncelog_protocol.messages import headers
 from oncelog_protocol.schema import ZERO_UUID, fields_of, schema_of
 from oncelog_protocol.versions import NO_VERSIONS, VersionRange, version_range
@@ -28,6 +29,10 @@ DECLARED += [
     consumer_offsets.OffsetCommitValue,
     consumer_offsets.GroupMetadataKey,
     consumer_offsets.GroupMetadataValue,
+    consumer_protocol.ConsumerProtocolAssignment,
+    consumer_protocol.ConsumerProtocolSubscription,
+    transaction_state.TransactionLogKey,
+    transaction_state.TransactionLogValue,
 ]
 
 needs_kafka_messages = pytest.mark.skipif(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey, Waiter
-from oncelog_broker.coordinator.group import joining, membership, records
+from oncelog_broker.coordinator.group import joining, membership, records, transactional_offsets
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.offsets import NO_EXPIRY, CommittedOffsets
@@ -24,6 +24,7 @@ from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupR
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from oncelog_protocol.messages.sync_group import SyncGroupRequest
+from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 BY_CONFIGURATION: Final = -1
 """OffsetCommit's retention_time_ms where the broker decides (T15)."""
@@ -223,6 +224,17 @@ class GroupMachine:
         if group.state is GroupState.COMPLETING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._step(group, effects).start_session(member)
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, known_topics: Collection[str], waiter: Waiter
+    ) -> Effects:
+        """Serve a TxnOffsetCommit. Raises KafkaError as `transactional_offsets.check_member`."""
+        transactional_offsets.check_member(self.groups.get(request.group_id), request)
+        effects, response = transactional_offsets.commit_in_transaction(
+            request, known_topics, self._now_ms(), self._config.offset_metadata_max_bytes
+        )
+        effects.reply(waiter, response)
+        return effects
 
     def delete_offsets(self, request: OffsetDeleteRequest, known_topics: Collection[str], waiter: Waiter) -> Effects:
         """Serve an OffsetDelete: offsets of topics that the group does not read."""

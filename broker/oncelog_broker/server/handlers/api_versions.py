@@ -10,6 +10,7 @@ import re
 from functools import cache
 from typing import Final
 
+from oncelog_broker.coordinator.transaction.metadata import TRANSACTIONS_V2
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
@@ -17,13 +18,18 @@ from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 FIRST_SOFTWARE_NAME_VERSION: Final = 3
+FIRST_ZERO_FEATURE_VERSION: Final = 4
+FEATURES: Final = (("transaction.version", 0, TRANSACTIONS_V2),)
+"""Name, lowest level that we know, level in force. From transaction.version 2 on clients use transactions V2 (T6)."""
+FEATURES_EPOCH: Final = 0
+"""Of what is in force, which never changes here: at least 0, or clients take the features for unknown."""
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """What a client may call itself and its version (KIP-511): they become metric names."""
 
 
 @cache
-def served_versions() -> ApiVersionsResponse:
-    """The answer to every well-formed request."""
+def served_versions(shows_zero: bool = True) -> ApiVersionsResponse:
+    """The answer to every well-formed request; `shows_zero`: the client can read features whose lowest level is 0."""
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=[
@@ -31,6 +37,16 @@ def served_versions() -> ApiVersionsResponse:
                 api_key=served.key, min_version=served.advertised_low, max_version=served.versions.high
             )
             for served in SERVED.values()
+        ],
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=min_version, max_version=level)
+            for name, min_version, level in FEATURES
+            if min_version > 0 or shows_zero
+        ],
+        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, _, level in FEATURES
         ],
     )
 
@@ -54,4 +70,4 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         for text in (request.client_software_name, request.client_software_version):
             if SOFTWARE_NAME.fullmatch(text) is None:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-    return served_versions()
+    return served_versions(context.version >= FIRST_ZERO_FEATURE_VERSION)

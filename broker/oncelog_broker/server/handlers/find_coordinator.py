@@ -1,8 +1,9 @@
 """FindCoordinator (10), v0-6: which broker coordinates a group or a transactional id.
 
 Behaviour: the leader of the partition of the internal topic that the key hashes to (S30), at its address on the
-listener that the request came through. The first request for a group creates `__consumer_offsets`. Transactions and
-share groups are not coordinated yet: COORDINATOR_NOT_AVAILABLE, which clients retry.
+listener that the request came through. The first request for a group creates `__consumer_offsets`, the first for a
+transactional id `__transaction_state`. Share groups are not coordinated yet: COORDINATOR_NOT_AVAILABLE, which clients
+retry.
 Versions: v1 key types, v4 many keys in one request (T16), v6 share groups.
 """
 
@@ -13,7 +14,7 @@ from typing import Final
 
 from oncelog_broker.coordinator.partitioning import partition_for
 from oncelog_broker.metadata.image import ClusterImage
-from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest, FindCoordinatorResponse
@@ -23,6 +24,11 @@ Coordinator = FindCoordinatorResponse.Coordinator
 FIRST_BATCHED_VERSION: Final = 4
 FIRST_VERSION: Final = {CoordinatorType.GROUP: 0, CoordinatorType.TRANSACTION: 0, CoordinatorType.SHARE: 6}
 """The version from which on a key type may be asked for."""
+INTERNAL_TOPIC: Final = {
+    int(CoordinatorType.GROUP): CONSUMER_OFFSETS,
+    int(CoordinatorType.TRANSACTION): TRANSACTION_STATE,
+}
+"""Where the keys of a type are kept."""
 
 
 def handle(
@@ -30,36 +36,37 @@ def handle(
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     if context.version < FIRST_VERSION.get(request.key_type, context.version + 1):  # type: ignore[call-overload]
         return _failed(request, context, ErrorCode.INVALID_REQUEST)
-    if request.key_type != CoordinatorType.GROUP:
+    topic = INTERNAL_TOPIC.get(request.key_type)
+    if topic is None:
         return _failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if context.broker.image.topic(CONSUMER_OFFSETS) is None:
-        return _create_then_answer(request, context)
-    return _answer(request, context)
+    if context.broker.image.topic(topic) is None:
+        return _create_then_answer(request, context, topic)
+    return _answer(request, context, topic)
 
 
-async def _create_then_answer(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+async def _create_then_answer(
+    request: FindCoordinatorRequest, context: RequestContext, topic: str
+) -> FindCoordinatorResponse:
     try:
-        await context.broker.create_topic(CONSUMER_OFFSETS)
+        await context.broker.create_topic(topic)
     except KafkaError:
         return _failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return _answer(request, context)
+    return _answer(request, context, topic)
 
 
-def _answer(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    listener = context.connection.listener
-    return _response(
-        request, context, [_leader(key, context.broker.image, listener) for key in _keys(request, context)]
-    )
+def _answer(request: FindCoordinatorRequest, context: RequestContext, topic: str) -> FindCoordinatorResponse:
+    image, listener = context.broker.image, context.connection.listener
+    return _response(request, context, [_leader(key, topic, image, listener) for key in _keys(request, context)])
 
 
-def _leader(group_id: str, image: ClusterImage, listener: str) -> Coordinator:
-    topic = image.topic(CONSUMER_OFFSETS)
-    index = 0 if topic is None else partition_for(group_id, len(topic.partitions))
-    broker = image.leader_of(CONSUMER_OFFSETS, index)
+def _leader(key: str, topic: str, image: ClusterImage, listener: str) -> Coordinator:
+    found = image.topic(topic)
+    index = 0 if found is None else partition_for(key, len(found.partitions))
+    broker = image.leader_of(topic, index)
     endpoint = None if broker is None else broker.endpoint(listener)
     if broker is None or endpoint is None:
-        return _no_coordinator(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return Coordinator(key=group_id, node_id=broker.id, host=endpoint.host, port=endpoint.port, error_code=0)
+        return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return Coordinator(key=key, node_id=broker.id, host=endpoint.host, port=endpoint.port, error_code=0)
 
 
 def _failed(request: FindCoordinatorRequest, context: RequestContext, code: ErrorCode) -> FindCoordinatorResponse:

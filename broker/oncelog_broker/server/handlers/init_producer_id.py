@@ -1,16 +1,19 @@
-"""InitProducerId (22), v0-5: a producer id for an idempotent producer (S5).
+"""InitProducerId (22), v0-5: a producer id for an idempotent producer (S5), or to take over a transactional id (S34).
 
-Without a transactional id any broker answers, from its block, with epoch 0, and keeps no state. A transactional id
-belongs to its coordinator, which this broker is for none yet: NOT_COORDINATOR.
-Versions: v3+ may carry the present id and epoch, both or neither (KIP-360, T21). v6 is not stable in Kafka: not served.
+Without a transactional id any broker answers, from its block, with epoch 0, and keeps no state. With one, its
+coordinator fences whoever had it before, and aborts what that one left open: CONCURRENT_TRANSACTIONS meanwhile.
+Versions: v3+ may carry the present id and epoch, both or neither (KIP-360, T21); v4 PRODUCER_FENCED. v6 is not stable
+in Kafka: not served.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.metadata.producer_ids import ProducerIdsExhausted
 from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -21,8 +24,23 @@ def handle(
     if request.transactional_id == "" or (request.producer_id == -1) != (request.producer_epoch == -1):
         return _failed(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return _failed(ErrorCode.NOT_COORDINATOR)
+        return _take_over(request.transactional_id, request, context)
     return _new_producer(context)
+
+
+async def _take_over(
+    transactional_id: str, request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse:
+    shown = None if request.producer_id == -1 else Producer(request.producer_id, request.producer_epoch)
+    try:
+        producer = await context.broker.transactions.init_producer_id(
+            transactional_id, request.transaction_timeout_ms, shown
+        )
+    except KafkaError as error:
+        return _failed(code_for(context.api_key, context.version, error.code))
+    return InitProducerIdResponse(
+        error_code=ErrorCode.NONE, producer_id=producer.producer_id, producer_epoch=producer.epoch
+    )
 
 
 async def _new_producer(context: RequestContext) -> InitProducerIdResponse:

@@ -12,11 +12,16 @@ DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPO
 from __future__ import annotations
 
 import logging
+from struct import Struct
 from typing import Final
 
+from oncelog_broker.coordinator.transaction.metadata import Producer
+from oncelog_broker.coordinator.transaction.verification import check_in_transaction
 from oncelog_broker.log.producer_state import TRANSACTIONS_V2
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
+from oncelog_broker.replication.partition import Partition
 from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 from oncelog_protocol.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
@@ -34,12 +39,13 @@ FIRST_TRANSACTIONS_V2_VERSION: Final = 12
 """A transactional producer that sends this version has an epoch of its own for each transaction (KIP-890, T6)."""
 PRODUCER: Final = slice(43, 53)
 """Where a batch has its producer id and epoch."""
+PRODUCER_FIELDS: Final = Struct(">qh")
 
 
 def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     response = ProduceResponse(responses=[])
     failed: KafkaError | None = None
-    refused = None if request.transactional_id is None else _refused(request)
+    refused = None if request.transactional_id is None else _refused(request, request.transactional_id, context)
     for topic in request.topic_data:
         answers: list[PartitionResponse] = []
         response.responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
@@ -52,7 +58,10 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
                 failed = error
                 answers.append(
                     PartitionResponse(
-                        index=data.index, error_code=error.code, base_offset=-1, error_message=error.message
+                        index=data.index,
+                        error_code=code_for(context.api_key, context.version, error.code),
+                        base_offset=-1,
+                        error_message=error.message,
                     )
                 )
     if request.acks == 0:
@@ -62,15 +71,48 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
     return response
 
 
-def _refused(request: ProduceRequest) -> KafkaError | None:
-    """What is wrong with a transactional request as a whole: all its batches belong to its one producer (E28)."""
+def _refused(request: ProduceRequest, transactional_id: str, context: RequestContext) -> KafkaError | None:
+    """What is wrong with a transactional request as a whole: all its batches belong to its one producer (E28). Under
+    transactions V2 its partitions become part of the transaction here (T7)."""
     batches = [data.records for topic in request.topic_data for data in topic.partition_data]
     headers = [bytes(batch[:HEADER_SIZE]) for batch in batches if batch is not None and len(batch) >= HEADER_SIZE]
     if any(not header[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT for header in headers):
         return KafkaError(ErrorCode.INVALID_RECORD, "a request with a transactional id and records that are not")
     if len({header[PRODUCER] for header in headers}) > 1:
         return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
+    if headers and context.version >= FIRST_TRANSACTIONS_V2_VERSION:
+        producer = Producer(*PRODUCER_FIELDS.unpack(headers[0][PRODUCER]))
+        try:
+            check_in_transaction(
+                context.broker.transactions, transactional_id, producer, _led(request, context), registers=True
+            )
+        except KafkaError as error:
+            return error
     return None
+
+
+def _led(request: ProduceRequest, context: RequestContext) -> list[Partition]:
+    """The partitions of the request that this broker leads; `_append` says what is wrong with the others."""
+    found = []
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            try:
+                found.append(_leader(topic, data.index, context))
+            except KafkaError:
+                continue
+    return found
+
+
+def _leader(topic: ProduceRequest.TopicProduceData, index: int, context: RequestContext) -> Partition:
+    """The partition. Raises KafkaError also for an internal one, which clients may not write to."""
+    replicas = context.broker.replicas
+    if context.version >= FIRST_TOPIC_ID_VERSION:
+        partition = replicas.leader_by_id(topic.topic_id, index)
+    else:
+        partition = replicas.leader(topic.name, index)
+    if partition.topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal {partition.topic}")
+    return partition
 
 
 def _append(
@@ -81,18 +123,13 @@ def _append(
 ) -> PartitionResponse:
     if request.acks not in ACKS_ALLOWED:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1")
-    replicas = context.broker.replicas
-    if context.version >= FIRST_TOPIC_ID_VERSION:
-        partition = replicas.leader_by_id(topic.topic_id, data.index)
-    else:
-        partition = replicas.leader(topic.name, data.index)
-    if partition.topic in INTERNAL_TOPICS:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal {partition.topic}")
+    partition = _leader(topic, data.index, context)
     records = data.records
     if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request carries exactly one record batch per partition")
     attributes = records[ATTRIBUTES_AT + 1]
-    if attributes & TRANSACTIONAL_BIT and request.transactional_id is None:
+    transactional_id = request.transactional_id
+    if attributes & TRANSACTIONAL_BIT and transactional_id is None:
         # Who may write under which transactional id is checked by the id, so there must be one (CVE-2018-17196).
         raise KafkaError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
@@ -102,6 +139,10 @@ def _append(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce version {FIRST_ZSTD_VERSION} or later, this is {context.version}",
         )
+    if transactional_id is not None:
+        producer = Producer(*PRODUCER_FIELDS.unpack(records[PRODUCER]))
+        check_in_transaction(context.broker.transactions, transactional_id, producer, [partition], registers=False)
+        # Nothing is awaited from here to the append: a marker in between would end what was just found open (E3).
     version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else 0
     try:
         base_offset, append_time = partition.append(records, required_acks=request.acks, transaction_version=version)

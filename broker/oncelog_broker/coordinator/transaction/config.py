@@ -1,0 +1,22 @@
+"""The settings of transaction coordination, as values that the pure parts can hold."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config.broker_config import BrokerConfig
+
+
+class TransactionConfig(NamedTuple):
+    """Kafka's keys with dots as underscores, times in ms."""
+
+    max_timeout_ms: int = 900_000
+    id_expiration_ms: int = 604_800_000
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> TransactionConfig:
+        return cls(
+            max_timeout_ms=config[keys.TRANSACTION_MAX_TIMEOUT_MS],
+            id_expiration_ms=config[keys.TRANSACTIONAL_ID_EXPIRATION_MS],
+        )

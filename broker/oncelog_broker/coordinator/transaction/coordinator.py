@@ -1,0 +1,226 @@
+"""The rim of transaction coordination: the runtime over `__transaction_state`, its clock, producer ids and background
+work, and the markers that it has written.
+
+The epoch of a coordinator is the leader epoch of its partition of `__transaction_state` (S40).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
+from oncelog_broker.coordinator.transaction.config import TransactionConfig
+from oncelog_broker.coordinator.transaction.initialising import NeedsProducerId
+from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
+from oncelog_broker.coordinator.transaction.markers import Fenced, Marker, MarkerAppender, write_all
+from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.producer_ids import ProducerIdManager, ProducerIdsExhausted
+from oncelog_broker.metadata.topic_names import TRANSACTION_STATE
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+COMPLETE_RETRY_SECONDS: Final = 0.1
+ProducerAnswer = Producer | KafkaError | asyncio.Future[Producer | KafkaError]
+
+
+class TransactionCoordinator:
+    """The transactions of one broker: those whose partition of `__transaction_state` it leads."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        replicas: Replicas,
+        markers: MarkerAppender,
+        producer_ids: ProducerIdManager,
+        clock: Clock,
+        tasks: Tasks,
+        deadlines: Deadlines,
+    ) -> None:
+        settings = TransactionConfig.of(config)
+        self.verifies: bool = config[keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE]
+        """Whether a partition must be in the transaction before records are appended to it."""
+        self._abort_seconds = config[keys.TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS] / 1000
+        self._expiry_seconds = config[keys.TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS] / 1000
+        self._markers = markers
+        self._producer_ids = producer_ids
+        self._tasks = tasks
+        self.runtime = CoordinatorRuntime(
+            TRANSACTION_STATE,
+            lambda index: TransactionMachine(settings, clock.now_ms, clock.monotonic, _Ends(self, index)),
+            replicas,
+            clock,
+            tasks,
+            deadlines.after,
+        )
+
+    def on_image(self, image: ClusterImage) -> None:
+        """To be called after `Replicas.on_image`."""
+        self.runtime.on_image(image)
+
+    def start(self) -> None:
+        """Begin the background work; it ends with the broker's tasks."""
+        self._tasks.every("timed out transactions", self._abort_seconds, self.abort_timed_out)
+        self._tasks.every("expired transactional ids", self._expiry_seconds, self.remove_expired)
+
+    def close(self) -> None:
+        self.runtime.close()
+
+    # --- requests
+
+    async def init_producer_id(self, transactional_id: str, timeout_ms: int, shown: Producer | None) -> Producer:
+        """The producer id and epoch to write with (S34). Raises KafkaError."""
+        return await self._with_producer_id(
+            lambda spare: self.runtime.write(
+                transactional_id,
+                lambda machine, waiter: machine.init_producer_id(transactional_id, timeout_ms, shown, spare, waiter),
+                _identity,
+            )
+        )
+
+    async def end_txn(
+        self, transactional_id: str, asking: Producer, commits: bool, client_transaction_version: int
+    ) -> Producer:
+        """The producer id and epoch to go on with, once the decision is logged (S38). Raises KafkaError."""
+        return await self._with_producer_id(
+            lambda spare: self.runtime.write(
+                transactional_id,
+                lambda machine, waiter: machine.end_txn(
+                    transactional_id, asking, commits, client_transaction_version, spare, waiter
+                ),
+                _identity,
+            )
+        )
+
+    async def _with_producer_id(self, request: Callable[[int | None], ProducerAnswer]) -> Producer:
+        """Make a request, and if it needs a new producer id make it again with one."""
+        try:
+            answer = request(None)
+        except NeedsProducerId:
+            try:
+                spare = await self._producer_ids.generate()
+            except ProducerIdsExhausted as error:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+            answer = request(spare)
+        result = await answer if isinstance(answer, asyncio.Future) else answer
+        if isinstance(result, KafkaError):
+            raise result
+        return result
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        asking: Producer,
+        partitions: Iterable[TopicPartition],
+        client_transaction_version: int,
+    ) -> ErrorCode | asyncio.Future[ErrorCode]:
+        """Have the open transaction of `asking` write to `partitions` too (S36): NONE or why not."""
+        return self.runtime.write(
+            transactional_id,
+            lambda machine, waiter: machine.add_partitions(
+                transactional_id, asking, partitions, client_transaction_version, waiter
+            ),
+            lambda error: error.code,
+        )
+
+    def verify(
+        self, transactional_id: str, asking: Producer, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Which of `partitions` are in the open transaction of `asking`: as `TransactionMachine.verify`, at once, and
+        whether it is committed or not: what was asked for last counts (E4)."""
+        return self.runtime.shard(transactional_id).machine.verify(transactional_id, asking, partitions)
+
+    # --- the ends of transactions
+
+    def write_markers(self, index: int, end: TransactionEnd) -> None:
+        """Have `end` written, beginning with the next turn of the loop: the answer to EndTxn goes first (S38)."""
+        shard = self.runtime.loaded_shard(index)
+        if shard is not None:
+            self._tasks.spawn(f"markers of {end.transactional_id}", self._finish(shard, end))
+
+    async def _finish(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
+        marker = Marker(end.producer, end.commits, shard.partition.leader_epoch, end.transaction_version)
+        try:
+            await write_all(self._markers.append, marker, end.partitions, lambda: self.runtime.is_current(shard))
+        except Fenced:
+            logger.warning(
+                "transaction is left to another coordinator", extra={"transactional_id": end.transactional_id}
+            )
+            return
+        await self._complete(shard, end)
+
+    async def _complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
+        """Log that `end` is in all logs; an append that fails is tried again, or the transactional id were stuck."""
+        while self.runtime.is_current(shard):
+            try:
+                self.runtime.step(shard, lambda machine: machine.complete(end))
+                return
+            except KafkaError as error:
+                logger.warning(
+                    "end of a transaction not logged",
+                    extra={"transactional_id": end.transactional_id, "reason": error},
+                )
+                await asyncio.sleep(COMPLETE_RETRY_SECONDS)
+
+    # --- background work
+
+    async def abort_timed_out(self) -> None:
+        """Abort the transactions that are open for longer than their timeout (S42)."""
+        for shard in self.runtime.loaded_shards():
+            for transactional_id in shard.machine.timed_out():
+                if not self.runtime.is_current(shard):
+                    break
+                self._abort(shard, transactional_id)
+                await asyncio.sleep(0)
+
+    def _abort(self, shard: Shard[TransactionMachine], transactional_id: str) -> None:
+        logger.info("transaction timed out", extra={"transactional_id": transactional_id})
+        try:
+            self.runtime.step(shard, lambda machine: machine.abort_timed_out(transactional_id))
+        except KafkaError as error:
+            logger.error("not aborted", extra={"transactional_id": transactional_id, "reason": error})
+
+    async def remove_expired(self) -> None:
+        """Forget the transactional ids that were idle for transactional.id.expiration.ms (S43)."""
+        for shard in self.runtime.loaded_shards():
+            while True:
+                removed = self.runtime.is_current(shard) and self._expire(shard)
+                await asyncio.sleep(0)
+                if not removed:
+                    break
+
+    def _expire(self, shard: Shard[TransactionMachine]) -> int:
+        """How many were removed."""
+        try:
+            return self.runtime.step(shard, lambda machine: machine.expire())
+        except KafkaError as error:
+            logger.error("transactional ids not removed", extra={"shard": shard.index, "reason": error})
+            return 0
+
+
+class _Ends:
+    """Who waits for the ends of transactions of one shard: answered when the decision is committed."""
+
+    __slots__ = ("_coordinator", "_index")
+
+    def __init__(self, coordinator: TransactionCoordinator, index: int) -> None:
+        self._coordinator = coordinator
+        self._index = index
+
+    def answer(self, end: TransactionEnd | KafkaError) -> None:
+        """An error means that this broker coordinates no more: the next coordinator finds the decision in the log."""
+        if isinstance(end, TransactionEnd):
+            self._coordinator.write_markers(self._index, end)
+
+
+def _identity(error: KafkaError) -> Producer | KafkaError:
+    return error

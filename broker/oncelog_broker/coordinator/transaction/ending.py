@@ -1,0 +1,97 @@
+"""What EndTxn makes of a transactional id (S38, T7). Pure.
+
+Before transactions V2 the epoch stays as it is, so a request sent again cannot be told from one of the next transaction
+that was never begun: the state alone decides. Under V2 the epoch goes up with every transaction: a request with the
+epoch before the current one is a retry, one with the current epoch is about the next transaction (KIP-890).
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.coordinator.transaction.initialising import NeedsProducerId
+from oncelog_broker.coordinator.transaction.metadata import (
+    EXHAUSTED_EPOCH,
+    NO_PRODUCER_ID,
+    TRANSACTIONS_V1,
+    TRANSACTIONS_V2,
+    Producer,
+    TransactionMetadata,
+    is_exhausted,
+)
+from oncelog_broker.coordinator.transaction.states import TransactionState
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+
+def end_v1(metadata: TransactionMetadata, asking: Producer, commits: bool, now_ms: int) -> TransactionMetadata:
+    """What is to be logged; or `metadata` itself where the transaction has ended that way already.
+
+    Raises KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
+    """
+    _check_producer_id(metadata, asking)
+    if asking.epoch != metadata.producer_epoch:
+        raise _fenced(metadata, asking)
+    if metadata.state is TransactionState.ONGOING:
+        return metadata.prepared(commits, now_ms, TRANSACTIONS_V1)
+    if metadata.state.is_prepared:
+        raise _concurrent(metadata)
+    if metadata.state is completed_state(commits):
+        return metadata
+    raise _invalid(metadata, commits)
+
+
+def end_v2(
+    metadata: TransactionMetadata, asking: Producer, commits: bool, now_ms: int, spare_producer_id: int | None
+) -> TransactionMetadata:
+    """As `end_v1`; an abort may come before anything was begun. Raises NeedsProducerId also."""
+    if _is_retry(metadata, asking):
+        if metadata.state.is_prepared:
+            raise _concurrent(metadata)
+        if metadata.state is completed_state(commits):
+            return metadata
+        raise _invalid(metadata, commits)
+    if metadata.state.is_prepared and asking == metadata.producer_when_complete:
+        raise _concurrent(metadata)
+    _check_producer_id(metadata, asking)
+    if asking.epoch != metadata.producer_epoch:
+        raise _fenced(metadata, asking)
+    if commits and metadata.state is not TransactionState.ONGOING:
+        raise _invalid(metadata, commits)
+    next_producer_id = NO_PRODUCER_ID
+    if is_exhausted(metadata.producer_epoch):
+        if spare_producer_id is None:
+            raise NeedsProducerId
+        next_producer_id = spare_producer_id
+    return metadata.prepared(commits, now_ms, TRANSACTIONS_V2, next_producer_id)
+
+
+def completed_state(commits: bool) -> TransactionState:
+    return TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT
+
+
+def _is_retry(metadata: TransactionMetadata, asking: Producer) -> bool:
+    """Whether the last transaction was ended by a request like this one, whose answer may be lost."""
+    has_ended = metadata.state.is_prepared or metadata.state in (
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    )
+    if not metadata.is_v2 or not has_ended:
+        return False
+    before_bump = Producer(metadata.producer_id, metadata.producer_epoch - 1)
+    before_rotation = Producer(metadata.previous_producer_id, EXHAUSTED_EPOCH)
+    return asking == before_bump or (metadata.producer_epoch == 0 and asking == before_rotation)
+
+
+def _check_producer_id(metadata: TransactionMetadata, asking: Producer) -> None:
+    if asking.producer_id != metadata.producer_id:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{asking} is not the producer of {metadata!r}")
+
+
+def _fenced(metadata: TransactionMetadata, asking: Producer) -> KafkaError:
+    return KafkaError(ErrorCode.PRODUCER_FENCED, f"{asking} is not the producer of {metadata!r}")
+
+
+def _concurrent(metadata: TransactionMetadata) -> KafkaError:
+    return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{metadata!r} is being completed")
+
+
+def _invalid(metadata: TransactionMetadata, commits: bool) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_TXN_STATE, f"{'commit' if commits else 'abort'} of {metadata!r}")

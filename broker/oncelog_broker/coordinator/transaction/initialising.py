@@ -1,0 +1,72 @@
+"""What InitProducerId makes of a transactional id (S34, S35, KIP-360). Pure.
+
+A producer that is new shows no producer id: it takes over, and whoever had the id before is fenced. One that goes on
+after an error shows what it has, and gets the next epoch only while nobody else took over.
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.coordinator.transaction.metadata import (
+    EXHAUSTED_EPOCH,
+    NO_EPOCH,
+    Producer,
+    TransactionMetadata,
+    is_exhausted,
+)
+from oncelog_broker.coordinator.transaction.states import TransactionState
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+
+class NeedsProducerId(Exception):
+    """This step needs a new producer id, which takes waiting for: come again with one."""
+
+
+def initialise(
+    transactional_id: str,
+    metadata: TransactionMetadata | None,
+    shown: Producer | None,
+    timeout_ms: int,
+    now_ms: int,
+    spare_producer_id: int | None,
+) -> TransactionMetadata:
+    """What is to be logged; or `metadata` itself, for a producer that asks again for what it was given.
+
+    PrepareAbort means that an open transaction is aborted first, and that the producer has to come again.
+    Raises KafkaError CONCURRENT_TRANSACTIONS, PRODUCER_FENCED; NeedsProducerId.
+    """
+    if metadata is None:
+        created = TransactionMetadata(transactional_id, _given(spare_producer_id), NO_EPOCH, timeout_ms)
+        return created.reinitialised(timeout_ms, now_ms)
+    if metadata.state.is_prepared:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{metadata!r} is being completed")
+    shown_epoch = NO_EPOCH if shown is None else _checked_epoch(metadata, shown)
+    if metadata.state is TransactionState.ONGOING:
+        return metadata.fenced(now_ms, last_epoch=shown_epoch)
+    is_retry = shown is not None and shown_epoch != metadata.producer_epoch
+    if is_retry and metadata.producer_epoch <= EXHAUSTED_EPOCH:
+        return metadata
+    if is_exhausted(metadata.producer_epoch):
+        return metadata.rotated(_given(spare_producer_id), timeout_ms, now_ms, last_epoch=shown_epoch)
+    return metadata.reinitialised(timeout_ms, now_ms, last_epoch=shown_epoch)
+
+
+def _given(spare_producer_id: int | None) -> int:
+    if spare_producer_id is None:
+        raise NeedsProducerId
+    return spare_producer_id
+
+
+def _checked_epoch(metadata: TransactionMetadata, shown: Producer) -> int:
+    """The epoch that a producer shows which may go on: the current one, or where no transaction is open the one before.
+
+    Kafka aborts an open transaction whatever epoch is shown; a late duplicate of the request that led to the current
+    epoch would abort the transaction of its own producer, so here it is refused. Raises PRODUCER_FENCED.
+    """
+    is_same = shown.producer_id == metadata.producer_id
+    is_before_rotation = shown.producer_id == metadata.previous_producer_id and is_exhausted(shown.epoch)
+    if shown == metadata.producer:
+        return shown.epoch
+    is_retry = (is_same or is_before_rotation) and shown.epoch == metadata.last_epoch
+    if is_retry and metadata.state is not TransactionState.ONGOING:
+        return shown.epoch
+    raise KafkaError(ErrorCode.PRODUCER_FENCED, f"{shown} is not the producer of {metadata!r}")

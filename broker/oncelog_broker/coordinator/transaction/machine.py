@@ -1,0 +1,255 @@
+"""All transactional ids of one partition of `__transaction_state`: the machine that the runtime drives. Pure.
+
+Each request is one step: it finds what the transactional id becomes (`initialising`, `ending`, `metadata`), logs that,
+and answers when it is committed. A step is logged and replayed at once, so no state is pending between the two: where
+Kafka answers CONCURRENT_TRANSACTIONS because a transition is pending, here the state is Prepare*, or the answer waits.
+
+The end of a transaction is answered to `markers`, as one who waits for it: the rim, which writes the markers and then
+comes back with `complete`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey, Waiter
+from oncelog_broker.coordinator.transaction import records
+from oncelog_broker.coordinator.transaction.config import TransactionConfig
+from oncelog_broker.coordinator.transaction.ending import end_v1, end_v2
+from oncelog_broker.coordinator.transaction.initialising import initialise
+from oncelog_broker.coordinator.transaction.metadata import (
+    TRANSACTIONS_V2,
+    Producer,
+    TopicPartition,
+    TransactionMetadata,
+)
+from oncelog_broker.coordinator.transaction.records import TransactionRecord
+from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+MAX_EXPIRED_PER_STEP: Final = 500
+"""Tombstones in one batch of the expiry: a few milliseconds of work, and well below max.message.bytes (E13)."""
+
+
+class TransactionEnd(NamedTuple):
+    """A decided transaction, to be written into the logs of all its partitions (S39)."""
+
+    transactional_id: str
+    producer: Producer
+    commits: bool
+    partitions: frozenset[TopicPartition]
+    transaction_version: int
+
+
+class TransactionMachine:
+    """See `runtime.Machine`. `now_ms` is wall time, `monotonic` counts seconds for timeouts."""
+
+    def __init__(
+        self, config: TransactionConfig, now_ms: Callable[[], int], monotonic: Callable[[], float], markers: Waiter
+    ) -> None:
+        self._config = config
+        self._now_ms = now_ms
+        self._monotonic = monotonic
+        self._markers = markers
+        self._transactions: dict[str, TransactionMetadata] = {}
+        self._begun: dict[str, float] = {}
+        """When the open transactions began, in monotonic seconds: a leap of the wall clock aborts nothing."""
+
+    @property
+    def transactions(self) -> Mapping[str, TransactionMetadata]:
+        return self._transactions
+
+    # --- the runtime's
+
+    def encode(self, record: TransactionRecord) -> Encoded:
+        return records.encode(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> TransactionRecord | None:
+        return records.decode(key, value)
+
+    def replay(self, record: TransactionRecord, offset: int, producer_id: int) -> None:
+        transactional_id, metadata = record
+        if metadata is None:
+            self._transactions.pop(transactional_id, None)
+        else:
+            self._transactions[transactional_id] = metadata
+        if metadata is None or metadata.state is not TransactionState.ONGOING:
+            self._begun.pop(transactional_id, None)
+        elif transactional_id not in self._begun:
+            seconds_ago = max(0, self._now_ms() - metadata.start_timestamp) / 1000
+            self._begun[transactional_id] = self._monotonic() - seconds_ago
+
+    def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Nobody writes to `__transaction_state` in a transaction."""
+
+    def on_loaded(self) -> Effects:
+        """What was decided is finished (S44); markers that were written already do no harm (E13)."""
+        effects = Effects()
+        for metadata in self._transactions.values():
+            if metadata.state.is_prepared:
+                self._end(effects, metadata)
+        return effects
+
+    def on_timer(self, key: TimerKey) -> Effects:
+        raise AssertionError("there are no timers here")
+
+    def on_unloaded(self, error: KafkaError) -> Effects:
+        return Effects()
+
+    # --- requests
+
+    def init_producer_id(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        shown: Producer | None,
+        spare_producer_id: int | None,
+        waiter: Waiter,
+    ) -> Effects:
+        """Answers with the Producer to write as (S34). Raises KafkaError INVALID_TRANSACTION_TIMEOUT (E2), and as
+        `initialise`, NeedsProducerId."""
+        if not 0 < timeout_ms <= self._config.max_timeout_ms:
+            raise KafkaError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"{timeout_ms} ms: transaction.max.timeout.ms={self._config.max_timeout_ms}",
+            )
+        before = self._transactions.get(transactional_id)
+        after = initialise(transactional_id, before, shown, timeout_ms, self._now_ms(), spare_producer_id)
+        effects = Effects()
+        if after is not before:
+            effects.append(TransactionRecord(transactional_id, after))
+        if after.state.is_prepared:
+            effects.reply(waiter, KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "its open transaction is aborted"))
+            self._end(effects, after)
+        else:
+            effects.reply(waiter, after.producer)
+        return effects
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        asking: Producer,
+        partitions: Iterable[TopicPartition],
+        client_transaction_version: int,
+        waiter: Waiter,
+    ) -> Effects:
+        """Answers with NONE; partitions that are in the transaction are not logged again (S36). Raises KafkaError as
+        `verify`."""
+        metadata = self._owned(transactional_id, asking)
+        added = frozenset(partitions)
+        effects = Effects()
+        if metadata.state is not TransactionState.ONGOING or not added <= metadata.partitions:
+            after = metadata.with_partitions(added, self._now_ms(), client_transaction_version)
+            effects.append(TransactionRecord(transactional_id, after))
+        effects.reply(waiter, ErrorCode.NONE)
+        return effects
+
+    def verify(
+        self, transactional_id: str, asking: Producer, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """For each partition whether it is in the open transaction: NONE, or TRANSACTION_ABORTABLE (KIP-890).
+
+        Raises KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        """
+        present = self._owned(transactional_id, asking).partitions
+        return {
+            partition: ErrorCode.NONE if partition in present else ErrorCode.TRANSACTION_ABORTABLE
+            for partition in partitions
+        }
+
+    def end_txn(
+        self,
+        transactional_id: str,
+        asking: Producer,
+        commits: bool,
+        client_transaction_version: int,
+        spare_producer_id: int | None,
+        waiter: Waiter,
+    ) -> Effects:
+        """Answers, when the decision is logged, with the Producer to go on as (S38). Raises as `end_v1`, `end_v2`."""
+        before = self._known(transactional_id)
+        if client_transaction_version >= TRANSACTIONS_V2:
+            after = end_v2(before, asking, commits, self._now_ms(), spare_producer_id)
+        else:
+            after = end_v1(before, asking, commits, self._now_ms())
+        effects = Effects()
+        effects.reply(waiter, after.producer_when_complete)
+        if after is not before:
+            effects.append(TransactionRecord(transactional_id, after))
+            self._end(effects, after)
+        return effects
+
+    def complete(self, end: TransactionEnd) -> Effects:
+        """All markers of `end` are written. Said twice it counts once (E8)."""
+        effects = Effects()
+        metadata = self._transactions.get(end.transactional_id)
+        if metadata is not None and metadata.state.is_prepared and metadata.producer == end.producer:
+            effects.append(TransactionRecord(end.transactional_id, metadata.completed(self._now_ms())))
+        return effects
+
+    # --- the clock's
+
+    def timed_out(self) -> list[str]:
+        """The transactional ids whose transaction is open for longer than their timeout (S42)."""
+        return [transactional_id for transactional_id in self._begun if self._is_timed_out(transactional_id)]
+
+    def _is_timed_out(self, transactional_id: str) -> bool:
+        begun = self._begun.get(transactional_id)
+        if begun is None:
+            return False
+        return self._monotonic() - begun > self._transactions[transactional_id].timeout_ms / 1000
+
+    def abort_timed_out(self, transactional_id: str) -> Effects:
+        """Abort the transaction if it is open for too long still, and fence its producer (S42)."""
+        effects = Effects()
+        if self._is_timed_out(transactional_id):
+            after = self._transactions[transactional_id].fenced(self._now_ms())
+            effects.append(TransactionRecord(transactional_id, after))
+            self._end(effects, after)
+        return effects
+
+    def expire(self) -> Effects:
+        """Tombstones for transactional ids that were idle for transactional.id.expiration.ms (S43)."""
+        effects = Effects()
+        newest = self._now_ms() - self._config.id_expiration_ms
+        for transactional_id, metadata in self._transactions.items():
+            if metadata.state in IDLE and metadata.last_update_timestamp <= newest:
+                metadata.check_expirable()
+                effects.append(TransactionRecord(transactional_id, None))
+                if len(effects.records) == MAX_EXPIRED_PER_STEP:
+                    break
+        return effects
+
+    # --- inside
+
+    def _known(self, transactional_id: str) -> TransactionMetadata:
+        metadata = self._transactions.get(transactional_id)
+        if metadata is None:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional id {transactional_id!r} is not known"
+            )
+        return metadata
+
+    def _owned(self, transactional_id: str, asking: Producer) -> TransactionMetadata:
+        """The transactional id, if `asking` is its producer and its last transaction is complete."""
+        metadata = self._known(transactional_id)
+        if metadata.state.is_prepared and asking in (metadata.producer, metadata.producer_when_complete):
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{metadata!r} is being completed")
+        if metadata.producer_id != asking.producer_id:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{asking} is not the producer of {metadata!r}")
+        if metadata.producer_epoch != asking.epoch:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED, f"{asking} is not the producer of {metadata!r}")
+        return metadata
+
+    def _end(self, effects: Effects, metadata: TransactionMetadata) -> None:
+        effects.reply(
+            self._markers,
+            TransactionEnd(
+                metadata.transactional_id,
+                metadata.producer,
+                metadata.state is TransactionState.PREPARE_COMMIT,
+                metadata.partitions,
+                metadata.client_transaction_version,
+            ),
+        )

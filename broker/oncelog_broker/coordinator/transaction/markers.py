@@ -1,0 +1,102 @@
+"""Writing the ends of transactions into the logs of their partitions (S39).
+
+`MarkerAppender` writes one marker where this broker leads: what WriteTxnMarkers does for another broker's coordinator,
+and what our own coordinator does for itself. `write_all` goes on until a transaction's last marker is written, however
+often a partition fails meanwhile (E7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.group.machine import GroupMachine
+from oncelog_broker.coordinator.runtime import CoordinatorRuntime
+from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.control import ControlType, EndTransactionMarker
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 0.1
+MARKERS_PER_SLICE: Final = 50
+"""Markers written before other work gets its turn."""
+NEEDS_NO_MARKER: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # the topic is deleted
+        # The log has seen a later epoch, so a marker that ended this transaction: sent again after a restart (E13).
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    }
+)
+"""The answers after which a partition is done with."""
+
+
+class Marker(NamedTuple):
+    """The end of one producer's transaction, for any partition."""
+
+    producer: Producer
+    commits: bool
+    coordinator_epoch: int
+    transaction_version: int
+
+
+class MarkerAppender:
+    """Appends markers to the partitions that this broker leads; committed offsets become visible with theirs."""
+
+    def __init__(self, replicas: Replicas, groups: CoordinatorRuntime[GroupMachine]) -> None:
+        self._replicas = replicas
+        self._groups = groups
+
+    def append(self, marker: Marker, where: TopicPartition) -> ErrorCode:
+        """NONE, or why the marker is not in the log."""
+        control_type = ControlType.COMMIT if marker.commits else ControlType.ABORT
+        producer_id, epoch = marker.producer
+        try:
+            self._replicas.leader(where.topic, where.partition).append_marker(
+                EndTransactionMarker(control_type, marker.coordinator_epoch),
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                transaction_version=marker.transaction_version,
+            )
+        except KafkaError as error:
+            if error.code not in NEEDS_NO_MARKER:
+                logger.warning("marker not written", extra={"partition": "-".join(map(str, where)), "reason": error})
+            return error.code
+        if where.topic == CONSUMER_OFFSETS:
+            self._groups.end_transaction(where.partition, producer_id, committed=marker.commits)
+        return ErrorCode.NONE
+
+
+class Fenced(Exception):
+    """Another coordinator has this transaction now (S40)."""
+
+
+async def write_all(
+    append: Callable[[Marker, TopicPartition], ErrorCode],
+    marker: Marker,
+    partitions: Collection[TopicPartition],
+    goes_on: Callable[[], bool],
+) -> None:
+    """Return when every partition has its marker. Raises Fenced if a log knows a later coordinator, or if `goes_on`
+    says that this broker coordinates no more."""
+    left = sorted(partitions)
+    while left:
+        failed = []
+        for number, where in enumerate(left):
+            if number % MARKERS_PER_SLICE == 0 and number:
+                await asyncio.sleep(0)
+            if not goes_on():
+                raise Fenced
+            code = append(marker, where)
+            if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+                raise Fenced
+            if code not in NEEDS_NO_MARKER:
+                failed.append(where)
+        left = failed
+        if left:
+            await asyncio.sleep(RETRY_SECONDS)

@@ -1,0 +1,181 @@
+"""One transactional id as its coordinator knows it, and the transitions that it can make. Pure.
+
+A TransactionMetadata does not change: each transition gives the next one, which is logged, and which `replay` then puts
+in the place of this one. So an append that fails leaves no trace, and no epoch is bumped twice for it (E12).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+from oncelog_broker.coordinator.transaction.states import TransactionState, check_transition
+
+NO_PRODUCER_ID: Final = -1
+NO_EPOCH: Final = -1
+NO_TIMESTAMP: Final = -1
+EXHAUSTED_EPOCH: Final = 32766
+"""From here on a producer id is given to no producer any more; 32767 is left to fence its last one (S35)."""
+TRANSACTIONS_V1: Final = 0
+TRANSACTIONS_V2: Final = 2
+"""What a client works by, as logged: with V2 every transaction has an epoch of its own (KIP-890)."""
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+class Producer(NamedTuple):
+    """A producer id and the epoch that its owner writes with."""
+
+    producer_id: int
+    epoch: int
+
+
+def is_exhausted(epoch: int) -> bool:
+    return epoch >= EXHAUSTED_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMetadata:
+    """The state of one transactional id.
+
+    Invariants: `partitions` are empty unless a transaction is open or prepared; `next_producer_id` is set in Prepare*
+    only, when the epoch after it would be one too many.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState = TransactionState.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_timestamp: int = NO_TIMESTAMP
+    """Wall time in ms."""
+    last_update_timestamp: int = NO_TIMESTAMP
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    client_transaction_version: int = TRANSACTIONS_V1
+    last_epoch: int = field(default=NO_EPOCH, compare=False)
+    """The epoch before this one, if the same producer had it: whoever shows it asks again for what it was given
+    (KIP-360). Known since the coordinator was loaded: Kafka's log has no place for it."""
+
+    def __repr__(self) -> str:
+        return (
+            f"TransactionMetadata({self.transactional_id!r}, producer {self.producer_id} epoch {self.producer_epoch}, "
+            f"{self.state.shown}, {len(self.partitions)} partitions)"
+        )
+
+    @property
+    def producer(self) -> Producer:
+        return Producer(self.producer_id, self.producer_epoch)
+
+    @property
+    def is_v2(self) -> bool:
+        return self.client_transaction_version >= TRANSACTIONS_V2
+
+    @property
+    def producer_when_complete(self) -> Producer:
+        """Of a prepared transaction: with what the producer goes on."""
+        if self.next_producer_id != NO_PRODUCER_ID:
+            return Producer(self.next_producer_id, 0)
+        return self.producer
+
+    def _to(self, state: TransactionState, now_ms: int, **changes: Any) -> TransactionMetadata:
+        """The one place where a state follows another. Raises IllegalTransition."""
+        check_transition(self.transactional_id, self.state, state)
+        return replace(
+            self, state=state, last_update_timestamp=now_ms, previous_producer_id=self.producer_id, **changes
+        )
+
+    # --- InitProducerId
+
+    def reinitialised(self, timeout_ms: int, now_ms: int, *, last_epoch: int = NO_EPOCH) -> TransactionMetadata:
+        """The next epoch (S34), for a new producer, or for the one that shows `last_epoch`."""
+        return self._to(
+            TransactionState.EMPTY,
+            now_ms,
+            producer_epoch=self.producer_epoch + 1,
+            last_epoch=last_epoch,
+            timeout_ms=timeout_ms,
+            start_timestamp=NO_TIMESTAMP,
+            next_producer_id=NO_PRODUCER_ID,
+        )
+
+    def rotated(
+        self, producer_id: int, timeout_ms: int, now_ms: int, *, last_epoch: int = NO_EPOCH
+    ) -> TransactionMetadata:
+        """As `reinitialised`, once the epochs are used up: another producer id at epoch 0 (S35)."""
+        return self._to(
+            TransactionState.EMPTY,
+            now_ms,
+            producer_id=producer_id,
+            producer_epoch=0,
+            last_epoch=last_epoch,
+            timeout_ms=timeout_ms,
+            start_timestamp=NO_TIMESTAMP,
+            next_producer_id=NO_PRODUCER_ID,
+        )
+
+    # --- a transaction
+
+    def with_partitions(
+        self, added: frozenset[TopicPartition], now_ms: int, client_transaction_version: int
+    ) -> TransactionMetadata:
+        """A transaction writes to these too; the first ones begin it (S36)."""
+        is_open = self.state is TransactionState.ONGOING
+        return self._to(
+            TransactionState.ONGOING,
+            now_ms,
+            partitions=self.partitions | added,
+            start_timestamp=self.start_timestamp if is_open else now_ms,
+            client_transaction_version=client_transaction_version,
+            next_producer_id=NO_PRODUCER_ID,
+        )
+
+    def prepared(
+        self, commits: bool, now_ms: int, client_transaction_version: int, next_producer_id: int = NO_PRODUCER_ID
+    ) -> TransactionMetadata:
+        """The outcome is decided. Under V2 the epoch goes up with it, so that the markers fence what comes late (S39);
+        `next_producer_id` is to be given where that uses up the last one."""
+        changes: dict[str, Any] = {}
+        if client_transaction_version >= TRANSACTIONS_V2:
+            changes = {"producer_epoch": self.producer_epoch + 1, "last_epoch": self.producer_epoch}
+        if self.state is not TransactionState.ONGOING:  # nothing was begun, and yet it has a time
+            changes["start_timestamp"] = now_ms
+        return self._to(
+            TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT,
+            now_ms,
+            client_transaction_version=client_transaction_version,
+            next_producer_id=next_producer_id,
+            **changes,
+        )
+
+    def fenced(self, now_ms: int, *, last_epoch: int = NO_EPOCH) -> TransactionMetadata:
+        """The open transaction is aborted over the head of its producer: one epoch up, whatever the version (S42)."""
+        fence = self._to(TransactionState.PREPARE_EPOCH_FENCE, now_ms)
+        return fence._to(
+            TransactionState.PREPARE_ABORT,
+            now_ms,
+            producer_epoch=self.producer_epoch + 1,
+            last_epoch=last_epoch,
+            next_producer_id=NO_PRODUCER_ID,
+        )
+
+    def completed(self, now_ms: int) -> TransactionMetadata:
+        """All markers are written."""
+        commits = self.state is TransactionState.PREPARE_COMMIT
+        producer = self.producer_when_complete
+        return self._to(
+            TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT,
+            now_ms,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            next_producer_id=NO_PRODUCER_ID,
+            partitions=frozenset[TopicPartition](),
+        )
+
+    def check_expirable(self) -> None:
+        """Raises IllegalTransition where a tombstone must not be written."""
+        check_transition(self.transactional_id, self.state, TransactionState.DEAD)

@@ -1,0 +1,86 @@
+"""The records of transactional ids: TransactionMetadata in memory, Kafka's bytes in the log (S32). Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oncelog_broker.coordinator.effects import Encoded
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition, TransactionMetadata
+from oncelog_broker.coordinator.transaction.states import TransactionState
+from oncelog_protocol.coordinator_records.transaction_state import (
+    TRANSACTION_LOG_KEY_VERSION,
+    TRANSACTION_LOG_VALUE_VERSION,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from oncelog_protocol.coordinator_records.versioned import decode_versioned, encode_versioned, read_version
+
+PartitionsSchema = TransactionLogValue.PartitionsSchema
+
+
+class TransactionRecord(NamedTuple):
+    """A transactional id as it is from now on, or with None its tombstone."""
+
+    transactional_id: str
+    metadata: TransactionMetadata | None
+
+
+def encode(record: TransactionRecord) -> Encoded:
+    """The bytes of a record. Raises UnencodableMessage for values that do not fit."""
+    key = encode_versioned(TransactionLogKey(transactional_id=record.transactional_id), TRANSACTION_LOG_KEY_VERSION)
+    if record.metadata is None:
+        return Encoded(key, None)
+    return Encoded(key, encode_versioned(_value_of(record.metadata), TRANSACTION_LOG_VALUE_VERSION))
+
+
+def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
+    """The record; None for a kind of a later version. Raises MalformedMessage."""
+    if read_version(key) != TRANSACTION_LOG_KEY_VERSION:
+        return None
+    transactional_id = decode_versioned(TransactionLogKey, key).transactional_id
+    if value is None:
+        return TransactionRecord(transactional_id, None)
+    return TransactionRecord(
+        transactional_id, _metadata_of(transactional_id, decode_versioned(TransactionLogValue, value))
+    )
+
+
+def _value_of(metadata: TransactionMetadata) -> TransactionLogValue:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(metadata.partitions):
+        topics.setdefault(topic, []).append(partition)
+    is_empty = metadata.state is TransactionState.EMPTY
+    return TransactionLogValue(
+        producer_id=metadata.producer_id,
+        previous_producer_id=metadata.previous_producer_id,
+        next_producer_id=metadata.next_producer_id,
+        producer_epoch=metadata.producer_epoch,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_status=metadata.state,
+        transaction_partitions=None
+        if is_empty
+        else [PartitionsSchema(topic=topic, partition_ids=partitions) for topic, partitions in topics.items()],
+        transaction_last_update_timestamp_ms=metadata.last_update_timestamp,
+        transaction_start_timestamp_ms=metadata.start_timestamp,
+        client_transaction_version=metadata.client_transaction_version,
+    )
+
+
+def _metadata_of(transactional_id: str, value: TransactionLogValue) -> TransactionMetadata:
+    return TransactionMetadata(
+        transactional_id=transactional_id,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        state=TransactionState(value.transaction_status),  # type: ignore[call-arg]
+        partitions=frozenset(
+            TopicPartition(topic.topic, partition)
+            for topic in value.transaction_partitions or ()
+            for partition in topic.partition_ids
+        ),
+        start_timestamp=value.transaction_start_timestamp_ms,
+        last_update_timestamp=value.transaction_last_update_timestamp_ms,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        client_transaction_version=value.client_transaction_version,
+    )

@@ -1,0 +1,83 @@
+"""The states of a transactional id, and which may follow which: the one table that is asked (S33).
+
+                  +---- InitProducerId ----+
+                  v                        |
+               Empty --- partitions ---> Ongoing <--- partitions ---+
+                 |                       |     |                    |
+                 |                    commit  abort                 |
+                 |                       |     |  \\                 |
+                 |                       |     |   fence or timeout |
+                 |                       |     |     v              |
+                 |                       |     |  PrepareEpochFence |
+                 |                       v     v     |              |
+                 |            PrepareCommit  PrepareAbort           |
+                 |                       |     |                    |
+                 |                    markers written               |
+                 |                       v     v                    |
+                 |            CompleteCommit  CompleteAbort --------+--- InitProducerId ---> Empty
+                 |                       |     |
+                 +----- expired ------> Dead <-+
+
+Transactions V2 allow to abort what was never begun (KIP-890): then PrepareAbort follows Empty, CompleteCommit or
+CompleteAbort. PrepareEpochFence is passed through and never logged: what is logged is PrepareAbort with the bumped
+epoch (E12). Dead is a tombstone in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+
+class TransactionState(IntEnum):
+    """The value is the one in the log, `shown` the name on the wire."""
+
+    shown: str
+
+    def __new__(cls, value: int, shown: str) -> TransactionState:
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.shown = shown
+        return member
+
+    EMPTY = 0, "Empty"
+    ONGOING = 1, "Ongoing"
+    PREPARE_COMMIT = 2, "PrepareCommit"
+    PREPARE_ABORT = 3, "PrepareAbort"
+    COMPLETE_COMMIT = 4, "CompleteCommit"
+    COMPLETE_ABORT = 5, "CompleteAbort"
+    DEAD = 6, "Dead"
+    PREPARE_EPOCH_FENCE = 7, "PrepareEpochFence"
+
+    @property
+    def is_prepared(self) -> bool:
+        """The outcome is decided, and not in all logs yet."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+
+_S = TransactionState
+IDLE: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
+"""No transaction: a new one may begin."""
+
+LEGAL_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
+    _S.EMPTY: IDLE,
+    _S.ONGOING: IDLE | {_S.ONGOING},
+    _S.PREPARE_COMMIT: frozenset({_S.ONGOING}),
+    _S.PREPARE_ABORT: IDLE | {_S.ONGOING, _S.PREPARE_EPOCH_FENCE},
+    _S.COMPLETE_COMMIT: frozenset({_S.PREPARE_COMMIT}),
+    _S.COMPLETE_ABORT: frozenset({_S.PREPARE_ABORT}),
+    _S.DEAD: IDLE,
+    _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
+}
+"""State -> the states that it may follow."""
+
+
+class IllegalTransition(AssertionError):
+    """A bug: the machine was about to do what the table forbids."""
+
+
+def check_transition(transactional_id: str, before: TransactionState, after: TransactionState) -> None:
+    """Raises IllegalTransition."""
+    if before not in LEGAL_PREVIOUS[after]:
+        raise IllegalTransition(f"transactional id {transactional_id}: {after.shown} must not follow {before.shown}")

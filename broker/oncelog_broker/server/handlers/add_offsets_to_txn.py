@@ -1,0 +1,53 @@
+"""AddOffsetsToTxn (25), v0-4: the partition of `__consumer_offsets` that keeps a group becomes part of a transaction
+(S37). The offsets themselves go to the group coordinator, with TxnOffsetCommit."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from oncelog_broker.coordinator.transaction.metadata import TRANSACTIONS_V1, Producer, TopicPartition
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
+from oncelog_broker.server.answers import when_all
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.transactional_errors import code_for
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+
+def handle(
+    request: AddOffsetsToTxnRequest, context: RequestContext
+) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+    if not request.transactional_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if context.broker.image.topic(CONSUMER_OFFSETS) is None:
+        return _create_then_add(request, context)
+    return _add(request, context)
+
+
+async def _create_then_add(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
+    """A consumer that assigns partitions by itself may not have asked for its group's coordinator yet."""
+    try:
+        await context.broker.create_topic(CONSUMER_OFFSETS)
+    except KafkaError:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    answer = _add(request, context)
+    return answer if isinstance(answer, AddOffsetsToTxnResponse) else await answer
+
+
+def _add(
+    request: AddOffsetsToTxnRequest, context: RequestContext
+) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+    broker = context.broker
+    index = broker.groups.runtime.partition_of(request.group_id)
+    if index is None:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    answer = broker.transactions.add_partitions(
+        request.transactional_id,
+        Producer(request.producer_id, request.producer_epoch),
+        [TopicPartition(CONSUMER_OFFSETS, index)],
+        TRANSACTIONS_V1,
+    )
+    return when_all(
+        [answer],
+        lambda codes: AddOffsetsToTxnResponse(error_code=code_for(context.api_key, context.version, codes[0])),
+    )

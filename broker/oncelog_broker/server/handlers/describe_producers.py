@@ -1,0 +1,45 @@
+"""DescribeProducers (61), v0: the producers that a partition remembers, asked of its leader (KIP-664)."""
+
+from __future__ import annotations
+
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+
+TopicResponse = DescribeProducersResponse.TopicResponse
+PartitionResponse = TopicResponse.PartitionResponse
+
+
+def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name, partitions=[_describe(topic.name, index, context) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+    try:
+        partition = context.broker.replicas.leader(topic, index)
+    except KafkaError as error:
+        return PartitionResponse(
+            partition_index=index, error_code=error.code, error_message=error.message, active_producers=[]
+        )
+    return PartitionResponse(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        active_producers=[
+            PartitionResponse.ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.transaction_first_offset,
+            )
+            for producer in partition.log.producers.state.producers()
+        ],
+    )

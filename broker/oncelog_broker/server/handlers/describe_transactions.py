@@ -1,0 +1,65 @@
+"""DescribeTransactions (65), v0: the state of transactional ids, asked of their coordinator (KIP-664)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from oncelog_broker.coordinator.transaction.machine import TransactionMachine
+from oncelog_broker.coordinator.transaction.metadata import NO_TIMESTAMP
+from oncelog_broker.coordinator.transaction.states import IDLE
+from oncelog_broker.server.answers import when_all
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+
+State = DescribeTransactionsResponse.TransactionState
+
+
+def handle(
+    request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
+    answers = [_describe(transactional_id, context) for transactional_id in request.transactional_ids]
+    return when_all(answers, lambda states: DescribeTransactionsResponse(transaction_states=states))
+
+
+def _describe(transactional_id: str, context: RequestContext) -> State | asyncio.Future[State]:
+    if not transactional_id:
+        return _failed(transactional_id, ErrorCode.INVALID_REQUEST)
+    return context.broker.transactions.runtime.read(
+        transactional_id,
+        lambda machine: _found(transactional_id, machine),
+        lambda error: _failed(transactional_id, error.code),
+    )
+
+
+def _found(transactional_id: str, machine: TransactionMachine) -> State:
+    metadata = machine.transactions.get(transactional_id)
+    if metadata is None:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(metadata.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return State(
+        error_code=ErrorCode.NONE,
+        transactional_id=transactional_id,
+        transaction_state=metadata.state.shown,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_start_time_ms=NO_TIMESTAMP if metadata.state in IDLE else metadata.start_timestamp,
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
+        topics=[State.TopicData(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+    )
+
+
+def _failed(transactional_id: str, code: ErrorCode) -> State:
+    return State(
+        error_code=code,
+        transactional_id=transactional_id,
+        transaction_state="",
+        transaction_timeout_ms=0,
+        transaction_start_time_ms=0,
+        producer_id=0,
+        producer_epoch=0,
+        topics=[],
+    )

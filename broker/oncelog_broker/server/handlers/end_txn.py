@@ -1,0 +1,32 @@
+"""EndTxn (26), v0-5: commit or abort a transaction (S38).
+
+Behaviour: the answer comes when the decision is in the coordinator's log; the markers follow. A retry is answered as
+the first try was.
+Versions: v2 PRODUCER_FENCED, v4 TRANSACTION_ABORTABLE, v5 transactions V2: the next epoch in the answer (T7).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_broker.coordinator.transaction.metadata import TRANSACTIONS_V1, TRANSACTIONS_V2, Producer
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.transactional_errors import code_for
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+FIRST_TRANSACTIONS_V2_VERSION: Final = 5
+
+
+async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
+    if not request.transactional_id:
+        return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V1
+    asking = Producer(request.producer_id, request.producer_epoch)
+    try:
+        producer = await context.broker.transactions.end_txn(
+            request.transactional_id, asking, request.committed, version
+        )
+    except KafkaError as error:
+        return EndTxnResponse(error_code=code_for(context.api_key, context.version, error.code))
+    return EndTxnResponse(error_code=ErrorCode.NONE, producer_id=producer.producer_id, producer_epoch=producer.epoch)

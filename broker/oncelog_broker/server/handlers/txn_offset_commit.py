@@ -1,0 +1,67 @@
+"""TxnOffsetCommit (28), v0-5: offsets of a group that count only if the transaction commits (S37).
+
+Behaviour: refused unless the partition of `__consumer_offsets` is in the open transaction (E5): by AddOffsetsToTxn, or
+from v5 on by this very request. The consumer's generation and member fence zombies (KIP-447, S46).
+Versions: v3 generation and member, v4 TRANSACTION_ABORTABLE, v5 transactions V2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog_broker.coordinator.transaction.metadata import Producer
+from oncelog_broker.coordinator.transaction.verification import check_in_transaction
+from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.transactional_errors import code_for
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+
+TopicResponse = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+
+FIRST_TRANSACTIONS_V2_VERSION: Final = 5
+ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""What an error of the log is called here."""
+
+
+def handle(
+    request: TxnOffsetCommitRequest, context: RequestContext
+) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
+    def failed(error: KafkaError) -> TxnOffsetCommitResponse:
+        code = code_for(context.api_key, context.version, ERRORS.get(error.code, error.code))
+        return TxnOffsetCommitResponse(topics=[_refused(topic, code) for topic in request.topics])
+
+    broker = context.broker
+    known = broker.image.topics
+    try:
+        if not request.transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        if not request.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        check_in_transaction(
+            broker.transactions,
+            request.transactional_id,
+            Producer(request.producer_id, request.producer_epoch),
+            [broker.groups.runtime.shard(request.group_id).partition],
+            registers=context.version >= FIRST_TRANSACTIONS_V2_VERSION,
+        )
+    except KafkaError as error:
+        return failed(error)
+    return broker.groups.runtime.write(
+        request.group_id, lambda machine, waiter: machine.commit_in_transaction(request, known, waiter), failed
+    )
+
+
+def _refused(topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic, code: ErrorCode) -> TopicResponse:
+    return TopicResponse(
+        name=topic.name,
+        partitions=[
+            TopicResponse.TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+            for partition in topic.partitions
+        ],
+    )

@@ -1,0 +1,37 @@
+"""The words of a transactional error in the versions of an API (T8): what older clients do not know, said so that they
+do the right thing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+
+FIRST_PRODUCER_FENCED: Final[Mapping[ApiKey, int]] = {
+    ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 2,
+    ApiKey.ADD_OFFSETS_TO_TXN: 2,
+    ApiKey.END_TXN: 2,
+}
+"""From this version on clients know PRODUCER_FENCED (KIP-588); below, and in all other APIs, it is
+INVALID_PRODUCER_EPOCH."""
+FIRST_TRANSACTION_ABORTABLE: Final[Mapping[ApiKey, int]] = {
+    ApiKey.PRODUCE: 11,
+    ApiKey.INIT_PRODUCER_ID: 5,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 5,
+    ApiKey.ADD_OFFSETS_TO_TXN: 4,
+    ApiKey.END_TXN: 4,
+    ApiKey.TXN_OFFSET_COMMIT: 4,
+}
+"""From this version on clients know TRANSACTION_ABORTABLE (KIP-890); below it is INVALID_TXN_STATE."""
+
+
+def code_for(key: int, version: int, code: ErrorCode) -> ErrorCode:
+    """How `code` is said in this version of this API."""
+    if code is ErrorCode.PRODUCER_FENCED and version < FIRST_PRODUCER_FENCED.get(ApiKey(key), version + 1):
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_TRANSACTION_ABORTABLE.get(ApiKey(key), 0):
+        return ErrorCode.INVALID_TXN_STATE
+    return code

@@ -1,0 +1,42 @@
+"""The records of `__transaction_state`: the newest of a transactional id counts, a tombstone removes it (S32)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_protocol.schema import array, int8, int16, int32, int64, message, string, struct
+
+TRANSACTION_LOG_KEY_VERSION: Final = 0
+TRANSACTION_LOG_VALUE_VERSION: Final = 1
+"""What we write, as Kafka does from `transaction.version` 1 on; v0 has no place for what KIP-890 must remember."""
+
+
+@message(versions="0", flexible=None)
+class TransactionLogKey:
+    """A transactional id."""
+
+    transactional_id: str = string("0")
+
+
+@message(versions="0-1", flexible="1+")
+class TransactionLogValue:
+    """What its coordinator knows of a transactional id.
+
+    v1: flexible; the producer ids before and after an exhausted epoch, and the version that the client works by.
+    """
+
+    producer_id: int = int64()
+    previous_producer_id: int = int64("1+", tag=0, default=-1)  # of the last transaction
+    next_producer_id: int = int64("1+", tag=1, default=-1)  # told to the producer, in use when this one is complete
+    producer_epoch: int = int16()
+    transaction_timeout_ms: int = int32()
+    transaction_status: int = int8()  # a TransactionState
+    transaction_partitions: list[PartitionsSchema] | None = array(nullable="0+")
+    transaction_last_update_timestamp_ms: int = int64()
+    transaction_start_timestamp_ms: int = int64()  # -1: none was started
+    client_transaction_version: int = int16("1+", tag=2, default=0)
+
+    @struct
+    class PartitionsSchema:
+        topic: str = string()
+        partition_ids: list[int] = array(of=int32())

@@ -1,0 +1,167 @@
+"""A transactional producer request by request, so that tests can say things late, twice, or with an old epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foreign_clients import eventually
+from raw_client import LIST_OFFSETS_VERSION, RawClient, produce_request
+from tests.support.producers import sequenced
+
+from oncelog_broker.coordinator.transaction.metadata import Producer
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from oncelog_protocol.messages.end_txn import EndTxnRequest
+from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
+from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsetsRequest
+from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+READ_COMMITTED = 1
+V1_PRODUCE, V2_PRODUCE = 9, 12
+V1_END, V2_END = 3, 5
+TIMEOUT_MS = 60_000
+
+
+class RawTransactions:
+    """One transactional id over one connection. `is_v2`: as a client that works by transactions V2.
+
+    `producer` is what to write as. Each call returns the error code, or raises AssertionError from `begin` and `must`.
+    """
+
+    def __init__(self, client: RawClient, transactional_id: str, *, is_v2: bool = False) -> None:
+        self.client = client
+        self.transactional_id = transactional_id
+        self.is_v2 = is_v2
+        self.producer = Producer(-1, -1)
+        self.sequences: dict[tuple[str, int], int] = {}
+        self.find_coordinator()
+
+    def find_coordinator(self) -> None:
+        request = FindCoordinatorRequest(key=self.transactional_id, key_type=CoordinatorType.TRANSACTION)
+        eventually(
+            lambda: self.client.call(request, ApiKey.FIND_COORDINATOR, 2).error_code == 0, "there is a coordinator"
+        )
+
+    def init(self, version: int = 4, timeout_ms: int = TIMEOUT_MS, shown: Producer | None = None) -> int:
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=-1 if shown is None else shown.producer_id,
+            producer_epoch=-1 if shown is None else shown.epoch,
+        )
+        answer = self.client.call(request, ApiKey.INIT_PRODUCER_ID, version)
+        if answer.error_code == 0:
+            self.producer = Producer(answer.producer_id, answer.producer_epoch)
+            self.sequences.clear()
+        return int(answer.error_code)
+
+    def take_over(self, **options: Any) -> Producer:
+        """Init until it is granted."""
+        eventually(lambda: self.init(**options) == 0, "the transactional id is free")
+        return self.producer
+
+    def add(self, topic: str, *partitions: int, asking: Producer | None = None, version: int = 3) -> int:
+        producer = asking or self.producer
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions or (0,)))],
+        )
+        answer = self.client.call(request, ApiKey.ADD_PARTITIONS_TO_TXN, version)
+        return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+    def produce(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        asking: Producer | None = None,
+        sequence: int | None = None,
+        version: int | None = None,
+    ) -> int:
+        """One record."""
+        producer = asking or self.producer
+        number = self.sequences.get((topic, partition), 0) if sequence is None else sequence
+        batch = sequenced(producer.producer_id, number, epoch=producer.epoch, transactional=True)
+        request = produce_request(topic, partition, batch)
+        request.transactional_id = self.transactional_id
+        answer = self.client.call(request, ApiKey.PRODUCE, version or (V2_PRODUCE if self.is_v2 else V1_PRODUCE))
+        code = int(answer.responses[0].partition_responses[0].error_code)
+        if code == 0 and sequence is None:
+            self.sequences[topic, partition] = number + 1
+        return code
+
+    def write(self, topic: str, *partitions: int) -> None:
+        """A record to each partition, in the open transaction or a new one."""
+        for partition in partitions or (0,):
+            if not self.is_v2:
+                eventually(lambda: self.add(topic, partition) == 0, "the last transaction is complete")  # noqa: B023
+            eventually(lambda: self.produce(topic, partition) == 0, "the last transaction is complete")  # noqa: B023
+
+    def end_request(self, commits: bool, asking: Producer | None = None) -> EndTxnRequest:
+        producer = asking or self.producer
+        return EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            committed=commits,
+        )
+
+    def end(self, commits: bool = True, *, asking: Producer | None = None, version: int | None = None) -> int:
+        version = version or (V2_END if self.is_v2 else V1_END)
+        answer = self.client.call(self.end_request(commits, asking), ApiKey.END_TXN, version)
+        if answer.error_code == 0 and version >= V2_END:
+            self.producer = Producer(answer.producer_id, answer.producer_epoch)
+            self.sequences.clear()
+        return int(answer.error_code)
+
+    def add_offsets(self, group_id: str) -> int:
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.epoch,
+            group_id=group_id,
+        )
+        return int(self.client.call(request, ApiKey.ADD_OFFSETS_TO_TXN, 3).error_code)
+
+    def commit_offset(self, group_id: str, topic: str, offset: int, version: int = 3, **member: Any) -> int:
+        asked = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        partition = asked.TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata=None
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group_id,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.epoch,
+            topics=[asked(name=topic, partitions=[partition])],
+            **member,
+        )
+        answer = self.client.call(request, ApiKey.TXN_OFFSET_COMMIT, version)
+        return int(answer.topics[0].partitions[0].error_code)
+
+
+def last_stable_offset(client: RawClient, topic: str, partition: int = 0) -> int:
+    asked = ListOffsetsRequest.ListOffsetsTopic
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=READ_COMMITTED,
+        topics=[
+            asked(
+                name=topic,
+                partitions=[asked.ListOffsetsPartition(partition_index=partition, timestamp=LATEST_TIMESTAMP)],
+            )
+        ],
+    )
+    (found,) = client.call(request, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION).topics[0].partitions
+    assert found.error_code == ErrorCode.NONE
+    return int(found.offset)
+
+
+def is_stable(client: RawClient, topic: str, partition: int = 0) -> bool:
+    """Whether no transaction holds back readers of this partition."""
+    return last_stable_offset(client, topic, partition) == client.list_offset(topic, partition)[0]

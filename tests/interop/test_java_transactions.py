@@ -1,0 +1,41 @@
+"""Transactions of Java's client: 3.x works by transactions V1, 4.x by V2, since our features say so (T6)."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from conftest import HERE, JAVA_HEAP, RELEASES, or_skip
+from maven import jars, need
+from raw_client import RawClient
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest
+
+RUN_SECONDS = 90
+RECORDS = 20
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_s60_t7_consume_process_produce_and_fencing(release: str, address: str, topic: str) -> None:
+    or_skip(lambda: need("java", "javac", "mvn"))
+    libraries = or_skip(lambda: jars(HERE / "java" / "pom.xml", release, "java"))
+    source, target = f"{topic}-in", f"{topic}-out"
+    with RawClient(int(address.rpartition(":")[2])) as client:
+        client.create_topic(source, 1)
+        client.create_topic(target, 2)
+        program = str(HERE / "java" / "Transactions.java")
+        run = subprocess.run(
+            ["java", JAVA_HEAP, "-cp", f"{libraries}/*", program, address, source, target],
+            capture_output=True,
+            text=True,
+            timeout=RUN_SECONDS,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr
+        values = sorted(str(number) for number in range(RECORDS))
+        assert run.stdout.splitlines() == [f"offset {RECORDS}", "fenced", "values " + " ".join([*values, "new"])]
+        asked = DescribeTransactionsRequest(transactional_ids=[target])
+        (state,) = client.call(asked, ApiKey.DESCRIBE_TRANSACTIONS, 0).transaction_states
+    is_v2 = release.startswith("4")
+    assert (state.producer_epoch > 0) is is_v2, "under V2, and there alone, each transaction bumps the epoch"

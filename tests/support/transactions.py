@@ -1,0 +1,186 @@
+"""A TransactionMachine without a runtime: effects are carried out at once, time is a number, ends are kept.
+
+`log` is what the machine logged, so a second machine can replay it. `fail_appends` makes every append fail. `ends` are
+the decided transactions whose markers nobody has written yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+from typing import Any
+
+from oncelog_broker.coordinator.effects import Effects
+from oncelog_broker.coordinator.transaction.config import TransactionConfig
+from oncelog_broker.coordinator.transaction.initialising import NeedsProducerId
+from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
+from oncelog_broker.coordinator.transaction.metadata import (
+    TRANSACTIONS_V1,
+    TRANSACTIONS_V2,
+    Producer,
+    TopicPartition,
+    TransactionMetadata,
+)
+from oncelog_broker.coordinator.transaction.states import TransactionState
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+START_MS = 1_700_000_000_000
+TIMEOUT_MS = 60_000
+TXN = "txn"
+V1, V2 = TRANSACTIONS_V1, TRANSACTIONS_V2
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+class Answer:
+    """What one request is answered."""
+
+    def __init__(self) -> None:
+        self.response: Any = None
+
+    def answer(self, response: Any) -> None:
+        assert self.response is None, "answered twice"
+        self.response = response
+
+
+class TransactionDriver:
+    """Requests in, answers out: a Producer, ErrorCode.NONE, or the ErrorCode of an error. The id is TXN."""
+
+    def __init__(self, config: TransactionConfig | None = None) -> None:
+        self.config = config or TransactionConfig()
+        self.seconds = 0.0
+        self.wall_offset_ms = 0
+        self.producer_ids = count(1000)
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.states: list[TransactionState] = []
+        """Of TXN, as logged."""
+        self.ends: list[TransactionEnd] = []
+        self.fail_appends = False
+        self.machine = self._new_machine()
+
+    def _new_machine(self) -> TransactionMachine:
+        return TransactionMachine(self.config, self.now_ms, lambda: self.seconds, self)
+
+    def now_ms(self) -> int:
+        return START_MS + int(self.seconds * 1000) + self.wall_offset_ms
+
+    def answer(self, end: TransactionEnd) -> None:
+        """The machine has decided a transaction."""
+        self.ends.append(end)
+
+    # --- the runtime's part
+
+    def carry_out(self, effects: Effects, machine: TransactionMachine | None = None) -> int:
+        machine = machine or self.machine
+        if effects.records and self.fail_appends:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        for record in effects.records:
+            self.log.append(machine.encode(record))
+            self.states.append(TransactionState.DEAD if record.metadata is None else record.metadata.state)
+            machine.replay(record, len(self.log), -1)
+        for waiter, response in effects.replies:
+            waiter.answer(response)
+        return len(effects.records)
+
+    def reloaded(self) -> TransactionMachine:
+        """Another machine that knows the log alone; what its `on_loaded` asks for is not carried out."""
+        machine = self._new_machine()
+        for offset, (key, value) in enumerate(self.log):
+            record = machine.decode(key, value)
+            assert record is not None
+            machine.replay(record, offset, -1)
+        return machine
+
+    def reload(self) -> None:
+        """The coordinator moves: what it had in memory only is lost."""
+        self.machine = self.reloaded()
+        self.ends.clear()
+        self.carry_out(self.machine.on_loaded())
+
+    # --- requests
+
+    def _call(self, operation: Any) -> Any:
+        answer = Answer()
+        try:
+            try:
+                effects = operation(None, answer)
+            except NeedsProducerId:
+                effects = operation(next(self.producer_ids), answer)
+            self.carry_out(effects)
+        except KafkaError as error:
+            return error.code
+        return answer.response.code if isinstance(answer.response, KafkaError) else answer.response
+
+    def init(self, shown: Producer | None = None, timeout_ms: int = TIMEOUT_MS, name: str = TXN) -> Any:
+        return self._call(lambda spare, waiter: self.machine.init_producer_id(name, timeout_ms, shown, spare, waiter))
+
+    def add(self, asking: Producer, *partitions: TopicPartition, version: int = V1, name: str = TXN) -> Any:
+        return self._call(
+            lambda _, waiter: self.machine.add_partitions(name, asking, partitions or (P0,), version, waiter)
+        )
+
+    def end(self, asking: Producer, commits: bool = True, version: int = V1, name: str = TXN) -> Any:
+        return self._call(lambda spare, waiter: self.machine.end_txn(name, asking, commits, version, spare, waiter))
+
+    def verify(self, asking: Producer, *partitions: TopicPartition) -> Any:
+        try:
+            return self.machine.verify(TXN, asking, partitions or (P0,))
+        except KafkaError as error:
+            return error.code
+
+    def complete(self) -> list[TransactionEnd]:
+        """All markers are written; the ends that this completes."""
+        ends, self.ends = self.ends, []
+        return [end for end in ends if self.carry_out(self.machine.complete(end))]
+
+    def run(self, asking: Producer, commits: bool = True, version: int = V1) -> Producer:
+        """A whole transaction; the producer to go on with."""
+        assert self.add(asking, version=version) is ErrorCode.NONE
+        after = self.end(asking, commits, version)
+        assert isinstance(after, Producer), after
+        self.complete()
+        return after
+
+    # --- time, and looking
+
+    def advance(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    def abort_timed_out(self) -> list[str]:
+        timed_out = self.machine.timed_out()
+        for transactional_id in timed_out:
+            self.carry_out(self.machine.abort_timed_out(transactional_id))
+        return timed_out
+
+    def expire(self) -> int:
+        return self.carry_out(self.machine.expire())
+
+    @property
+    def metadata(self) -> TransactionMetadata:
+        return self.machine.transactions[TXN]
+
+    @property
+    def state(self) -> TransactionState:
+        return self.metadata.state
+
+    def put(self, metadata: TransactionMetadata) -> None:
+        """As if the log said so."""
+        from oncelog_broker.coordinator.transaction.records import TransactionRecord
+
+        effects = Effects()
+        effects.append(TransactionRecord(metadata.transactional_id, metadata))
+        self.carry_out(effects)
+
+
+def legal_history(states: Iterable[TransactionState], table: Any) -> bool:
+    """Whether each state follows the one before it. What is logged as PrepareAbort may have been a fence."""
+    before = None
+    for state in states:
+        if before is TransactionState.DEAD:
+            before = None
+        if before is None:
+            if state is not TransactionState.EMPTY:
+                return False
+        elif before not in table[state]:
+            return False
+        before = state
+    return True

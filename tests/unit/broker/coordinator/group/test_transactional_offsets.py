@@ -1,0 +1,120 @@
+"""Offsets that a transaction commits: pending until the marker (S37), refused to consumers that are behind (S46)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oncelog_broker.coordinator.group.classic_group import ClassicGroup, Member
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.machine import GroupMachine
+from oncelog_broker.coordinator.group.offsets import CommittedOffset
+from oncelog_protocol.coordinator_records.consumer_offsets import GroupMetadataValue
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+PRODUCER = (7, 2)
+Topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+
+
+def request(topic: str = "t", offset: int = 5, metadata: str | None = "m", **member: Any) -> TxnOffsetCommitRequest:
+    partition = Topic.TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_leader_epoch=3, committed_metadata=metadata
+    )
+    return TxnOffsetCommitRequest(
+        transactional_id="txn",
+        group_id="g",
+        producer_id=PRODUCER[0],
+        producer_epoch=PRODUCER[1],
+        topics=[Topic(name=topic, partitions=[partition])],
+        **member,
+    )
+
+
+@pytest.fixture
+def machine() -> GroupMachine:
+    return GroupMachine(GroupConfig(offset_metadata_max_bytes=10), lambda: 1000, lambda: "id")
+
+
+def with_member(machine: GroupMachine, generation: int = 4) -> None:
+    """A group in `generation` with a member "m" and a static member "s" of instance "i"."""
+    member = GroupMetadataValue.MemberMetadata
+    group = ClassicGroup("g")
+    group.replay(
+        GroupMetadataValue(
+            protocol_type="consumer",
+            generation=generation,
+            protocol="range",
+            leader="m",
+            members=[
+                member(
+                    member_id=name, group_instance_id=instance, client_id="", client_host="",
+                    session_timeout=1000, subscription=b"", assignment=b"",
+                )
+                for name, instance in (("m", None), ("s", "i"))
+            ],
+        )
+    )  # fmt: skip
+    assert isinstance(group.members["m"], Member)
+    machine.groups["g"] = group
+
+
+def commit(machine: GroupMachine, asked: TxnOffsetCommitRequest, at: int = 9) -> int:
+    """The error code of the partition, after the records are replayed."""
+    answers: list[Any] = []
+    effects = machine.commit_in_transaction(asked, {"t"}, answers)
+    assert effects.producer == PRODUCER
+    for record in effects.records:
+        machine.replay(record, at, PRODUCER[0])
+    ((_, response),) = effects.replies
+    return int(response.topics[0].partitions[0].error_code)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_s37_pending_until_the_marker(machine: GroupMachine, commits: bool) -> None:
+    assert commit(machine, request()) == 0
+    assert machine.offsets.get("g", "t", 0) is None
+    assert machine.offsets.is_pending("g", "t", 0)
+    machine.replay_end_transaction(PRODUCER[0], commits)
+    expected = CommittedOffset(5, 3, "m", 1000, -1, 9) if commits else None
+    assert machine.offsets.get("g", "t", 0) == expected
+    assert not machine.offsets.is_pending("g", "t", 0)
+
+
+def test_s37_what_cannot_be_committed_is_refused_by_itself(machine: GroupMachine) -> None:
+    assert commit(machine, request(topic="unknown")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert commit(machine, request(metadata="m" * 11)) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert not machine.offsets.has_pending("g")
+
+
+@pytest.mark.parametrize(
+    ("member", "code"),
+    [
+        ({"generation_id": 4, "member_id": "m"}, None),
+        ({"generation_id": 4, "member_id": "s", "group_instance_id": "i"}, None),
+        ({}, None),  # a producer before v3: fenced by its transactional id alone
+        ({"generation_id": 3, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation_id": 5, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation_id": 4, "member_id": "gone"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"generation_id": 4, "member_id": "old", "group_instance_id": "i"}, ErrorCode.FENCED_INSTANCE_ID),
+        ({"generation_id": -1, "member_id": "gone"}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_s46_consumers_that_are_behind_are_fenced(
+    machine: GroupMachine, member: dict[str, Any], code: ErrorCode | None
+) -> None:
+    with_member(machine)
+    if code is None:
+        assert commit(machine, request(**member)) == 0
+        return
+    with pytest.raises(KafkaError) as refused:
+        machine.commit_in_transaction(request(**member), {"t"}, None)
+    assert refused.value.code is code
+    assert not machine.offsets.has_pending("g")
+
+
+def test_s46_a_generation_of_no_group_is_refused(machine: GroupMachine) -> None:
+    with pytest.raises(KafkaError) as refused:
+        machine.commit_in_transaction(request(generation_id=0, member_id="m"), {"t"}, None)
+    assert refused.value.code is ErrorCode.ILLEGAL_GENERATION

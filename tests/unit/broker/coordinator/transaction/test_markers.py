@@ -1,0 +1,79 @@
+"""Writing the markers of a transaction: on and on until all are written, unless another takes over (S39, S40)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from oncelog_broker.coordinator.transaction import markers as module
+from oncelog_broker.coordinator.transaction.markers import Fenced, Marker, write_all
+from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
+from oncelog_protocol.errors import ErrorCode
+
+MARKER = Marker(Producer(7, 1), True, 3, 0)
+PARTITIONS = [TopicPartition("t", index) for index in range(120)]
+
+
+class Logs:
+    """Answers to markers, by partition: the first of them each time, the last one for ever."""
+
+    def __init__(self, **answers: list[ErrorCode]) -> None:
+        self.answers = {int(name[1:]): codes for name, codes in answers.items()}
+        self.written: list[int] = []
+
+    def append(self, marker: Marker, where: TopicPartition) -> ErrorCode:
+        assert marker is MARKER
+        codes = self.answers.get(where.partition, [])
+        code = codes.pop(0) if codes else ErrorCode.NONE
+        if code is ErrorCode.NONE:
+            self.written.append(where.partition)
+        return code
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0)
+
+
+async def test_s39_each_partition_gets_one_marker() -> None:
+    logs = Logs()
+    await write_all(logs.append, MARKER, PARTITIONS, lambda: True)
+    assert logs.written == list(range(120))
+
+
+async def test_e7_a_partition_that_fails_is_tried_again() -> None:
+    failures = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR]
+    logs = Logs(p1=failures)
+    await write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True)
+    assert logs.written == [0, 2, 1]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH])
+async def test_e13_s39_a_partition_that_needs_none_is_done_with(code: ErrorCode) -> None:
+    logs = Logs(p1=[code])
+    await write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True)
+    assert logs.written == [0, 2]
+
+
+async def test_s40_a_later_coordinator_takes_over() -> None:
+    logs = Logs(p1=[ErrorCode.TRANSACTION_COORDINATOR_FENCED])
+    with pytest.raises(Fenced):
+        await write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True)
+    assert logs.written == [0]
+
+
+async def test_s40_who_coordinates_no_more_writes_no_more() -> None:
+    logs = Logs()
+    with pytest.raises(Fenced):
+        await write_all(logs.append, MARKER, PARTITIONS, lambda: not logs.written)
+    assert logs.written == [0]
+
+
+async def test_many_markers_let_other_work_in() -> None:
+    logs, seen = Logs(), []
+    task = asyncio.create_task(write_all(logs.append, MARKER, PARTITIONS, lambda: True))
+    while not task.done():
+        await asyncio.sleep(0)
+        seen.append(len(logs.written))
+    assert seen[:3] == [50, 100, 120]
