@@ -11,7 +11,9 @@ from oncelog_protocol.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest
 from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest
+from oncelog_protocol.messages.describe_configs import ResourceType
 from oncelog_protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from oncelog_protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
 
 KAFKA_TOPIC_OPERATIONS = 3576
@@ -63,3 +65,18 @@ def test_that_a_topic_exists_is_said_before_anything_else(broker: BrokerProcess,
         client.create_topic(topic)
         answer = client.call(CreateTopicsRequest(topics=[wanted]), ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
     assert answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_what_a_client_wrote_is_not_quoted_beyond_what_a_response_can_carry(broker: BrokerProcess, topic: str) -> None:
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    wanted = resource(
+        resource_type=ResourceType.TOPIC,
+        resource_name=topic,
+        configs=[resource.AlterableConfig(name="x" * 32767, config_operation=0, value="1")],
+    )
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        answer = client.call(
+            IncrementalAlterConfigsRequest(resources=[wanted], validate_only=False), ApiKey.INCREMENTAL_ALTER_CONFIGS, 0
+        )
+    assert answer.responses[0].error_code == ErrorCode.INVALID_CONFIG
