@@ -11,9 +11,10 @@ from oncelog_protocol.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest
 from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest
-from oncelog_protocol.messages.describe_configs import ResourceType
+from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest, ResourceType
 from oncelog_protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from oncelog_protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsetsRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
 
 KAFKA_TOPIC_OPERATIONS = 3576
@@ -80,3 +81,32 @@ def test_what_a_client_wrote_is_not_quoted_beyond_what_a_response_can_carry(brok
             IncrementalAlterConfigsRequest(resources=[wanted], validate_only=False), ApiKey.INCREMENTAL_ALTER_CONFIGS, 0
         )
     assert answer.responses[0].error_code == ErrorCode.INVALID_CONFIG
+
+
+def test_what_is_named_many_times_is_answered_once(broker: BrokerProcess, topic: str) -> None:
+    """A request of 100 KB took gigabytes and a minute otherwise."""
+    metadata = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)] * 1000)
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=ResourceType.TOPIC, resource_name=topic, configuration_keys=["segment.bytes"]
+    )
+    configs = DescribeConfigsRequest(resources=[resource] * 1000)
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        assert [found.name for found in client.call(metadata, ApiKey.METADATA, 9).topics] == [topic]
+        (described,) = client.call(configs, ApiKey.DESCRIBE_CONFIGS, 4).results
+    assert [config.name for config in described.configs] == ["segment.bytes"]
+
+
+def test_offsets_of_a_partition_named_twice_are_refused(broker: BrokerProcess, topic: str) -> None:
+    asked = ListOffsetsRequest.ListOffsetsTopic
+    twice = [asked.ListOffsetsPartition(partition_index=0, timestamp=LATEST_TIMESTAMP)] * 2
+    once = [asked.ListOffsetsPartition(partition_index=1, timestamp=LATEST_TIMESTAMP)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[asked(name=topic, partitions=twice + once)])
+    with RawClient(broker.port) as client:
+        client.create_topic(topic, partitions=2)
+        (answer,) = client.call(request, ApiKey.LIST_OFFSETS, 7).topics
+    assert [found.error_code for found in answer.partitions] == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NONE,
+    ]
