@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from broker_process import BrokerProcess
-from raw_client import CREATE_TOPICS_VERSION, RawClient
+from raw_client import CREATE_TOPICS_VERSION, FETCH_VERSION, PRODUCE_VERSION, RawClient, produce_request
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
@@ -13,9 +15,12 @@ from oncelog_protocol.messages.create_topics import CreateTopicsRequest
 from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest
 from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest, ResourceType
 from oncelog_protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsetsRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record
 
 KAFKA_TOPIC_OPERATIONS = 3576
 KAFKA_CLUSTER_OPERATIONS = 8096
@@ -110,3 +115,24 @@ def test_offsets_of_a_partition_named_twice_are_refused(broker: BrokerProcess, t
         ErrorCode.INVALID_REQUEST,
         ErrorCode.NONE,
     ]
+
+
+def test_a_fetch_does_not_wait_for_more_than_it_would_take(broker: BrokerProcess, topic: str) -> None:
+    batch = build_batch([Record(0, 1, b"key", b"value" * 100, [])])
+    asked = FetchRequest.FetchTopic
+    request = FetchRequest(
+        max_wait_ms=15_000,
+        min_bytes=1_000_000,
+        max_bytes=len(batch),
+        topics=[
+            asked(topic=topic, partitions=[asked.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1024)])
+        ],
+    )
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        for _ in range(3):
+            client.call(produce_request(topic, 0, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
+        started = time.monotonic()
+        (answer,) = client.call(request, ApiKey.FETCH, FETCH_VERSION).responses[0].partitions
+    assert len(answer.records or b"") == len(batch)
+    assert time.monotonic() - started < 10
