@@ -80,6 +80,7 @@ async def _run(broker: object) -> int:
     from oncelog_broker.config.declared import InvalidConfig
     from oncelog_broker.log.meta_properties import MetaPropertiesError
     from oncelog_broker.metadata.embedded import StoreFileError
+    from oncelog_broker.metadata.payloads import MalformedPayload
     from oncelog_broker.metadata.registration import BrokerIdInUse
     from oncelog_protocol.errors import KafkaError
 
@@ -89,18 +90,10 @@ async def _run(broker: object) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    reasons = (BrokerStartError, InvalidConfig, StoreFileError, MalformedPayload, MetaPropertiesError, BrokerIdInUse)
     try:
         await broker.start()
-    except (
-        BrokerStartError,
-        InvalidConfig,
-        MetaPropertiesError,
-        StoreFileError,
-        BrokerIdInUse,
-        KafkaError,
-        OSError,
-        RuntimeError,
-    ) as error:
+    except (*reasons, KafkaError, OSError, RuntimeError) as error:
         click.echo(f"oncelog: cannot start: {error}", err=True)
         return 1
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)

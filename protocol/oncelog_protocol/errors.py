@@ -8,6 +8,7 @@ Source: Kafka's `Errors`; numbers checked against semantics.md.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class ErrorCode(IntEnum):
@@ -168,6 +169,10 @@ class ErrorCode(IntEnum):
             return cls.UNKNOWN_SERVER_ERROR
 
 
+MAX_MESSAGE_CHARS: Final = 2000
+"""Messages quote text of clients, and an old response carries at most 32767 bytes of a string."""
+
+
 class KafkaError(Exception):
     """A fault with its Kafka error code: raised where it is found, answered at the edge.
 
@@ -175,9 +180,9 @@ class KafkaError(Exception):
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        super().__init__(f"{code.name}({int(code)}): {message or code.meaning}")
         self.code = code
-        self.message = message or code.meaning
+        self.message = (message or code.meaning)[:MAX_MESSAGE_CHARS]
+        super().__init__(f"{code.name}({int(code)}): {self.message}")
 
     @property
     def retriable(self) -> bool:

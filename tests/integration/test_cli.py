@@ -258,3 +258,13 @@ def test_nobody_there(oncelog: Oncelog, topic: str):
         assert done.stderr == (
             b"oncelog: cannot reach 127.0.0.1:1: connection refused. Is the broker running? (oncelog serve)\n"
         )
+
+
+def test_a_damaged_data_directory_is_an_error_message_not_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_bytes(b"\xff\xfe damaged")
+    command = [COMMAND, "serve", "--data", str(tmp_path), "--set", "listeners=PLAINTEXT://127.0.0.1:0"]
+    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S)
+    assert done.returncode == 1
+    assert b"cannot start" in done.stderr
+    assert b"meta.properties" in done.stderr
+    assert b"Traceback" not in done.stderr

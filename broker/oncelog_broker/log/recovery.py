@@ -65,18 +65,23 @@ class SegmentLoader:
         finish_interrupted_work(self.disk, self.directory)
         segments = self._open_all()
         if not segments:
+            if recovery_point > log_start_offset:
+                raise self._records_gone(log_start_offset, recovery_point)
             return [self.create(log_start_offset, self.now_ms)]
         try:
             segments = self._activate_last(segments, recovery_point, clean_shutdown, epochs)
         except CorruptBatch as error:
             raise LogCorrupt(f"{self.directory}: {error}, below the recovery point {recovery_point}") from error
         if segments[-1].next_offset < recovery_point:
-            raise LogCorrupt(
-                f"{self.directory}: the log ends at offset {segments[-1].next_offset}, but was synced up to the "
-                f"recovery point {recovery_point}: records are gone. To accept the loss, remove the partition's line "
-                "from recovery-point-offset-checkpoint"
-            )
+            raise self._records_gone(segments[-1].next_offset, recovery_point)
         return segments
+
+    def _records_gone(self, end: int, recovery_point: int) -> LogCorrupt:
+        return LogCorrupt(
+            f"{self.directory}: the log ends at offset {end}, but was synced up to the recovery point "
+            f"{recovery_point}: records are gone. To accept the loss, remove the partition's line from "
+            "recovery-point-offset-checkpoint"
+        )
 
     def create(self, base_offset: int, now_ms: int) -> Segment:
         return Segment.create(

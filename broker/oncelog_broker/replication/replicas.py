@@ -122,7 +122,10 @@ class Replicas:
     def _remove(self, topic: Topic, index: int) -> None:
         hosted = self._forget(topic.name, index) is not None
         if hosted or self._offline.pop((topic.name, index), None) is not None:
-            self._logs.delete(topic.name, index)
+            try:
+                self._logs.delete(topic.name, index)
+            except KafkaError as error:  # the next start sets it aside; the other changes of the image must go on
+                logger.error("log not deleted", extra={"partition": f"{topic.name}-{index}", "reason": error})
 
     def _reconfigure(self, old: ClusterImage, new: ClusterImage) -> None:
         for name in old.topic_configs.keys() | new.topic_configs.keys():

@@ -55,6 +55,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_reserved",
         "_stalled_since",
         "_transport",
+        "_unsent",
         "_view",
         "_waiting",
         "_waiting_for",
@@ -84,6 +85,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._frame_since = 0.0
         self._stalled_since = 0.0
+        self._unsent = 0
         self.last_active = self._loop.time()
         self.known_header: KnownHeader = NO_HEADER
         self.client_host = ""
@@ -135,9 +137,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._stalled_since = self._loop.time()
+        self._unsent = self._unsent_bytes()
 
     def resume_writing(self) -> None:
         self._stalled_since = 0.0
+        self.last_active = self._loop.time()
         self._go_on()
 
     # --- frames in
@@ -167,7 +171,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 self.close(f"frame of {size} bytes: socket.request.max.bytes={self._limits.request_max_bytes}")
                 return
             if available - 4 < size:
-                self._frame_since = self._frame_since or self.last_active
+                # Not the time of its first byte: while the connection was muted, the client could not go on.
+                self._frame_since = self._frame_since or self._loop.time()
                 self._make_room(size + 4)
                 return
             start = self._begin + 4
@@ -252,9 +257,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._waiting_for = waiting_for
 
     def unmute(self) -> None:
-        """The waiting request is answered: go on with what was pipelined."""
+        """The waiting request is answered: go on with what was pipelined. Only now the connection begins to rest."""
         self._waiting = False
         self._waiting_for = None
+        self.last_active = self._loop.time()
         self._go_on()
 
     def _go_on(self) -> None:
@@ -299,6 +305,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def sweep(self, now: float) -> None:
         """Called now and then: close what is idle or stalled, give memory back. `now` is the loop's time."""
+        if self._stalled_since:
+            self._note_progress(now)
         if self._stalled_since and now - self._stalled_since > RESPONSE_STALL_SECONDS:
             self.close(f"responses not read for {RESPONSE_STALL_SECONDS:.0f} s")
         elif self._frame_since and now - self._frame_since > FRAME_PROGRESS_SECONDS:
@@ -307,6 +315,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.close("idle for connections.max.idle.ms")
         elif not self._waiting and self._begin == self._end and now - self.last_active > 1.0:
             self._give_up_buffer()
+
+    def _note_progress(self, now: float) -> None:
+        """A client on a slow line reads a large response for longer than the limit: only who reads nothing stalls."""
+        unsent = self._unsent_bytes()
+        if unsent < self._unsent:
+            self._stalled_since = now
+        self._unsent = unsent
+
+    def _unsent_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
 
 def coalesce(parts: list[Buffer]) -> list[Buffer]:

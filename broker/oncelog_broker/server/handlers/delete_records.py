@@ -7,11 +7,14 @@ disk before the answer: what was said to be gone does not come back after a cras
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final
 
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+
+logger = logging.getLogger(__name__)
 
 TopicResult = DeleteRecordsResponse.DeleteRecordsTopicResult
 PartitionResult = TopicResult.DeleteRecordsPartitionResult
@@ -33,7 +36,12 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
                 PartitionResult(partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=code)
             )
         topics.append(TopicResult(name=topic.name, partitions=results))
-    await asyncio.to_thread(context.broker.logs.checkpoint_log_start_offsets)
+    try:
+        await asyncio.to_thread(context.broker.logs.checkpoint_log_start_offsets)
+    except OSError as error:  # the records are not to be read now, but may be again after a crash
+        logger.error("log starts could not be written down", extra={"reason": error})
+        for result in (result for topic in topics for result in topic.partitions):
+            result.error_code = result.error_code or ErrorCode.KAFKA_STORAGE_ERROR
     return DeleteRecordsResponse(topics=topics)
 
 

@@ -1,6 +1,7 @@
 """DescribeConfigs (32), v1-4: every key of a topic or broker, its value, where that comes from (T23).
 
 Resources: topics; brokers, by id or "" for what holds for all of them. A secret has no value here.
+A resource that is named several times is answered once: the answer is a thousand times as large as the question.
 Versions: v1 sources and synonyms, v3 types and documentation.
 """
 
@@ -25,7 +26,8 @@ Synonym = Entry.DescribeConfigsSynonym
 
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     results = []
-    for resource in request.resources:
+    named = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
+    for resource in named.values():
         code, message, configs = ErrorCode.NONE, None, list[Entry]()
         try:
             wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)

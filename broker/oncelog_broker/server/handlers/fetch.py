@@ -1,9 +1,8 @@
 """Fetch (1), v4-18: record batches from an offset on, waiting for more where there is too little.
 
 Behaviour: partitions in the order of the request or session (T11); whole batches only; the first that has data may
-exceed every limit by its first batch, so that no batch is too large to be read. Waits up to max_wait_ms for min_bytes.
-Errors of a partition answer at once. read_committed reads stop at the last stable offset, with the list of aborted
-transactions that a reader must skip (S50, S52).
+    read_committed = request.isolation_level == READ_COMMITTED
+    delayed = DelayedFetch(read.partitions, missing_bytes, complete, read_committed=read_committed)
 Versions: v7 incremental sessions (KIP-227, fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, v13 topic ids
 instead of names.
 """
@@ -42,27 +41,32 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | as
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
     read = _Read(plan, request, context)
-    if request.max_wait_ms <= 0 or read.failed or read.total_bytes >= request.min_bytes or not read.partitions:
+    min_bytes = min(request.min_bytes, request.max_bytes, context.broker.config[FETCH_MAX_BYTES])
+    if request.max_wait_ms <= 0 or read.failed or read.total_bytes >= min_bytes or not read.partitions:
         return plan.response(read.answers)
-    return _wait(plan, request, context, read)
+    return _wait(plan, request, context, read, min_bytes - read.total_bytes)
 
 
 def _wait(
-    plan: FetchPlan, request: FetchRequest, context: RequestContext, read: _Read
+    plan: FetchPlan, request: FetchRequest, context: RequestContext, read: _Read, missing_bytes: int
 ) -> asyncio.Future[FetchResponse]:
-    """Answer when min_bytes are there or the time is up, whichever is first."""
+    """Answer when `missing_bytes` more are there or the time is up, whichever is first."""
     future: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
 
     def complete() -> None:
         if not future.done():
             future.set_result(plan.response(_Read(plan, request, context).answers))
 
+<<<<<<< HEAD
     delayed = DelayedFetch(
         read.partitions,
         request.min_bytes - read.total_bytes,
         complete,
         read_committed=request.isolation_level == READ_COMMITTED,
     )
+=======
+    delayed = DelayedFetch(read.partitions, missing_bytes, complete)
+>>>>>>> review2
     future.add_done_callback(lambda _: delayed.finish())  # the client is gone: the partitions forget it
     context.broker.deadlines.after(min(request.max_wait_ms / 1000, MAX_WAIT_SECONDS), delayed.finish)
     return future

@@ -3,10 +3,12 @@
 Special timestamps: -1 latest (the last stable offset for read_committed, S50), -2 earliest, -3 the record with the
 largest timestamp (v7), -4 earliest local (v8; all our data is local), -5 latest tiered (v9) and -6 earliest pending
 upload (v11): there is no tiered storage, so both find nothing.
+A partition that is named twice is INVALID_REQUEST, as in Kafka: each look-up by time reads a batch.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final, NamedTuple
 
 from oncelog_broker.replication.partition import Partition
@@ -47,11 +49,14 @@ NOTHING_FOUND: Final = FoundOffset(-1, -1, -1)
 
 
 def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     topics = []
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
             try:
+                if named[topic.name, wanted.partition_index] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
                 partition = context.broker.replicas.leader(topic.name, wanted.partition_index)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
                 found = find(partition, wanted.timestamp, request.isolation_level, context.version)

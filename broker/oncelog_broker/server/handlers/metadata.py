@@ -2,6 +2,7 @@
 
 Behaviour: addresses are those of the listener that the request came through (T24). A missing topic is created when
 `auto.create.topics.enable` and the request (v4+) both allow it, and is then answered whole, leaders and all.
+A topic that is named several times is answered once, or a small request could ask for more than the broker's memory.
 Versions: v0 empty list = all topics, v1+ null = all and empty = none (T10); v4 allow_auto_topic_creation; v10 topic
 ids in the answer; v12 topics asked for by id, null names only here (T9).
 """
@@ -20,6 +21,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.schema import ZERO_UUID
 
+TopicRequest = MetadataRequest.MetadataRequestTopic
 TopicResponse = MetadataResponse.MetadataResponseTopic
 PartitionResponse = TopicResponse.MetadataResponsePartition
 BrokerResponse = MetadataResponse.MetadataResponseBroker
@@ -32,6 +34,7 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
     if request.topics is None or (context.version == 0 and not request.topics):
         image = context.broker.image
         return _response(request, context, [describe(topic, image) for topic in image.topics.values()])
+    request.topics = _named_once(request.topics)
     missing = [
         wanted.name
         for wanted in request.topics
@@ -40,6 +43,10 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
     if missing and _may_create(request, context):
         return _create_then_answer(request, context, missing)
     return _response(request, context, _described(request, context, {}))
+
+
+def _named_once(topics: list[TopicRequest]) -> list[TopicRequest]:
+    return list({(topic.name, topic.topic_id): topic for topic in topics}.values())
 
 
 def _may_create(request: MetadataRequest, context: RequestContext) -> bool:

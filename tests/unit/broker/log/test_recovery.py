@@ -169,6 +169,18 @@ class TestBitFlips:
         with pytest.raises(KafkaError, match="recovery point 8"):
             open_log(directory, LONG, recovery_point=8)
 
+    @pytest.mark.parametrize("clean", [True, False])
+    def test_all_segments_missing_below_the_recovery_point(self, directory, clean):
+        crashed(directory, 8, config=LONG).close()
+        (directory / name(0)).unlink()
+        with pytest.raises(KafkaError, match=r"ends at offset 0.*recovery point 8"):
+            open_log(directory, LONG, recovery_point=8, clean_shutdown=clean)
+        assert not (directory / name(0)).exists()
+
+    def test_a_log_whose_records_were_all_deleted_may_lack_its_segments(self, directory):
+        log = open_log(directory, LONG, recovery_point=8, log_start_offset=8)
+        assert (log.log_start_offset, log.log_end_offset) == (8, 8)
+
     def test_damage_after_a_clean_shutdown_is_found_if_it_is_at_the_end(self, directory):
         log = crashed(directory, 8, config=LONG)
         log.close()

@@ -21,12 +21,16 @@ class RecordingTransport(asyncio.Transport):
         self.written: list[bytes] = []
         self.aborted = False
         self.paused = False
+        self.unsent = 0
 
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
 
     def writelines(self, list_of_data: Any) -> None:
         self.written.append(b"".join(list_of_data))
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.high = high
@@ -173,6 +177,20 @@ async def test_a_client_that_does_not_read_is_not_served_and_then_cut_off() -> N
     assert wire.transport.aborted
 
 
+async def test_a_client_that_reads_slowly_is_not_cut_off() -> None:
+    wire = Wire()
+    wire.transport.unsent = 50_000_000
+    wire.connection.pause_writing()
+    now = asyncio.get_running_loop().time()
+    for _ in range(10):
+        now += RESPONSE_STALL_SECONDS - 1
+        wire.transport.unsent -= 1_000_000
+        wire.connection.sweep(now)
+        assert not wire.transport.aborted
+    wire.connection.sweep(now + RESPONSE_STALL_SECONDS + 1)
+    assert wire.transport.aborted
+
+
 async def test_a_request_that_still_waits_is_not_overtaken_when_the_client_reads_again() -> None:
     wire = Wire()
     wire.receive(frame(b"M" * 8) + frame(b"a" * 8))
@@ -189,6 +207,15 @@ async def test_a_frame_that_does_not_progress_is_cut_off() -> None:
     assert not wire.transport.aborted
     wire.connection.sweep(now + FRAME_PROGRESS_SECONDS + 1)
     assert wire.transport.aborted
+
+
+async def test_time_spent_waiting_for_an_answer_counts_neither_as_rest_nor_against_the_frame_behind_it() -> None:
+    wire = Wire(idle_seconds=100)
+    wire.receive(frame(b"M" * 8) + frame(b"a" * 100)[:50])
+    wire.connection.last_active -= 1000
+    wire.connection.unmute()
+    wire.connection.sweep(asyncio.get_running_loop().time() + 5)
+    assert not wire.transport.aborted
 
 
 async def test_an_idle_connection_gives_its_memory_back_and_then_goes() -> None:

@@ -1,0 +1,40 @@
+"""DeleteRecords answers success only for what is on disk."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from oncelog_broker.server.handlers.delete_records import handle
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
+
+Topic = DeleteRecordsRequest.DeleteRecordsTopic
+
+
+class FullDisk:
+    def checkpoint_log_start_offsets(self) -> None:
+        raise OSError(28, "No space left on device")
+
+
+class OneLeader:
+    def leader(self, topic: str, index: int) -> Any:
+        if index:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        log = SimpleNamespace(
+            config=SimpleNamespace(cleanup_policy=frozenset({"delete"})),
+            log_start_offset=0,
+            delete_records_before=lambda offset: offset,
+        )
+        return SimpleNamespace(high_watermark=10, log=log)
+
+
+async def test_a_full_disk_is_an_error_of_each_partition() -> None:
+    partitions = [Topic.DeleteRecordsPartition(partition_index=index, offset=5) for index in (0, 1)]
+    request = DeleteRecordsRequest(topics=[Topic(name="t", partitions=partitions)], timeout_ms=1000)
+    context: Any = SimpleNamespace(broker=SimpleNamespace(logs=FullDisk(), replicas=OneLeader()))
+    answer = await handle(request, context)
+    assert [result.error_code for result in answer.topics[0].partitions] == [
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]

@@ -1,0 +1,67 @@
+"""Answers that come later: written when they are there, and never waited for in vain."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from oncelog_broker.config.broker_keys import QUEUED_MAX_REQUESTS
+from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import MAX_MESSAGE_CHARS, ErrorCode, KafkaError, UnencodableMessage
+
+
+class WaitingConnection:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def respond(self, parts: list[Any]) -> None:
+        self.events.append("answer")
+
+    def unmute(self) -> None:
+        self.events.append("unmute")
+
+    def close(self, reason: str) -> None:
+        self.events.append(f"close: {reason}")
+
+
+class RecordingRoute:
+    has_records = False
+    flexible_response = False
+
+    def encode(self, response: str, parts: list[Any]) -> None:
+        if response == "unencodable":
+            raise UnencodableMessage("a string of 40000 bytes")
+        parts.append(response.encode())
+
+
+async def events_of(answer: Any) -> list[str]:
+    broker: Any = SimpleNamespace(config={QUEUED_MAX_REQUESTS: 1})
+    context: Any = SimpleNamespace(
+        connection=WaitingConnection(), api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, correlation_id=1
+    )
+    route: Any = RecordingRoute()
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    Dispatcher(broker)._wait(future, route, context)
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
+    await asyncio.sleep(0)
+    events: list[str] = context.connection.events
+    return events
+
+
+async def test_the_connection_goes_on_behind_a_late_answer() -> None:
+    assert await events_of("late") == ["answer", "unmute"]
+    assert await events_of(None) == ["unmute"]
+
+
+async def test_a_late_answer_that_cannot_be_given_closes_the_connection_instead_of_muting_it_for_ever() -> None:
+    assert await events_of("unencodable") == ["close: internal error"]
+    assert await events_of(RuntimeError("a bug")) == ["close: internal error"]
+
+
+def test_an_error_message_fits_every_response_whatever_it_quotes() -> None:
+    assert len(KafkaError(ErrorCode.INVALID_CONFIG, "x" * 100_000).message) == MAX_MESSAGE_CHARS
