@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DATA   ?= data
+PORT   ?= 9092
 
 .PHONY: run test lint types imports unit integration slow bench interop clean help
 
@@ -15,8 +16,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[broker,test,lint]'
 	touch $(STAMP)
 
-run: $(STAMP)         ## set up, then start a broker on 127.0.0.1:9092 with its data in ./data
-	$(BIN)/oncelog serve --data $(DATA)
+run: $(STAMP)         ## set up, then start a broker on 127.0.0.1:9092 with its data in ./data (or PORT=9093 DATA=dir)
+	$(BIN)/oncelog serve --data $(DATA) --set listeners=PLAINTEXT://127.0.0.1:$(PORT)
 
 test: lint unit integration slow   ## everything that must pass
 
@@ -35,11 +36,12 @@ integration: $(STAMP) ## a live broker process, foreign clients
 slow: $(STAMP)        ## kill -9 and fuzzing
 	$(BIN)/pytest -q tests -m slow
 
-bench: $(STAMP)       ## the benchmark table, printed and kept in bench/results
+bench: $(STAMP)       ## the benchmark table, printed and kept in bench/RESULTS.md
 	$(BIN)/python bench/run.py
 
 interop: $(STAMP)     ## other clients, and Apache Kafka itself, beside our broker
 	$(BIN)/pytest -q tests/interop
 
 clean:                ## remove what the targets above made (not ./data)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

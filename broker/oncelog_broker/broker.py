@@ -134,7 +134,12 @@ class Broker:
     async def _start(self) -> None:
         advertised = advertised_listeners(self.config, socket.gethostname())
         home = os.path.abspath(self.config.log_dirs[0])
-        self.disk.make_directories(home)
+        try:
+            self.disk.make_directories(home)
+        except OSError as error:
+            raise BrokerStartError(
+                f"the data directory {home} cannot be made: {error.strerror}. Choose another with --data or log.dirs."
+            ) from error
         self._store = EmbeddedStore.open(Path(home) / METADATA_FILE)
         self._store.watch_session(self._on_session)
         self.logs = self._opened_logs = LogManager.open(

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 
+from oncelog.cli.running import Failure
 from oncelog_broker.observability.logs import FORMATS, LEVELS, set_up_logging
 
 
@@ -25,7 +26,7 @@ from oncelog_broker.observability.logs import FORMATS, LEVELS, set_up_logging
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Kafka's server.properties, or a .toml file.",
+    help="A properties file or a .toml file with Kafka's keys, such as num.partitions=3.",
 )
 @click.option("--data", metavar="DIRECTORY", help="Where the data is kept; short for --set log.dirs=DIRECTORY.")
 @click.option(
@@ -35,14 +36,25 @@ from oncelog_broker.observability.logs import FORMATS, LEVELS, set_up_logging
     metavar="KEY=VALUE",
     help="A setting; goes before environment (ONCELOG_NUM_PARTITIONS=3) and file. May be repeated.",
 )
-@click.option("--log-level", type=click.Choice(LEVELS), default="warning", show_default=True)
-@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    default="warning",
+    show_default=True,
+    help="The least that is logged to standard error.",
+)
+@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True, help="How log lines look.")
 def serve(
     config_file: Path | None, data: str | None, assignments: tuple[str, ...], log_level: str, log_format: str
 ) -> None:
     """Start a broker.
 
-    By default it listens on 127.0.0.1:9092 and keeps its metadata in the data directory: no ZooKeeper.
+    By default it listens on 127.0.0.1:9092 and keeps its metadata in the data directory: no ZooKeeper. One line on
+    standard output says when it is ready, and where; Ctrl-C or SIGTERM stops it.
+
+    \b
+    On any free port, as tests like it:
+      oncelog serve --data /tmp/test --set listeners=PLAINTEXT://127.0.0.1:0
     """
     from oncelog_broker.config.declared import InvalidConfig
     from oncelog_broker.config.load import load_broker_config
@@ -53,7 +65,7 @@ def serve(
     try:
         config = load_broker_config(config_file, os.environ, assignments)
     except (InvalidConfig, OSError) as error:
-        raise click.ClickException(str(error)) from None
+        raise Failure(f"cannot start: {error}") from None
 
     import uvloop
 
@@ -66,6 +78,7 @@ async def _run(broker: object) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
     from oncelog_broker.broker import Broker, BrokerStartError
     from oncelog_broker.config.declared import InvalidConfig
+    from oncelog_broker.log.meta_properties import MetaPropertiesError
     from oncelog_broker.metadata.embedded import StoreFileError
     from oncelog_broker.metadata.registration import BrokerIdInUse
     from oncelog_protocol.errors import KafkaError
@@ -78,7 +91,16 @@ async def _run(broker: object) -> int:
         loop.add_signal_handler(number, stop.set)
     try:
         await broker.start()
-    except (BrokerStartError, InvalidConfig, StoreFileError, BrokerIdInUse, KafkaError, OSError, RuntimeError) as error:
+    except (
+        BrokerStartError,
+        InvalidConfig,
+        MetaPropertiesError,
+        StoreFileError,
+        BrokerIdInUse,
+        KafkaError,
+        OSError,
+        RuntimeError,
+    ) as error:
         click.echo(f"oncelog: cannot start: {error}", err=True)
         return 1
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)

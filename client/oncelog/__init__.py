@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from oncelog.admin import Admin, NewTopic
     from oncelog.cluster import TopicPartition
     from oncelog.consumer.consumer import Consumer
+    from oncelog.consumer.group.commits import OffsetAndMetadata
+    from oncelog.consumer.group.coordinator import ConsumerGroupMetadata
+    from oncelog.consumer.group.interest import RebalanceListener
     from oncelog.consumer.records import ConsumerRecord
     from oncelog.errors import KafkaError
     from oncelog.producer.producer import Producer, RecordMetadata
@@ -24,10 +27,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "Consumer",
+    "ConsumerGroupMetadata",
     "ConsumerRecord",
     "KafkaError",
     "NewTopic",
+    "OffsetAndMetadata",
     "Producer",
+    "RebalanceListener",
     "RecordMetadata",
     "TopicPartition",
 ]
@@ -35,10 +41,13 @@ __all__ = [
 _HOMES: Final = {
     "Admin": "oncelog.admin",
     "Consumer": "oncelog.consumer.consumer",
+    "ConsumerGroupMetadata": "oncelog.consumer.group.coordinator",
     "ConsumerRecord": "oncelog.consumer.records",
     "KafkaError": "oncelog.errors",
     "NewTopic": "oncelog.admin",
+    "OffsetAndMetadata": "oncelog.consumer.group.commits",
     "Producer": "oncelog.producer.producer",
+    "RebalanceListener": "oncelog.consumer.group.interest",
     "RecordMetadata": "oncelog.producer.producer",
     "TopicPartition": "oncelog.cluster",
 }

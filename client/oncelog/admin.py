@@ -14,12 +14,14 @@ from typing import Any, Self, TypeVar
 from oncelog.cluster import NO_NODE, Broker, Cluster, Topic, TopicPartition
 from oncelog.config import AdminConfig, load
 from oncelog.connection.pool import ConnectionPool
+from oncelog.coordinators import find_coordinator
 from oncelog.errors import (
     ClientClosed,
     ErrorCode,
     KafkaError,
     error_for,
 )
+from oncelog.group_admin import GroupAdmin
 from oncelog.items import Outcomes, each_item, settled, sorted_out
 from oncelog.leaders import ask_leaders
 from oncelog.metadata import Metadata
@@ -37,10 +39,13 @@ from oncelog.resources import (
     config_resource,
 )
 from oncelog_protocol.messages.fetch import IsolationLevel
+from oncelog_protocol.messages.find_coordinator import CoordinatorType
+from oncelog_protocol.schema import Request
 
 __all__ = ["Admin", "AlterConfig", "ConfigResource", "NewPartitions", "NewTopic"]
 
 K = TypeVar("K")
+R = TypeVar("R")
 V = TypeVar("V")
 
 
@@ -53,6 +58,8 @@ class Admin:
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
         self._pool: ConnectionPool | None = None
         self._is_closed = False
+        self.groups = GroupAdmin(self)
+        """Consumer groups: `await admin.groups.describe(["billing"])`."""
 
     async def start(self) -> None:
         """Connect to the cluster. Raises KafkaError if no broker can be reached."""
@@ -151,8 +158,12 @@ class Admin:
         async def ask(names: list[str]) -> Outcomes[str, Topic]:
             known = (await self._described(names)).topics
             missing = Topic(name="", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            no_topic = "there is no such topic"  # the code alone says "this broker does not host this partition"
             described = [(name, known.get(name, missing)) for name in names]
-            return sorted_out((name, topic.error_code, None, topic) for name, topic in described)
+            return sorted_out(
+                (name, topic.error_code, no_topic if topic.error_code == missing.error_code else None, topic)
+                for name, topic in described
+            )
 
         return await self._each(names, ask, None)
 
@@ -353,6 +364,14 @@ class Admin:
         cluster = await self._described([])
         brokers = tuple(sorted(cluster.brokers.values(), key=_node_id))
         return ClusterDescription(cluster.cluster_id, cluster.controller_id, brokers)
+
+    async def send_to(self, node_id: int, request: Request[R]) -> R:
+        """Send a request to one broker, as it is. Raises KafkaError."""
+        return await self._open_pool().send(node_id, request)
+
+    async def coordinator(self, key: str, key_type: CoordinatorType) -> int:
+        """The node that looks after a group or a transactional id. Raises KafkaError, retriable while there is none."""
+        return (await find_coordinator(self._open_pool(), key, key_type)).node_id
 
     # inside
 

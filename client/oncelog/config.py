@@ -152,6 +152,10 @@ class ConsumerConfig(ClientConfig):
         "fetch_max_bytes": Bounds(0),
         "max_partition_fetch_bytes": Bounds(0),
         "max_poll_records": Bounds(1),
+        "auto_commit_interval_ms": Bounds(1),
+        "session_timeout_ms": Bounds(1),
+        "heartbeat_interval_ms": Bounds(1),
+        "max_poll_interval_ms": Bounds(1),
     }
 
     fetch_min_bytes: int = 1
@@ -166,9 +170,28 @@ class ConsumerConfig(ClientConfig):
     check_crcs: bool = True
     default_api_timeout_ms: int = 60_000
     allow_auto_create_topics: bool = True
+    client_rack: str = ""
+    """Where this consumer is: brokers that know which replica is near say so (KIP-392), and assignors prefer it."""
+
+    group_id: str | None = None
+    """With it, offsets can be committed, and `subscribe` shares topics with whoever has the same one."""
+    group_instance_id: str | None = None
+    """A static member (KIP-345): it keeps its partitions when it comes back within session.timeout.ms."""
+    partition_assignment_strategy: Iterable[Any] = ("range", "cooperative-sticky")
+    """Names, or assignors of one's own, the most wanted first. Only if all are cooperative do members keep on reading
+    while the group rebalances; the default is the first of two steps to there, as with the Java client."""
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: int = 5_000
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    """Who does not poll for so long has left the group. Also how long the others wait for it to rejoin."""
+    exclude_internal_topics: bool = True
+    """A pattern does not match topics like __consumer_offsets."""
 
     def validate(self) -> ConsumerConfig:
         super(ConsumerConfig, self).validate()
+        self._validate_group()
         _check_choice("auto_offset_reset", self.auto_offset_reset, OFFSET_RESETS)
         _check_choice("isolation_level", self.isolation_level, ISOLATION_LEVELS)
         if self.fetch_max_wait_ms >= self.request_timeout_ms:
@@ -177,6 +200,21 @@ class ConsumerConfig(ClientConfig):
                 f" which is {self.request_timeout_ms}, or a fetch that waits for data counts as a dead connection"
             )
         return self
+
+    def _validate_group(self) -> None:
+        if self.group_id is not None and not self.group_id:
+            raise ConfigError("group_id='': must not be empty; without a group, leave it out")
+        if self.group_instance_id is not None and not (self.group_id and self.group_instance_id):
+            raise ConfigError(f"group_instance_id={self.group_instance_id!r}: must not be empty, and needs a group_id")
+        if isinstance(self.partition_assignment_strategy, str) or not tuple(self.partition_assignment_strategy):
+            raise ConfigError(
+                f"partition_assignment_strategy={self.partition_assignment_strategy!r}: must be a list, not empty"
+            )
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat_interval_ms={self.heartbeat_interval_ms}: must be below session_timeout_ms,"
+                f" which is {self.session_timeout_ms}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,12 @@
     │   ├── AuthenticationFailed
     │   ├── UnsupportedVersion    broker and client have no version of an API in common
     │   ├── ProducerFenced        another producer has taken over
+    │   ├── FencedInstance        another consumer has taken over the group.instance.id
     │   └── ClientClosed          the client was closed before, or while, this was under way
     ├── AuthorizationFailed
     ├── OffsetOutOfRange          and auto.offset.reset is "none"
     ├── MessageTooLarge
+    ├── CommitFailed              offsets were not stored: the group has rebalanced since they were read
     ├── CorruptRecords            a fetched batch failed its checks
     ├── BufferExhausted           no room in buffer.memory within max.block.ms
     ├── TopicAlreadyExists
@@ -36,12 +38,14 @@ __all__ = [
     "AuthorizationFailed",
     "BufferExhausted",
     "ClientClosed",
+    "CommitFailed",
     "ConfigError",
     "ConnectionFailed",
     "CorruptRecords",
     "DeliveryTimeout",
     "ErrorCode",
     "FatalError",
+    "FencedInstance",
     "InvalidTopic",
     "KafkaError",
     "MessageTooLarge",
@@ -99,6 +103,10 @@ class ProducerFenced(FatalError):
     """A newer producer has taken this one's place."""
 
 
+class FencedInstance(FatalError):
+    """Another consumer with the same group.instance.id has taken this one's place."""
+
+
 class ClientClosed(FatalError):
     """The client was closed before, or while, this was under way."""
 
@@ -106,9 +114,16 @@ class ClientClosed(FatalError):
         # KAFKA: exceptions that never cross the wire have no code of their own, and -1 stands for them.
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
+    def __str__(self) -> str:
+        return self.message  # no server was asked
+
 
 class AuthorizationFailed(KafkaError):
     """We are known, but may not do this."""
+
+
+class CommitFailed(KafkaError):
+    """The group has rebalanced since: the offsets are not stored, and others may read these records again."""
 
 
 class OffsetOutOfRange(KafkaError):
@@ -174,6 +189,7 @@ CLASSES: Final[Mapping[ErrorCode, type[KafkaError]]] = {
     ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersion,
     ErrorCode.PRODUCER_FENCED: ProducerFenced,
     ErrorCode.INVALID_PRODUCER_EPOCH: ProducerFenced,
+    ErrorCode.FENCED_INSTANCE_ID: FencedInstance,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: AuthorizationFailed,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationFailed,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: AuthorizationFailed,

@@ -34,7 +34,12 @@ async def each_item(
     config: AdminConfig,
     timeout_s: float,
 ) -> dict[K, V]:
-    """Ask for all items; again for those that came to the wrong broker, or to none, until the time is over."""
+    """Ask for all items; again for those that came to the wrong broker, or to none, until the time is over.
+
+    Raises TypeError for a text, whose letters would be the items: `delete_topics("abc")` is not meant to delete three.
+    """
+    if isinstance(items, str):
+        raise TypeError(f"a list of names, such as [{items!r}], is needed, not a single name")
     open_ = list(dict.fromkeys(items))
     results: dict[K, V] = {}
     errors: dict[K, KafkaError] = {}

@@ -41,6 +41,7 @@ class Metadata:
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._topics: set[str] = set()
+        self._follows_all = False
         self._asked: frozenset[str] = frozenset()
         self._errors: dict[str, int] = {}
         self._running: asyncio.Task[Cluster] | None = None
@@ -63,6 +64,10 @@ class Metadata:
                     ErrorCode.INVALID_TOPIC_EXCEPTION, f"a topic name is a str of 1 to {MAX_TOPIC_NAME} characters"
                 )
         self._topics |= names
+
+    def follow_all(self, is_wanted: bool) -> None:
+        """Ask for all topics that there are, or no longer, from the next refresh on."""
+        self._follows_all = is_wanted
 
     async def refresh(self) -> Cluster:
         """The cluster after a refresh; joins one that is under way. Raises KafkaError."""
@@ -155,9 +160,10 @@ class Metadata:
         return self._running
 
     async def _refresh(self) -> Cluster:
-        asked = frozenset(self._topics)
+        asked, is_complete = frozenset(self._topics), self._follows_all
+        named = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(asked)]
         request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(asked)],
+            topics=None if is_complete else named,
             allow_auto_topic_creation=self._allow_auto_topic_creation,
         )
         response = await self._pool.send_to_any(request)
@@ -167,7 +173,7 @@ class Metadata:
             raise error_for(response.error_code)
         self._asked = asked
         self._errors = {topic.name: topic.error_code for topic in response.topics if topic.name and topic.error_code}
-        self._pool.cluster = self.cluster.updated(response)
+        self._pool.cluster = self.cluster.updated(response, is_complete=is_complete)
         return self.cluster
 
     def _refreshed(self, task: asyncio.Task[Cluster]) -> None:

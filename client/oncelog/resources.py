@@ -78,6 +78,10 @@ class ConfigResource(NamedTuple):
         """Of one broker; without a node id the default of all brokers."""
         return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
 
+    def __str__(self) -> str:
+        """As messages name it: "topic orders", "broker 1", "broker default"."""
+        return f"{self.type.name.lower().replace('_', ' ')} {self.name or 'default'}"
+
 
 class ConfigSynonym(NamedTuple):
     """A key that would have the say if those before it were not set."""

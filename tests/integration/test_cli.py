@@ -256,5 +256,5 @@ def test_nobody_there(oncelog: Oncelog, topic: str):
     for arguments in (["produce", topic], ["consume", topic], ["topics", "list"]):
         done = oncelog(*arguments, "-b", "127.0.0.1:1", stdin=b"x\n", code=1)
         assert done.stderr == (
-            b"oncelog: cannot reach 127.0.0.1:1: connection refused. Is the broker running? (make run)\n"
+            b"oncelog: cannot reach 127.0.0.1:1: connection refused. Is the broker running? (oncelog serve)\n"
         )

@@ -70,11 +70,22 @@ def assert_served_alike(
         assert (found.begin, found.end) == (expected.begin, expected.end), key
         assert found.records == expected.records, key
         assert found.raw == expected.raw, key
-        assert found.by_time == expected.by_time, key
+        if key != ("compacted", 0):
+            assert found.by_time == expected.by_time, key
+
+
+def first_not_before(records: list[Received], timestamp_ms: int) -> tuple[int, int]:
+    return next(((r.offset, r.timestamp_ms) for r in records if r.timestamp_ms >= timestamp_ms), (-1, -1))
 
 
 def test_all_that_kafka_served_is_served(broker: BrokerProcess, written: Written) -> None:
-    assert_served_alike(history.served(broker.address, written.partitions), written.served)
+    ours = history.served(broker.address, written.partitions)
+    assert_served_alike(ours, written.served)
+    # Kafka takes a segment that compaction has emptied for as new as its file, looks there, and says that nothing is
+    # that new. We look on.
+    compacted = ours["compacted", 0]
+    for at, found in compacted.by_time.items():
+        assert at < 0 or found == first_not_before(compacted.records, at), at
     assert "Traceback" not in broker.log.read_text()
 
 

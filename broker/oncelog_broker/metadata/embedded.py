@@ -350,6 +350,9 @@ def _open_failure(path: Path, error: Exception) -> StoreFileError:
         return StoreFileError(
             f"{path} is in use by another process: stop the other broker, or give this one a data directory of its own"
         )
+    barred = [each for each in (path.parent, path) if each.exists() and not os.access(each, os.R_OK | os.W_OK)]
+    if barred:  # SQLite says "disk I/O error" to some of these
+        return StoreFileError(f"{barred[0]} may not be read and written by this user: {reason}. Change its permissions")
     if isinstance(error, OSError) or "unable to open" in reason or "readonly" in reason:
         return StoreFileError(f"{path} cannot be opened: {reason}. Check that its directory exists and may be written")
     return StoreFileError(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 from typing import Final
 
 from oncelog_broker.config.listeners import Listener
@@ -38,11 +40,7 @@ class Listeners:
         try:
             listening = await self._network.listen(listener.host, listener.port, factory, backlog=BACKLOG)
         except OSError as error:
-            raise OSError(
-                error.errno,
-                f"cannot listen on {listener.host}:{listener.port}: {error.strerror or error}. "
-                "Is another broker running there? Set `listeners` to another port (0 takes any free one).",
-            ) from error
+            raise _cannot_listen(listener, error) from error
         self._listening.append(listening)
         return listening.port
 
@@ -66,3 +64,14 @@ class Listeners:
         await self.connections.drained(DRAIN_SECONDS)
         for connection in self.connections:
             connection.close("the broker stops")
+
+
+def _cannot_listen(listener: Listener, error: OSError) -> OSError:
+    """The same error with what to do. The words of asyncio repeat the address, so the system's are used for it."""
+    why, what_to_do = error.strerror or str(error), f"Check {listener.host!r} in `listeners`."
+    if error.errno == errno.EADDRINUSE:
+        why = os.strerror(errno.EADDRINUSE).lower()
+        what_to_do = "Is another broker running there? Set `listeners` to another port (0 takes any free one)."
+    elif error.errno == errno.EACCES:
+        what_to_do = "Ports below 1024 are often reserved: set `listeners` to a higher one (0 takes any free one)."
+    return OSError(f"cannot listen on {listener.host}:{listener.port}: {why}. {what_to_do}")

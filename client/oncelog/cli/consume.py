@@ -94,7 +94,7 @@ def consume(
     base64: bool,
     settings: tuple[tuple[str, str], ...],
 ) -> None:
-    r"""Print the records of topics, or of single partitions.
+    """Print the records of topics, or of single partitions.
 
     Values are printed byte for byte with a newline after each. Reading ends at the records that were there when the
     command started, unless told to --follow. Records of one partition come in their order.
@@ -108,8 +108,8 @@ def consume(
       2026-01-31T10:00   a time, UTC unless it names a zone
       @1767225600000     a time in milliseconds since 1970
 
-    \b
-    Fields of --format: topic, partition, offset, timestamp, timestamp_ms, key, value, headers; escapes \n \t \0 \xHH.
+    Fields of --format: topic, partition, offset, timestamp, timestamp_ms, key, value, headers;
+    escapes \\n \\t \\0 \\xHH.
 
     \b
       oncelog consume greetings --from -10 --follow

@@ -17,6 +17,7 @@ from oncelog.cli.running import Failure
 
 BUILT_IN: Final = {
     "topics": "oncelog.cli.topics:topics",
+    "groups": "oncelog.cli.groups:groups",
     "produce": "oncelog.cli.produce:produce",
     "consume": "oncelog.cli.consume:consume",
 }

@@ -60,7 +60,7 @@ def produce(
     settings: tuple[tuple[str, str], ...],
     quiet: bool,
 ) -> None:
-    r"""Send each line of standard input to TOPIC as a record.
+    """Send each line of standard input to TOPIC as a record.
 
     A line ends at a newline; all other bytes are sent as they are. The first failure ends the command with exit
     code 1, after what was sent before it was acknowledged or failed.

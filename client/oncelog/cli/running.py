@@ -27,6 +27,8 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
+_LOOKUP_ERRNO: Final = re.compile(r"\[Errno -\d+\] ")
+"""Name resolution has numbers of its own; its words stand in the message already."""
 
 
 class Failure(click.ClickException):
@@ -59,7 +61,8 @@ def describe(error: KafkaError, bootstrap: str) -> str:
     from oncelog.errors import ConnectionFailed, PartialFailure
 
     if isinstance(error, ConnectionFailed):
-        return f"cannot reach {bootstrap}: {_reason(error.message)}. Is the broker running? (make run)"
+        why = _reason(error.message.removeprefix("no broker can be reached: "))
+        return f"cannot reach {bootstrap}: {why}. Is the broker running? (oncelog serve)"
     if isinstance(error, PartialFailure):
         return "; ".join(f"{each.code.name}: {each.message}" for each in error.errors.values())
     return f"{error.code.name}: {error.message}"
@@ -68,7 +71,7 @@ def describe(error: KafkaError, bootstrap: str) -> str:
 def _reason(message: str) -> str:
     """The system's own words where the message has its numbers: asyncio says only "Connect call failed"."""
     numbers = dict.fromkeys(int(number) for number in _ERRNO.findall(message))
-    return ", ".join(os.strerror(number).lower() for number in numbers) or message
+    return ", ".join(os.strerror(number).lower() for number in numbers) or _LOOKUP_ERRNO.sub("", message)
 
 
 def silenced() -> click.exceptions.Exit:

@@ -12,10 +12,12 @@ from oncelog_protocol.versions import VersionRange
 
 PRODUCE: Final = 0
 FETCH: Final = 1
+OFFSET_COMMIT: Final = 8
+OFFSET_FETCH: Final = 9
 
-CLIENT_MAX: Final = {PRODUCE: 12, FETCH: 12}
-"""Where we stop below what is declared: from version 13 on, topics are named by id, which adds nothing for a client
-that finds leaders by name, and would make each request depend on metadata of version 10 or newer."""
+CLIENT_MAX: Final = {PRODUCE: 12, FETCH: 12, OFFSET_COMMIT: 9, OFFSET_FETCH: 9}
+"""Where we stop below what is declared: from the next version on, topics are named by id, which adds nothing for a
+client that finds leaders by name, and would make each request depend on metadata of version 10 or newer."""
 
 CLIENT_SOFTWARE_NAME: Final = "oncelog"
 CLIENT_SOFTWARE_VERSION: Final = "0.1.0"

@@ -1,9 +1,10 @@
-"""The consumer's public face: assigned partitions, polled or iterated."""
+"""The consumer's public face: topics shared with a group, or partitions assigned by hand; polled or iterated."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
@@ -13,41 +14,61 @@ from oncelog.config import ConsumerConfig, load
 from oncelog.connection.pool import ConnectionPool
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.fetcher import Fetcher
-from oncelog.consumer.positions import PartitionPosition, Positions
+from oncelog.consumer.group.assignors import ASSIGNORS, assignors_for
+from oncelog.consumer.group.commits import OffsetAndMetadata
+from oncelog.consumer.group.coordinator import ConsumerGroupMetadata, GroupCoordinator
+from oncelog.consumer.group.interest import Interest, RebalanceListener
+from oncelog.consumer.positions import UNKNOWN_OFFSET, PartitionPosition, Positions
 from oncelog.consumer.records import ConsumerRecord
-from oncelog.errors import ClientClosed, ErrorCode, KafkaError, OffsetOutOfRange, RequestTimedOut
+from oncelog.consumer.starts import Starts
+from oncelog.errors import ClientClosed, ConfigError, ErrorCode, KafkaError, RequestTimedOut
 from oncelog.metadata import Metadata
 from oncelog.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndTimestamp, list_offsets
 from oncelog_protocol.messages.fetch import IsolationLevel
 
-__all__ = ["Consumer", "ConsumerRecord", "OffsetAndTimestamp", "TopicPartition"]
+__all__ = [
+    "Consumer",
+    "ConsumerGroupMetadata",
+    "ConsumerRecord",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "RebalanceListener",
+    "TopicPartition",
+]
+
+Offset = int | OffsetAndMetadata
 
 logger = logging.getLogger(__name__)
 
-RESET_TIMESTAMPS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
+CLOSE_TIMEOUT_MS: Final = 30_000
 ITERATION_WAIT_MS: Final = 60_000
 """How long one wait inside `async for` lasts; it only begins anew after that."""
 
 
 class Consumer:
-    """Reads the partitions that it is assigned.
+    """Reads its share of the topics that it subscribes to, or the partitions that it is assigned.
 
-        async with Consumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
-            consumer.assign([TopicPartition("topic", 0)])
+        async with Consumer("127.0.0.1:9092", group_id="billing", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["orders"])
             async for record in consumer:
                 ...
 
-    Keywords are those of `config.ConsumerConfig`. One task at a time may poll or iterate.
+    Keywords are those of `config.ConsumerConfig`. One task at a time may poll or iterate. As with the Java client, a
+    poll (or the next record of `async for`) says that the records before it are done with: rebalances are answered,
+    listeners called and offsets committed automatically then, and only then.
     """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
         """Raises ConfigError."""
         self.config = load(ConsumerConfig, bootstrap_servers, options)
+        if self.config.group_id is not None:
+            _check_strategy(self.config)
         self._positions = Positions()
         self._iterated: tuple[PartitionPosition, FetchedPartition] | None = None
-        self._resetting: asyncio.Task[None] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._is_polling = False
+        self._polls = 0
+        self._group: GroupCoordinator | None = None
         self._pool: ConnectionPool | None = None
         self._is_closed = False
 
@@ -64,23 +85,45 @@ class Consumer:
         self._metadata.listeners.append(self._wake)
         self._fetcher = Fetcher(self._positions, self._metadata, self._pool, self.config, wake=self._wake)
         self._metadata.track(self._positions.topics)
+        if self.config.group_id is not None:
+            self._group = GroupCoordinator(
+                self.config, self._positions, self._metadata, attend=self._attend, progress=self._progress
+            )
+            self._metadata.listeners.append(self._group.metadata_changed)
+        self._starts = Starts(
+            self._positions,
+            self.config,
+            list_offsets=self._list_offsets,
+            committed=None if self._group is None else self._committed,
+            wake=self._wake,
+        )
         try:
             await self._metadata.refresh()
         except BaseException:
             await self.close()
             raise
 
-    async def close(self) -> None:
-        """Stop fetching and close the connections. The second call does nothing."""
+    async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
+        """Commit (where that is automatic), leave the group, stop fetching, close the connections.
+
+        What the group has to hear may take `timeout_ms`, and callbacks as long as they like; if this is cancelled, the
+        rest is done at once. Static members do not leave. The second call does nothing.
+        """
         if self._is_closed:
             return
         self._is_closed = True
-        self._wake()
+        self._attend()
         if self._pool is None:
             return
-        if self._resetting is not None:
-            self._resetting.cancel()
-            await asyncio.gather(self._resetting, return_exceptions=True)
+        try:
+            if self._group is not None:
+                await self._group.close(timeout_ms / 1000)
+        finally:
+            await self._close_connections()
+
+    async def _close_connections(self) -> None:
+        assert self._pool is not None
+        await self._starts.close()
         await self._fetcher.close()
         await self._metadata.close()
         await self._pool.close()
@@ -96,8 +139,39 @@ class Consumer:
 
     # what to read, and from where
 
+    def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Share these topics, or all whose name matches the whole `pattern`, with the group, from the next poll on.
+
+        Another subscription takes the place of this one. Raises ValueError without a group_id, for anything but
+        one of `topics` and `pattern`, and where partitions were assigned by hand; ClientClosed.
+        """
+        self._check_open()
+        group = self._need_group()
+        if self._positions.assignment and not group.is_subscribed:
+            raise ValueError("partitions are assigned by hand: assign([]) first")
+        group.subscribe(Interest.of(topics, pattern, self.config.exclude_internal_topics), listener)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, or drop what was assigned by hand. Commits first where that is automatic."""
+        self._check_open()
+        if self._group is not None and self._group.is_subscribed:
+            await self._group.unsubscribe()
+        self._positions.assign(())
+        self._iterated = None
+
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions. Those assigned before keep their position."""
+        """Read exactly these partitions. Those assigned before keep their position.
+
+        With a group_id the others start where that group has committed. Raises ValueError while subscribed.
+        """
+        if self._group is not None and self._group.is_subscribed:
+            raise ValueError("the group assigns the partitions: unsubscribe first")
         self._positions.assign([TopicPartition(*partition) for partition in partitions])
         self._iterated = None
         if self._pool is not None:
@@ -125,19 +199,33 @@ class Consumer:
         self._reset(partitions, LATEST_TIMESTAMP)
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record to be returned; looked up where it is not known yet. Raises KafkaError."""
+        """The offset of the next record to be returned; looked up where it is not known yet.
+
+        Raises KafkaError, RequestTimedOut if it cannot be found within default.api.timeout.ms, and ValueError for a
+        partition that is not assigned.
+        """
         state = self._positions.get(partition)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.config.default_api_timeout_ms / 1000
         while True:
             self._check_open()
             position = state.position
             if position is not None:
                 return position
-            self._start_reset()
-            if self._resetting is not None:
-                await asyncio.wait([self._resetting])
+            looking_up = self._starts.look_up()
+            if looking_up is not None:
+                await asyncio.wait([looking_up], timeout=max(0.0, deadline - loop.time()))
+            else:
+                await asyncio.sleep(self.config.retry_backoff_ms / 1000)
             if state.error is not None:
                 error, state.error = state.error, None
                 raise error
+            if state.position is None and loop.time() >= deadline:
+                raise RequestTimedOut(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"{partition} has no position after default.api.timeout.ms={self.config.default_api_timeout_ms}:"
+                    " does the partition exist, and is its leader up?",
+                )
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return nothing of these until `resume`. What is buffered stays."""
@@ -153,6 +241,47 @@ class Consumer:
     def paused(self) -> set[TopicPartition]:
         return {position.topic_partition for position in self._positions if position.is_paused}
 
+    # committed offsets
+
+    async def commit(self, offsets: Mapping[TopicPartition, Offset] | None = None) -> None:
+        """Commit these offsets, each of the next record to read, plain or as OffsetAndMetadata; without, those behind
+        all records that were handed out.
+
+        Raises CommitFailed where the group has rebalanced since: poll, and go on with what is assigned then. Raises
+        RequestTimedOut after default_api_timeout_ms, PartialFailure, AuthorizationFailed, FencedInstance.
+        """
+        self._check_open()
+        group = self._need_group()
+        if offsets is None:
+            wanted = group.consumed()
+        else:
+            wanted = {TopicPartition(*partition): _offset(offset) for partition, offset in offsets.items()}
+        if wanted:
+            await group.commits.commit(wanted, self.config.default_api_timeout_ms / 1000)
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed of each partition; None where nothing. Raises KafkaError."""
+        self._check_open()
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        found = await self._committed(wanted)
+        return {partition: found.get(partition) for partition in wanted}
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who this consumer is in its group right now. Raises ValueError without a group_id."""
+        return self._need_group().group_metadata
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets lie between the position and the end, as of the last answer; None while that is not known.
+
+        Raises ValueError for a partition that is not assigned.
+        """
+        state = self._positions.get(partition)
+        is_committed = self.config.isolation_level == "read_committed"
+        end = state.last_stable_offset if is_committed else state.high_watermark
+        if state.position is None or end == UNKNOWN_OFFSET:
+            return None
+        return max(0, end - state.position)
+
     # reading
 
     async def poll(
@@ -160,8 +289,9 @@ class Consumer:
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Records as soon as there are any, `max_records` (max_poll_records) at most; empty after `timeout_ms`.
 
-        Each list is in offset order. Raises OffsetOutOfRange, AuthorizationFailed, CorruptRecords and what else does
-        not go away by itself; the position stays before it. Raises ClientClosed.
+        Each list is in offset order. Rebalances happen in here: listeners are called, which may take longer than
+        `timeout_ms`; joining itself goes on between polls. Raises OffsetOutOfRange, AuthorizationFailed,
+        CorruptRecords and what else does not go away by itself; the position stays before it. Raises ClientClosed.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
@@ -173,6 +303,8 @@ class Consumer:
             await asyncio.sleep(0)
             while True:
                 self._check_open()
+                if self._group is not None:
+                    await self._group.advance()
                 records = self._positions.take(limit)
                 if records:
                     self._fetcher.send_fetches()
@@ -193,7 +325,7 @@ class Consumer:
                     return record
                 self._iterated = None
                 if position.fetched and position.fetched[0] is fetched:
-                    position.fetched.popleft()
+                    position.drop_head()
             if not await self._next_iterated():
                 raise StopAsyncIteration
 
@@ -202,6 +334,8 @@ class Consumer:
         with self._polling():
             await asyncio.sleep(0)
             while not self._is_closed:
+                if self._group is not None:
+                    await self._group.advance()
                 for position in self._positions:
                     if position.fetched and not position.is_paused:
                         self._positions.served(position)
@@ -256,6 +390,22 @@ class Consumer:
         if self._is_closed or self._pool is None:
             raise ClientClosed("the consumer is closed" if self._is_closed else "the consumer is not started")
 
+    def _need_group(self) -> GroupCoordinator:
+        if self._group is None:
+            raise ValueError("this needs a group_id, and a consumer that is started")
+        return self._group
+
+    def _attend(self) -> None:
+        """The group has something for the next poll; so the next record of an iteration must not come from here."""
+        self._iterated = None
+        self._wake()
+
+    def _progress(self) -> object:
+        """Changes whenever the application takes something; None while it waits for us."""
+        if self._is_polling:
+            return None
+        return self._polls, None if self._iterated is None else self._iterated[1].next_offset
+
     def _moved(self) -> None:
         self._iterated = None
         self._wake()
@@ -272,7 +422,7 @@ class Consumer:
     async def _wait_for_data(self, deadline: float) -> bool:
         """Fetch, and wait for something to happen; False when `deadline` has passed. Raises errors of partitions."""
         self._positions.raise_errors()
-        self._start_reset()
+        self._starts.look_up()
         loop = asyncio.get_running_loop()
         if loop.time() >= deadline:
             self._fetcher.send_fetches()
@@ -289,45 +439,8 @@ class Consumer:
         self._check_open()
         return True
 
-    def _start_reset(self) -> None:
-        if self._resetting is not None or self._is_closed:
-            return
-        wanted = self._positions.to_reset()
-        if wanted:
-            self._resetting = asyncio.ensure_future(self._look_up_starts(wanted))
-            self._resetting.add_done_callback(self._reset_done)
-
-    def _reset_done(self, task: asyncio.Task[None]) -> None:
-        self._resetting = None
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("looking up offsets failed", exc_info=task.exception())
-        self._wake()
-
-    async def _look_up_starts(self, positions: list[PartitionPosition]) -> None:
-        wanted: dict[TopicPartition, int] = {}
-        seeks = {position.topic_partition: (position, position.seeks) for position in positions}
-        for position in positions:
-            timestamp = position.reset_timestamp
-            if timestamp is None:
-                timestamp = RESET_TIMESTAMPS.get(self.config.auto_offset_reset)
-            if timestamp is None:
-                position.error = OffsetOutOfRange(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"{position.topic_partition} has no position, and auto.offset.reset is none: seek first",
-                )
-            else:
-                wanted[position.topic_partition] = timestamp
-        try:
-            found, errors = await self._list_offsets(wanted)
-        except KafkaError as error:
-            found, errors = {}, dict.fromkeys(wanted, error)
-        for partition, (position, seeks_then) in seeks.items():
-            if position.seeks != seeks_then or not self._positions.owns(position):
-                continue  # the application has moved elsewhere meanwhile
-            if partition in found:
-                position.fetch_offset = found[partition].offset
-            elif partition in errors and not isinstance(errors[partition], RequestTimedOut):
-                position.error = errors[partition]
+    async def _committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        return await self._need_group().commits.committed(partitions, self.config.default_api_timeout_ms / 1000)
 
     async def _lookup(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
         self._check_open()
@@ -350,6 +463,23 @@ class Consumer:
         )
 
 
+def _offset(offset: Offset) -> OffsetAndMetadata:
+    """Raises ValueError for a negative one."""
+    told = OffsetAndMetadata(offset) if isinstance(offset, int) else OffsetAndMetadata(*offset)
+    if told.offset < 0:
+        raise ValueError(f"offset {told.offset}: must not be negative")
+    return told
+
+
+def _check_strategy(config: ConsumerConfig) -> None:
+    try:
+        assignors_for(config.partition_assignment_strategy)
+    except KeyError as error:
+        raise ConfigError(
+            f"partition_assignment_strategy has {error.args[0]!r}: must be among {', '.join(ASSIGNORS)}, or an Assignor"
+        ) from None
+
+
 class _Polling:
     """Refuses a second poll while one is under way: both would take the same records' turn."""
 
@@ -362,6 +492,7 @@ class _Polling:
         if self._consumer._is_polling:
             raise RuntimeError("another task is polling this consumer")
         self._consumer._is_polling = True
+        self._consumer._polls += 1
 
     def __exit__(self, *_: object) -> None:
         self._consumer._is_polling = False

@@ -5,6 +5,7 @@ The batches stay as they came until their records are asked for: a poll decodes 
 
 from __future__ import annotations
 
+from oncelog.cluster import NO_LEADER_EPOCH
 from oncelog.consumer.isolation import AbortedTransactions
 from oncelog.consumer.records import ConsumerRecord, decode_batch
 from oncelog.errors import CorruptRecords
@@ -23,6 +24,8 @@ class FetchedPartition:
         "_aborted",
         "_check_crcs",
         "_data",
+        "_epoch",
+        "_epoch_before",
         "_index",
         "_position",
         "_records",
@@ -55,6 +58,7 @@ class FetchedPartition:
         self._position = 0
         self._records: list[ConsumerRecord] = []
         self._index = 0
+        self._epoch = self._epoch_before = NO_LEADER_EPOCH
         self.size = whole_batches_size(data)
         self._data = data[: self.size]
         if not self.size:
@@ -68,6 +72,11 @@ class FetchedPartition:
     def is_exhausted(self) -> bool:
         """Whether all that was fetched is taken or passed over."""
         return self._position >= self.size and self._index >= len(self._records)
+
+    @property
+    def last_epoch(self) -> int:
+        """The leader epoch of the last record taken; -1 before the first one."""
+        return self._epoch if self._index or not self._records else self._epoch_before
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """At most `limit` records, in order; none when it is exhausted.
@@ -112,6 +121,7 @@ class FetchedPartition:
     def _decode_next(self) -> bool:
         """Decode the next batch that has records to show; False at the end, with `next_offset` behind all batches."""
         self._records, self._index = [], 0
+        self._epoch_before = self._epoch
         while self._position < self.size:
             try:
                 batch = RecordBatch(self._data, self._position)
@@ -123,6 +133,7 @@ class FetchedPartition:
                 raise self._corrupt(self.next_offset, str(error)) from error
             self._position += batch.size
             if self._records:
+                self._epoch = batch.partition_leader_epoch
                 return True
             self.next_offset = max(self.next_offset, batch.next_offset)
         self.next_offset = self.end_offset

@@ -10,12 +10,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from oncelog.alarm import Alarm
 from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.config import ConsumerConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection
+from oncelog.consumer.fetch_session import FetchPartition, FetchSession, LogEnds, SessionRequest
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.isolation import AbortedTransactions
 from oncelog.consumer.positions import PartitionPosition, Positions
@@ -28,6 +30,8 @@ FetchTopic = FetchRequest.FetchTopic
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 Asked = dict[TopicPartition, tuple[PartitionPosition, int, int]]
 """What a request asked for: the position, its `seeks` and its `fetch_offset` then."""
+
+SESSION_ERRORS: Final = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +57,7 @@ class Fetcher:
         self._loop = asyncio.get_running_loop()
         self._busy: set[int] = set()
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
+        self._sessions: dict[int, FetchSession] = {}
         self._alarm = Alarm(self.send_fetches)
         self._is_closed = False
 
@@ -67,10 +72,9 @@ class Fetcher:
         retry_at = self._positions.next_retry(now)
         if retry_at is not None:
             self._alarm.set(retry_at)
-        cluster = self._metadata.cluster
         by_node: dict[int, list[PartitionPosition]] = {}
         for position in wanted:
-            node_id = cluster.leader(*position.topic_partition)
+            node_id = self._node_for(position)
             if node_id == NO_NODE:
                 self._metadata.request_refresh()
             elif node_id not in self._busy:
@@ -84,6 +88,11 @@ class Fetcher:
 
     async def close(self) -> None:
         self._is_closed = True
+        for node_id, session in self._sessions.items():
+            connection = self._pool.ready(node_id)
+            if session.is_open and connection is not None:
+                # Nobody waits for the answer: a session that is not closed only keeps its slot a while longer.
+                connection.start(self._request(session.closing())).cancel()
         self._alarm.cancel()
         attempts = list(self._connecting.values())
         for attempt in attempts:
@@ -105,37 +114,33 @@ class Fetcher:
             self.send_fetches()
             return
         logger.info("connecting to node %d failed: %s", node_id, error)
+        for position in self._positions:
+            if position.preferred_replica == node_id:
+                position.preferred_replica = NO_NODE
         self._metadata.request_refresh()
         self._alarm.set(self._loop.time() + self._config.reconnect_backoff_ms / 1000)
 
     def _send(self, node_id: int, connection: BrokerConnection, positions: list[PartitionPosition]) -> None:
         config, cluster = self._config, self._metadata.cluster
         asked: Asked = {}
-        topics: dict[str, FetchTopic] = {}
+        wanted: dict[TopicPartition, FetchPartition] = {}
         for position in positions:
             name, index = position.topic_partition
             offset = position.fetch_offset
             assert offset is not None, "only partitions with a position are fetched"
             known = cluster.partition(name, index)
-            topics.setdefault(name, FetchTopic(topic=name, partitions=[])).partitions.append(
-                FetchTopic.FetchPartition(
-                    partition=index,
-                    current_leader_epoch=NO_LEADER_EPOCH if known is None else known.leader_epoch,
-                    fetch_offset=offset,
-                    partition_max_bytes=config.max_partition_fetch_bytes,
-                )
+            wanted[position.topic_partition] = FetchPartition(
+                partition=index,
+                current_leader_epoch=NO_LEADER_EPOCH if known is None else known.leader_epoch,
+                fetch_offset=offset,
+                partition_max_bytes=config.max_partition_fetch_bytes,
             )
             asked[position.topic_partition] = (position, position.seeks, offset)
-        request = FetchRequest(
-            max_wait_ms=config.fetch_max_wait_ms,
-            min_bytes=config.fetch_min_bytes,
-            max_bytes=config.fetch_max_bytes,
-            isolation_level=self._isolation_level,
-            topics=list(topics.values()),
-        )
+        session = self._sessions.setdefault(node_id, FetchSession())
         try:
-            future = connection.start(request)
+            future = connection.start(self._request(session.request(wanted)))
         except KafkaError as error:
+            session.failed()
             self._failed(asked, error)
             return
         self._busy.add(node_id)
@@ -143,26 +148,69 @@ class Fetcher:
             position.is_fetching = True
         future.add_done_callback(partial(self._answered, node_id, asked))
 
+    def _node_for(self, position: PartitionPosition) -> int:
+        """A replica that its leader said is nearer (KIP-392), for as long as that holds; else the leader."""
+        cluster = self._metadata.cluster
+        if position.preferred_replica != NO_NODE:
+            if position.preferred_until > self._loop.time() and position.preferred_replica in cluster.brokers:
+                return position.preferred_replica
+            position.preferred_replica = NO_NODE
+        return cluster.leader(*position.topic_partition)
+
+    def _request(self, part: SessionRequest) -> FetchRequest:
+        config = self._config
+        topics: dict[str, FetchTopic] = {}
+        for (name, _), partition in part.to_send.items():
+            topics.setdefault(name, FetchTopic(topic=name, partitions=[])).partitions.append(partition)
+        return FetchRequest(
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            isolation_level=self._isolation_level,
+            session_id=part.session_id,
+            session_epoch=part.session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=[
+                FetchRequest.ForgottenTopic(topic=topic, partitions=[index]) for topic, index in part.to_forget
+            ],
+            rack_id=config.client_rack,
+        )
+
     def _answered(self, node_id: int, asked: Asked, future: asyncio.Future[FetchResponse]) -> None:
         self._busy.discard(node_id)
         for position, _, _ in asked.values():
             position.is_fetching = False
         if self._is_closed:
             return
+        session = self._sessions[node_id]
         error = future.exception()
         if error is not None:
+            session.failed()
             self._failed(asked, error if isinstance(error, KafkaError) else KafkaError(ErrorCode.NONE, repr(error)))
             return
         response = future.result()
         if response.error_code:
+            session.failed(response.error_code)
             self._failed(asked, error_for(response.error_code))
             return
+        session.answered(response.session_id)
         has_news = False
         for topic in response.responses:
             for data in topic.partitions:
-                place = asked.get(TopicPartition(topic.topic, data.partition_index))
+                partition = TopicPartition(topic.topic, data.partition_index)
+                place = asked.get(partition)
                 if place is not None:
+                    if not data.error_code:
+                        session.ends[partition] = LogEnds(
+                            data.high_watermark, data.last_stable_offset, data.log_start_offset
+                        )
                     has_news |= self._read(*place, data)
+        for partition, (position, _, _) in asked.items():
+            ends = session.ends.get(partition)
+            if ends is not None:
+                position.high_watermark = ends.high_watermark
+                position.last_stable_offset = ends.last_stable_offset
+                position.log_start_offset = ends.log_start_offset
         self.send_fetches()
         if has_news:
             self._wake()
@@ -173,9 +221,9 @@ class Fetcher:
             return False  # the application has moved elsewhere meanwhile
         if data.error_code:
             return self._refused(position, offset, data)
-        position.high_watermark = data.high_watermark
-        position.last_stable_offset = data.last_stable_offset
-        position.log_start_offset = data.log_start_offset
+        if data.preferred_read_replica != NO_NODE:
+            position.preferred_replica = data.preferred_read_replica
+            position.preferred_until = self._loop.time() + self._config.metadata_max_age_ms / 1000
         if not data.records:
             return False
         aborted = None
@@ -201,6 +249,11 @@ class Fetcher:
         hint = data.current_leader
         if hint is not None and hint.leader_id >= 0:
             self._metadata.learn_leader(*topic_partition, hint.leader_id, hint.leader_epoch)
+        if position.preferred_replica != NO_NODE:
+            # The leader knows better, also about offsets out of range; should it send us back, then not at once.
+            position.preferred_replica = NO_NODE
+            position.not_before = self._loop.time() + self._config.retry_backoff_ms / 1000
+            return False
         if isinstance(error, OffsetOutOfRange):
             if self._config.auto_offset_reset == "none":
                 position.error = OffsetOutOfRange(
@@ -223,10 +276,12 @@ class Fetcher:
         """The whole request failed: again after the backoff, or an error for the application."""
         logger.info("fetch failed: %s", error)
         if error.retriable:
-            self._metadata.request_refresh()
+            if error.code not in SESSION_ERRORS:
+                self._metadata.request_refresh()
             not_before = self._loop.time() + self._config.retry_backoff_ms / 1000
             for position, _, _ in asked.values():
                 position.not_before = not_before
+                position.preferred_replica = NO_NODE
             self.send_fetches()
             return
         for position, seeks, _ in asked.values():

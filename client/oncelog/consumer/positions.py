@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from oncelog.cluster import NO_NODE, TopicPartition
+from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.records import ConsumerRecord
 from oncelog.errors import KafkaError
@@ -17,12 +17,14 @@ UNKNOWN_OFFSET: Final = -1
 class PartitionPosition:
     """One assigned partition.
 
-    `fetch_offset` is where the next Fetch begins, None until a start is looked up (by `reset_timestamp`, None: by the
-    policy). `seeks` counts whatever made answers under way void. Invariant: `fetched` continue one another, and the
-    last one ends at `fetch_offset`.
+    `fetch_offset` is where the next Fetch begins, None until a start is looked up: the committed offset if it
+    `wants_committed` and there is one, else by `reset_timestamp` (None: by the policy). `preferred_replica` is nearer
+    than the leader, and to be asked until `preferred_until` (loop time). `seeks` counts whatever made answers under way
+    void. Invariant: `fetched` continue one another, and the last one ends at `fetch_offset`.
     """
 
     __slots__ = (
+        "_last_epoch",
         "error",
         "fetch_offset",
         "fetched",
@@ -30,12 +32,14 @@ class PartitionPosition:
         "is_fetching",
         "is_paused",
         "last_stable_offset",
-        "leader",
         "log_start_offset",
         "not_before",
+        "preferred_replica",
+        "preferred_until",
         "reset_timestamp",
         "seeks",
         "topic_partition",
+        "wants_committed",
     )
 
     def __init__(self, topic_partition: TopicPartition) -> None:
@@ -48,7 +52,10 @@ class PartitionPosition:
         self.is_fetching = False
         self.not_before = 0.0
         self.error: KafkaError | None = None
-        self.leader = NO_NODE
+        self.preferred_replica = NO_NODE
+        self.preferred_until = 0.0
+        self.wants_committed = True
+        self._last_epoch = NO_LEADER_EPOCH
         self.high_watermark = UNKNOWN_OFFSET
         self.last_stable_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
@@ -59,6 +66,12 @@ class PartitionPosition:
         return self.fetched[0].next_offset if self.fetched else self.fetch_offset
 
     @property
+    def last_epoch(self) -> int:
+        """The leader epoch of the last record that was handed out; -1 where there is none since the last seek."""
+        epoch = self.fetched[0].last_epoch if self.fetched else NO_LEADER_EPOCH
+        return self._last_epoch if epoch == NO_LEADER_EPOCH else epoch
+
+    @property
     def buffered_bytes(self) -> int:
         return sum(fetched.size for fetched in self.fetched)
 
@@ -66,6 +79,12 @@ class PartitionPosition:
         """Go on from `offset`."""
         self._forget()
         self.fetch_offset = offset
+
+    def start_at(self, offset: int, leader_epoch: int) -> None:
+        """Go on from where somebody had come to, as it was committed."""
+        self.fetch_offset = offset
+        self.wants_committed = False
+        self._last_epoch = leader_epoch
 
     def reset(self, timestamp: int | None) -> None:
         """Go on from where `timestamp` is found (None: the policy decides)."""
@@ -87,10 +106,17 @@ class PartitionPosition:
             taken = taken + part if taken else part
             if not head.is_exhausted:
                 break  # enough, or damage behind what was taken: the next call raises it
-            self.fetched.popleft()
+            self.drop_head()
         return taken
 
+    def drop_head(self) -> None:
+        """The first answer has been handed out."""
+        self._last_epoch = self.last_epoch
+        self.fetched.popleft()
+
     def _forget(self) -> None:
+        self.wants_committed = False
+        self._last_epoch = NO_LEADER_EPOCH
         self.fetched.clear()
         self.seeks += 1
         self.error = None

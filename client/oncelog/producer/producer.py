@@ -110,13 +110,15 @@ class Producer:
         their order. A future that nobody looks at stays silent; the log has a warning.
 
         Raises MessageTooLarge, BufferExhausted, RequestTimedOut (no metadata within max.block.ms), AuthorizationFailed,
-        ClientClosed; TypeError for a key or value that is not bytes.
+        ClientClosed; TypeError for a key or value that is not bytes; ValueError for a negative timestamp.
         """
         route = self._routes.get(topic)
         if route is None or (partition is not None and not 0 <= partition < route.count):
             route = await self._route(topic, partition)
         if timestamp_ms is None:
             timestamp_ms = now_ms()
+        elif timestamp_ms < 0:
+            raise ValueError(f"timestamp_ms={timestamp_ms}: must not be negative")
         is_sticky = False
         if partition is None:
             is_sticky = key is None or self._ignores_keys
@@ -130,8 +132,11 @@ class Producer:
                 batch.waiters.append(future)
             else:
                 await self._begin_batch(route if is_sticky else None, queue, timestamp_ms, key, value, headers, future)
-        except TypeError as error:
-            raise TypeError(f"key, value and header values must be bytes or None, header keys str: {error}") from error
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                "key and value must be bytes or None, headers a sequence of (name, value) pairs, where the name is"
+                f" str and the value bytes or None: {error}"
+            ) from error
         return future
 
     async def send_and_wait(

@@ -138,6 +138,8 @@ class FakeBroker:
     def _api_versions(self, error_code: int) -> ApiVersionsResponse:
         keys = [ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.API_VERSIONS]
         keys += [ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.DELETE_RECORDS]
+        keys += [ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP]
+        keys += [ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH]
         ranges = []
         for key in keys:
             declared = schema_of(request_type(key)).versions

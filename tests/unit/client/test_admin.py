@@ -133,6 +133,24 @@ async def test_life(fake_broker: Any) -> None:
         await admin.list_topics()
 
 
+async def test_a_topic_that_is_not_there_is_named(fake_broker: Any) -> None:
+    async with Admin(fake_broker.address) as admin:
+        with pytest.raises(StaleMetadata, match="nosuch: there is no such topic"):
+            await admin.describe_topics(["nosuch"])
+
+
+def test_resources_are_named_in_words() -> None:
+    resources = ConfigResource.topic("t"), ConfigResource.broker(1), ConfigResource.broker()
+    assert [f"{resource}" for resource in resources] == ["topic t", "broker 1", "broker default"]
+
+
+async def test_a_single_name_is_not_a_list_of_letters(fake_broker: Any) -> None:
+    async with Admin(fake_broker.address) as admin:
+        for call in (admin.delete_topics, admin.describe_topics):
+            with pytest.raises(TypeError, match=r"a list of names, such as \['orders'\]"):
+                await call("orders")
+
+
 def test_the_configuration_of_a_broker_is_its_own_business() -> None:
     resources = [ConfigResource.topic("t"), ConfigResource.broker(3), ConfigResource.broker()]
     assert by_node(resources) == {-1: [resources[0], resources[2]], 3: [resources[1]]}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelog_protocol import consumer_protocol
 from oncelog_protocol.api import ApiKey, request_type, response_type
 from oncelog_protocol.coordinator_records import consumer_offsets, transaction_state
 from oncelog_protocol.messages import headers
@@ -28,6 +29,8 @@ DECLARED += [
     consumer_offsets.OffsetCommitValue,
     consumer_offsets.GroupMetadataKey,
     consumer_offsets.GroupMetadataValue,
+    consumer_protocol.ConsumerProtocolAssignment,
+    consumer_protocol.ConsumerProtocolSubscription,
     transaction_state.TransactionLogKey,
     transaction_state.TransactionLogValue,
 ]
@@ -48,6 +51,11 @@ def kafka_definition(name: str) -> dict:
 
 def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def versions_of(field: dict[str, str]) -> VersionRange:
+    """The versions that have a field; for a tagged one the definitions may give those of the tag alone."""
+    return version_range(field.get("versions") or field["taggedVersions"])
 
 
 def intersection(a: VersionRange, b: VersionRange) -> VersionRange:
@@ -71,7 +79,7 @@ class Definition:
     def _lines(self, fields: list[dict], version: int, path: str) -> list[str]:
         lines = []
         for field in fields:
-            if version not in version_range(field["versions"]):
+            if version not in versions_of(field):
                 continue
             here = f"{path}{snake_case(field['name'])}"
             element = field["type"].removeprefix("[]")
@@ -81,7 +89,7 @@ class Definition:
                 line(
                     here,
                     "[]" * is_array + TYPE_NAMES.get(element, element),
-                    version_range(field["versions"]),
+                    versions_of(field),
                     version in version_range(field.get("nullableVersions")),
                     field.get("tag") if version in version_range(field.get("taggedVersions")) else None,
                     "flexibleVersions" in field,
@@ -92,7 +100,7 @@ class Definition:
 
     def served_fields(self, fields: list[dict], within: VersionRange) -> list[dict]:
         """Without those that no valid version carries."""
-        return [field for field in fields if _nonempty(intersection(version_range(field["versions"]), within))]
+        return [field for field in fields if _nonempty(intersection(versions_of(field), within))]
 
 
 def _nonempty(versions: VersionRange) -> bool:

@@ -22,6 +22,7 @@ from tests.support.storage import (
 )
 
 from oncelog_broker.log.batch_scan import HEADER_WINDOW
+from oncelog_broker.log.transaction_index import AbortedTransaction, format_aborted
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -370,6 +371,7 @@ class TestLeftovers:
         # A compaction of the first two segments that was complete ...
         compacted = make_batch(b"only", base_offset=bases[2] - 1, partition_leader_epoch=0)
         (directory / name(0, "log.swap")).write_bytes(compacted)
+        (directory / name(0, "txnindex")).write_bytes(format_aborted([AbortedTransaction(1, 0, 1, 2)]))
         # ... and one of the last that was not.
         (directory / name(bases[3], "log.cleaned")).write_bytes(b"x")
         (directory / name(bases[3], "log.swap")).write_bytes(b"x")
@@ -379,6 +381,7 @@ class TestLeftovers:
         left = {path.name for path in directory.iterdir()}
         assert {"notes.txt", "12.log"} <= left
         assert name(9, "snapshot") not in left
+        assert name(0, "txnindex") not in left, "of the segment that was compacted"
         assert not {n for n in left if n.endswith((".deleted", ".swap", ".cleaned", ".tmp"))}
         assert name(9, "index") not in left
         assert name(9, "txnindex") not in left

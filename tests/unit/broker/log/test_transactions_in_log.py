@@ -382,3 +382,17 @@ class TestFollower:
         assert produce(log, 1, 55) == 100
         log.close()
         assert {path.name[:20] for path in directory.glob("*.snapshot")} == {f"{101:020d}"}
+
+    def test_a_snapshot_from_before_a_full_truncation_is_not_believed_after_it(self, directory):
+        log = open_log(directory)
+        for n in range(8):
+            produce(log, 1, n)
+        log.close()
+        log = open_log(directory, clean_shutdown=True, recovery_point=8)
+        log.truncate_fully_and_start_at(2)
+        for n in range(10):
+            produce(log, 2, n)
+        state = producer_state(log)
+        again = open_log(directory, recovery_point=2)
+        assert producer_state(again) == state
+        again.close()

@@ -133,6 +133,13 @@ def make_orphan(path):
     connection.close()
 
 
+async def test_a_directory_that_may_not_be_written_is_no_damage(path, monkeypatch):
+    path.write_bytes(b"not ours to read")
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(StoreFileError, match="may not be read and written by this user"):
+        EmbeddedStore.open(path)
+
+
 def make_empty(path):
     path.write_bytes(b"")
 

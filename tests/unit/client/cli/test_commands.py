@@ -35,6 +35,13 @@ def test_help_lists_every_command():
         assert f"\n  {name} " in result.output
 
 
+@pytest.mark.parametrize("command", ["produce", "consume"])
+def test_help_keeps_its_examples_on_lines_of_their_own(command):
+    output = oncelog(command, "--help").output
+    assert "\\b" not in output and "\b" not in output
+    assert f"\n    oncelog {command} orders" in output
+
+
 def test_finding_serve_loads_no_other_command_and_nothing_slow():
     script = (
         "import sys; from oncelog.cli.main import cli; import click\n"
@@ -60,7 +67,7 @@ def test_an_unreachable_broker_is_one_line(arguments):
     result = oncelog(*arguments, *NOBODY)
     assert result.exit_code == 1
     assert result.output == (
-        "oncelog: cannot reach 127.0.0.1:1: connection refused. Is the broker running? (make run)\n"
+        "oncelog: cannot reach 127.0.0.1:1: connection refused. Is the broker running? (oncelog serve)\n"
     )
 
 
@@ -105,7 +112,7 @@ def test_errors_are_described():
     refused = ConnectionFailed("h:1: [Errno 111] Connect call failed ('h', 1)")
     assert describe(refused, "h:1").startswith("cannot reach h:1: connection refused. Is the broker")
     unknown = ConnectionFailed("no broker can be reached: h:1: [Errno -2] Name or service not known")
-    assert "Name or service not known" in describe(unknown, "h:1")
+    assert "cannot reach h:1: h:1: Name or service not known. Is" in describe(unknown, "h:1")
     first, second = KafkaError(ErrorCode.INVALID_CONFIG, "a: no"), KafkaError(ErrorCode.INVALID_REQUEST, "b: no")
     assert describe(PartialFailure({"a": first, "b": second}, {}), "") == (
         "INVALID_CONFIG: a: no; INVALID_REQUEST: b: no"

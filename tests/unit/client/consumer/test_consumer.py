@@ -5,7 +5,7 @@ import pytest
 
 from oncelog.cluster import TopicPartition
 from oncelog.consumer.consumer import Consumer
-from oncelog.errors import AuthorizationFailed, ClientClosed, CorruptRecords, OffsetOutOfRange
+from oncelog.errors import AuthorizationFailed, ClientClosed, CorruptRecords, OffsetOutOfRange, RequestTimedOut
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.messages.list_offsets import ListOffsetsRequest
@@ -262,6 +262,16 @@ async def test_offsets(fake_broker: Any) -> None:
         with pytest.raises(ValueError, match="must not be negative"):
             await consumer.offsets_for_times({T: -1})
     assert {request.isolation_level for request in fake_broker.requests_of(ListOffsetsRequest)} == {1}
+
+
+async def test_the_position_of_a_partition_that_is_not_there_is_given_up_in_time(
+    fake_broker: Any, fast: dict[str, int]
+) -> None:
+    missing = TopicPartition("topic", 9)
+    async with Consumer(fake_broker.address, **{**fast, "default_api_timeout_ms": 50}) as consumer:
+        consumer.assign([missing])
+        with pytest.raises(RequestTimedOut, match=r"topic-9 has no position after default.api.timeout.ms=50"):
+            await consumer.position(missing)
 
 
 async def test_one_poll_at_a_time(fake_broker: Any) -> None:

@@ -109,3 +109,18 @@ def test_log_append_time_stamps_all_records() -> None:
     data[CRC_AT : CRC_AT + 4] = batch_crc(data).to_bytes(4, "big")
     LEADER_EPOCH.pack_into(data, LEADER_EPOCH_AT, 4)
     assert [(record.timestamp_ms, record.timestamp_type) for record in fetched(data).take(5)] == [(999, 1), (999, 1)]
+
+
+def test_the_epoch_is_that_of_the_last_record_taken() -> None:
+    part = fetched(batch(0, 2, partition_leader_epoch=3) + batch(2, 2, partition_leader_epoch=5))
+    epochs = [part.last_epoch]
+    for limit in (1, 1, 1):
+        part.take(limit)
+        epochs.append(part.last_epoch)
+    assert epochs == [-1, 3, 3, 5]
+    assert part.take_one() is not None
+    assert part.take_one() is None
+    assert part.last_epoch == 5
+    whole = fetched(batch(0, 2, partition_leader_epoch=3))
+    assert len(whole.take(10)) == 2
+    assert whole.last_epoch == 3

@@ -213,7 +213,16 @@ async def test_a_partition_that_is_not_there_until_it_is(fake_broker: Any) -> No
         assert (await producer.send_and_wait("topic", b"v", partition=3)).partition == 3
 
 
-@pytest.mark.parametrize("record", [{"value": "text"}, {"value": 5}, {"value": b"", "key": "text"}])
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"value": "text"},
+        {"value": 5},
+        {"value": b"", "key": "text"},
+        {"value": b"", "headers": {"n": b"v"}},
+        {"value": b"", "headers": [("n", "v")]},
+    ],
+)
 async def test_text_is_refused_and_nothing_is_sent(fake_broker: Any, record: dict[str, Any]) -> None:
     async with Producer(fake_broker.address, linger_ms=0) as producer:
         with pytest.raises(TypeError, match="must be bytes"):
@@ -222,6 +231,13 @@ async def test_text_is_refused_and_nothing_is_sent(fake_broker: Any, record: dic
         with pytest.raises(TypeError, match="must be bytes"):
             await producer.send("topic", **record)
     assert [record.value for record in fake_broker.records()] == [b"v"]
+
+
+async def test_a_time_before_1970_is_refused(fake_broker: Any) -> None:
+    async with Producer(fake_broker.address) as producer:
+        with pytest.raises(ValueError, match="timestamp_ms=-1: must not be negative"):
+            await producer.send("topic", b"v", timestamp_ms=-1)
+    assert fake_broker.records() == []
 
 
 async def test_close_sends_what_is_there(fake_broker: Any) -> None:
@@ -294,6 +310,6 @@ def test_options_are_checked_before_anything_else() -> None:
 
 async def test_a_producer_that_was_not_started_says_so() -> None:
     producer = Producer("h:1")
-    with pytest.raises(ClientClosed, match="not started"):
+    with pytest.raises(ClientClosed, match=r"^the producer is not started$"):
         await producer.send("topic", b"v")
     await producer.close()

@@ -1,0 +1,91 @@
+"""The client's half of incremental fetch sessions (KIP-227): one per node, so that requests name only what changed.
+
+Pure. `request` says what to send for what is wanted, `answered` and `failed` what came of it. A node that makes no
+session (session id 0 in its answer, or Fetch before v7) is asked for everything each time, and for a session again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from oncelog.cluster import TopicPartition
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.fetch import FetchRequest
+
+FetchPartition = FetchRequest.FetchTopic.FetchPartition
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+MAX_EPOCH: Final = 2**31 - 1
+
+
+class SessionRequest(NamedTuple):
+    """The part of a Fetch request that depends on the session."""
+
+    session_id: int
+    session_epoch: int
+    to_send: Mapping[TopicPartition, FetchPartition]
+    to_forget: Sequence[TopicPartition]
+
+
+class LogEnds(NamedTuple):
+    """Where a partition ends and begins, as of the last answer that said so."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+class FetchSession:
+    """Invariant: `_known` is what the node has in the session once the last request is answered.
+
+    A node does not say again what it has said in this session, so what it said is kept here: `ends`.
+    """
+
+    __slots__ = ("_epoch", "_known", "_session_id", "ends")
+
+    def __init__(self) -> None:
+        self._session_id = NO_SESSION
+        self._epoch = INITIAL_EPOCH
+        self._known: dict[TopicPartition, FetchPartition] = {}
+        self.ends: dict[TopicPartition, LogEnds] = {}
+
+    @property
+    def is_open(self) -> bool:
+        return self._session_id != NO_SESSION
+
+    def request(self, wanted: Mapping[TopicPartition, FetchPartition]) -> SessionRequest:
+        """Ask for `wanted`: all of it, or what is different from the last time. At most one request is under way."""
+        known, self._known = self._known, dict(wanted)
+        if self._epoch == INITIAL_EPOCH:
+            return SessionRequest(self._session_id, INITIAL_EPOCH, wanted, ())
+        changed = {partition: asked for partition, asked in wanted.items() if known.get(partition) != asked}
+        forgotten = [partition for partition in known if partition not in wanted]
+        for partition in forgotten:
+            self.ends.pop(partition, None)
+        return SessionRequest(self._session_id, self._epoch, changed, forgotten)
+
+    def answered(self, session_id: int) -> None:
+        """The node answered, in this session."""
+        if session_id == NO_SESSION:
+            self._session_id, self._epoch = NO_SESSION, INITIAL_EPOCH
+        elif self._epoch == INITIAL_EPOCH:
+            self._session_id, self._epoch = session_id, 1
+        else:
+            self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
+
+    def failed(self, code: int = ErrorCode.NONE) -> None:
+        """No answer, or an error for all of it: begin anew, and close what may still be open there."""
+        if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+            self._session_id = NO_SESSION
+        self._epoch = INITIAL_EPOCH
+        self._known = {}
+        self.ends = {}
+
+    def closing(self) -> SessionRequest:
+        """Ends the session."""
+        session_id, self._session_id = self._session_id, NO_SESSION
+        self.failed()
+        return SessionRequest(session_id, FINAL_EPOCH, {}, ())

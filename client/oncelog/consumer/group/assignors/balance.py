@@ -1,0 +1,163 @@
+"""Spread partitions evenly, moving as few as possible: the heart of both sticky assignors.
+
+Members keep what they own; what nobody owns goes to the subscriber with the least; then partitions move from members
+with more to members with less, over others in between where they do not share a topic, while that evens out the
+counts. When no such chain is left, no assignment is more even (as with any assignment of unit jobs to machines).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import heapify, heapreplace
+from typing import NamedTuple
+
+from oncelog.cluster import TopicPartition
+from oncelog.consumer.group.assignors.assignor import Assignment, Topics, subscribers
+from oncelog.consumer.group.subscription import Member
+
+
+class Claim(NamedTuple):
+    """A member says that it owns partitions, since a generation."""
+
+    member_id: str
+    generation_id: int
+    partitions: Sequence[TopicPartition]
+
+
+class _Step(NamedTuple):
+    """On the way from a member with more: a partition of `topic` goes from `giver` to the next."""
+
+    giver: str
+    topic: str
+
+
+class _Board:
+    """Who holds what. `owners`: who held it at first."""
+
+    def __init__(self, subscribed: Mapping[str, list[Member]], members: Sequence[Member]) -> None:
+        self.subscribed = {topic: [member.member_id for member in who] for topic, who in subscribed.items()}
+        self.order = {member.member_id: rank for rank, member in enumerate(sorted(members, key=lambda m: m.order))}
+        self.held: dict[str, dict[str, list[TopicPartition]]] = {member.member_id: {} for member in members}
+        self.load = dict.fromkeys(self.held, 0)
+        self.owners: dict[TopicPartition, str] = {}
+
+    def give(self, member_id: str, partition: TopicPartition) -> None:
+        self.held[member_id].setdefault(partition.topic, []).append(partition)
+        self.load[member_id] += 1
+
+    def move(self, giver: str, taker: str, topic: str) -> None:
+        """One partition of `topic`: one that comes home by it, else one that is not at home, else any."""
+        candidates = self.held[giver][topic]
+
+        def cost(partition: TopicPartition) -> tuple[bool, bool]:
+            owner = self.owners.get(partition)
+            return owner != taker, owner == giver
+
+        chosen = min(reversed(candidates), key=cost)
+        candidates.remove(chosen)
+        if not candidates:
+            del self.held[giver][topic]
+        self.load[giver] -= 1
+        self.give(taker, chosen)
+
+
+def balanced(topics: Topics, members: Sequence[Member], claims: Iterable[Claim]) -> Assignment:
+    """The most even assignment, as near to what is claimed as that allows.
+
+    A partition that two members claim belongs to the later generation, and to nobody if that is the same.
+    """
+    subscribed = subscribers(topics, members)
+    board = _Board(subscribed, members)
+    wants = {member.member_id: set(member.subscription.topics) for member in members}
+    for partition, owner in sorted(owners_of(claims).items()):
+        is_there = partition.topic in subscribed and partition.partition < len(topics[partition.topic])
+        if is_there and partition.topic in wants.get(owner, ()):
+            board.owners[partition] = owner
+            board.give(owner, partition)
+    _hand_out(board, topics)
+    _even_out(board)
+    return {
+        member_id: sorted(partition for part in held.values() for partition in part)
+        for member_id, held in board.held.items()
+    }
+
+
+def owners_of(claims: Iterable[Claim]) -> dict[TopicPartition, str]:
+    """Who owns what, by the latest claims; what two claim with the same right is left out."""
+    best: dict[TopicPartition, tuple[int, str | None]] = {}
+    for claim in claims:
+        for partition in claim.partitions:
+            generation, owner = best.get(partition, (claim.generation_id - 1, None))
+            if claim.generation_id > generation:
+                best[partition] = (claim.generation_id, claim.member_id)
+            elif claim.generation_id == generation and owner != claim.member_id:
+                best[partition] = (generation, None)
+    return {partition: owner for partition, (_, owner) in best.items() if owner is not None}
+
+
+def _hand_out(board: _Board, topics: Topics) -> None:
+    """What nobody holds to the subscriber with the least; topics that few can read first."""
+    heaps: dict[tuple[str, ...], list[tuple[int, int, str]]] = {}
+    for topic in sorted(board.subscribed, key=lambda name: (len(board.subscribed[name]), name)):
+        who = tuple(board.subscribed[topic])
+        if who not in heaps:
+            heaps[who] = [(board.load[member_id], board.order[member_id], member_id) for member_id in who]
+            heapify(heaps[who])
+        heap = heaps[who]
+        for index in range(len(topics[topic])):
+            partition = TopicPartition(topic, index)
+            if partition in board.owners:
+                continue
+            while heap[0][0] != board.load[heap[0][2]]:  # other topics' heaps gave it something: loads only grow here
+                heapreplace(heap, (board.load[heap[0][2]], heap[0][1], heap[0][2]))
+            load, rank, member_id = heap[0]
+            board.give(member_id, partition)
+            heapreplace(heap, (load + 1, rank, member_id))
+
+
+def _even_out(board: _Board) -> None:
+    """Members with most first. Invariant: nothing that `closed` members can give to has less by 2 than who is tried."""
+    closed: set[str] = set()
+    while True:
+        candidates = [member_id for member_id in board.load if member_id not in closed]
+        if not candidates:
+            return
+        heaviest = max(candidates, key=lambda member_id: (board.load[member_id], -board.order[member_id]))
+        if board.load[heaviest] < min(board.load.values()) + 2:
+            return
+        path = _path_to_lighter(board, heaviest, closed)
+        for position, step in enumerate(path[:-1]):
+            board.move(step.giver, path[position + 1].giver, step.topic)
+
+
+def _path_to_lighter(board: _Board, heaviest: str, closed: set[str]) -> list[_Step]:
+    """The shortest way to a member with less by 2 or more, to the one with least of those; empty, and what it saw
+    closed, if there is none."""
+    came: dict[str, tuple[str, str] | None] = {heaviest: None}
+    topics_seen: set[str] = set()
+    layer = deque([heaviest])
+    while layer:
+        following: deque[str] = deque()
+        for giver in layer:
+            for topic in board.held[giver]:
+                if topic in topics_seen:
+                    continue
+                topics_seen.add(topic)
+                for taker in board.subscribed[topic]:
+                    if taker not in came and taker not in closed:
+                        came[taker] = (giver, topic)
+                        following.append(taker)
+        lighter = [taker for taker in following if board.load[taker] + 2 <= board.load[heaviest]]
+        if lighter:
+            return _path(came, min(lighter, key=lambda taker: (board.load[taker], board.order[taker])))
+        layer = following
+    closed.update(came)
+    return []
+
+
+def _path(came: Mapping[str, tuple[str, str] | None], end: str) -> list[_Step]:
+    steps = [_Step(end, "")]
+    while (before := came[steps[0].giver]) is not None:
+        steps.insert(0, _Step(*before))
+    return steps

@@ -1,0 +1,100 @@
+"""Range: of each topic, every member gets a run of partitions, the first members one more where it does not divide.
+
+The same members get the same partition numbers of topics that have as many partitions, which is what joins of topics
+need. With racks (KIP-881) partitions go first to members in a rack of a replica, as far as that leaves the counts as
+they are; topics with the same members and as many partitions then still move together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from oncelog.cluster import TopicPartition
+from oncelog.consumer.group.assignors.assignor import Assignment, Topics, subscribers
+from oncelog.consumer.group.subscription import Member
+
+
+class _Share:
+    """One topic while it is given out.
+
+    Invariant: no member has more than `quota`, but for as many as the remainder allowed, who have one more.
+    """
+
+    def __init__(self, topic: str, racks: Sequence[frozenset[str]], members: list[Member]) -> None:
+        self.topic = topic
+        self.racks = racks
+        self.members = members
+        self.open = list(range(len(racks)))
+        self.quota, self._extra = divmod(len(racks), len(members))
+        self._counts = {member.member_id: 0 for member in members}
+        member_racks = {member.subscription.rack for member in members} - {None}
+        all_racks = frozenset[str]().union(*racks)
+        # Where every partition is in every rack, or no member in a rack of any, nearness decides nothing.
+        self.is_rack_aware = bool(member_racks & all_racks) and any(there != all_racks for there in racks)
+
+    def room(self, member: Member) -> int:
+        """How many more `member` may get."""
+        return max(0, self.quota + (self._extra > 0) - self._counts[member.member_id])
+
+    def is_near(self, member: Member, index: int) -> bool:
+        rack = member.subscription.rack
+        return rack is None or rack in self.racks[index]
+
+    def give(self, member: Member, indexes: Iterable[int], assignment: Assignment) -> None:
+        given = list(indexes)
+        assignment[member.member_id] += [TopicPartition(self.topic, index) for index in given]
+        self._counts[member.member_id] += len(given)
+        if given and self._counts[member.member_id] > self.quota:
+            self._extra -= 1
+        gone = set(given)
+        self.open = [index for index in self.open if index not in gone]
+
+    def give_runs(self, assignment: Assignment, may: Callable[[Member, int], bool]) -> None:
+        """To each member in order the first open partitions that it `may` have."""
+        for member in self.members:
+            candidates = [index for index in self.open if may(member, index)]
+            self.give(member, candidates[: self.room(member)], assignment)
+
+
+class RangeAssignor:
+    """Kafka's default."""
+
+    name: Final = "range"
+    is_cooperative: Final = False
+
+    def user_data(self, assigned: Sequence[TopicPartition], generation_id: int) -> None:
+        return None
+
+    def assign(self, topics: Topics, members: Sequence[Member]) -> Assignment:
+        assignment: Assignment = {member.member_id: [] for member in members}
+        shares = [_Share(topic, topics[topic], who) for topic, who in subscribers(topics, members).items()]
+        if any(share.is_rack_aware for share in shares):
+            _give_near(shares, assignment)
+        for share in shares:
+            share.give_runs(assignment, lambda member, index: True)
+        for assigned in assignment.values():
+            assigned.sort()
+        return assignment
+
+
+def _give_near(shares: list[_Share], assignment: Assignment) -> None:
+    together: dict[tuple[tuple[str, ...], int], list[_Share]] = {}
+    for share in shares:
+        members = tuple(member.member_id for member in share.members)
+        together.setdefault((members, len(share.racks)), []).append(share)
+    for part in together.values():
+        if len(part) > 1:
+            _give_near_together(part, assignment)
+        elif part[0].is_rack_aware:
+            part[0].give_runs(assignment, part[0].is_near)
+
+
+def _give_near_together(shares: list[_Share], assignment: Assignment) -> None:
+    """Each partition number of all of these topics to the first member with room that is near to all of them."""
+    for index in range(len(shares[0].racks)):
+        for member in shares[0].members:
+            if all(share.room(member) > 0 and share.is_near(member, index) for share in shares):
+                for share in shares:
+                    share.give(member, [index], assignment)
+                break

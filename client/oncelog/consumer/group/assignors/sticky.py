@@ -1,0 +1,55 @@
+"""Sticky: as even as can be, moving as little as can be (KIP-54). Members still stop while the group rebalances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from oncelog.cluster import TopicPartition
+from oncelog.consumer.group.assignors.assignor import Assignment, Topics
+from oncelog.consumer.group.assignors.balance import Claim, balanced
+from oncelog.consumer.group.subscription import Member, by_topic
+from oncelog_protocol.codec import codec
+from oncelog_protocol.consumer_protocol import StickyAssignorUserData
+from oncelog_protocol.errors import MalformedMessage
+
+USER_DATA_VERSIONS: Final = (1, 0)
+"""As to read them: the newest that the bytes are enough for."""
+
+
+class StickyAssignor:
+    """Members give everything up before they join, so what they had travels as user data (Java's format)."""
+
+    name: Final = "sticky"
+    is_cooperative: Final = False
+
+    def user_data(self, assigned: Sequence[TopicPartition], generation_id: int) -> bytes | None:
+        if not assigned:
+            return None
+        previous = [
+            StickyAssignorUserData.TopicPartition(topic=topic, partitions=indexes)
+            for topic, indexes in by_topic(assigned)
+        ]
+        told = StickyAssignorUserData(previous_assignment=previous, generation=generation_id)
+        return codec(StickyAssignorUserData, 1).encode(told)
+
+    def assign(self, topics: Topics, members: Sequence[Member]) -> Assignment:
+        return balanced(topics, members, [_claim(member) for member in members])
+
+
+def read_user_data(data: bytes | None) -> StickyAssignorUserData | None:
+    """None for what cannot be read: then the member owned nothing, which costs moves and nothing else."""
+    for version in USER_DATA_VERSIONS:
+        try:
+            return codec(StickyAssignorUserData, version).decode(data or b"")
+        except MalformedMessage:
+            continue
+    return None
+
+
+def _claim(member: Member) -> Claim:
+    told = read_user_data(member.subscription.user_data)
+    if told is None:
+        return Claim(member.member_id, -1, ())
+    owned = [TopicPartition(part.topic, index) for part in told.previous_assignment for index in part.partitions]
+    return Claim(member.member_id, told.generation, owned)

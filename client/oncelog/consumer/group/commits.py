@@ -1,0 +1,294 @@
+"""Committed offsets: how far a group has read. Stored by OffsetCommit, fetched by OffsetFetch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from oncelog.cluster import NO_LEADER_EPOCH, TopicPartition
+from oncelog.config import ConsumerConfig
+from oncelog.consumer.group.coordinator_connection import CoordinatorConnection
+from oncelog.consumer.group.membership import Generation, Membership, MemberState, Reaction
+from oncelog.consumer.group.subscription import NO_GENERATION, by_topic
+from oncelog.errors import (
+    ClientClosed,
+    CommitFailed,
+    ErrorCode,
+    KafkaError,
+    PartialFailure,
+    RequestTimedOut,
+    error_for,
+)
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.fetch import IsolationLevel
+from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+
+logger = logging.getLogger(__name__)
+
+NO_OFFSET: Final = -1
+
+
+class OffsetAndMetadata(NamedTuple):
+    """`offset` of the next record to read; `metadata` is the application's own text; `leader_epoch` of the record
+    before `offset`, -1 where it is not known."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = NO_LEADER_EPOCH
+
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+
+
+class Commits:
+    """What a consumer with a group id stores and fetches. Who assigns by hand does it without being a member."""
+
+    def __init__(self, membership: Membership, connection: CoordinatorConnection, config: ConsumerConfig) -> None:
+        self._membership = membership
+        self._connection = connection
+        self._config = config
+
+    async def commit(self, offsets: Offsets, timeout_s: float) -> None:
+        """Store, again and again where that may help.
+
+        Raises CommitFailed if we are not, or no longer, a member of the generation that reads these, RequestTimedOut
+        after `timeout_s`, PartialFailure if some partitions were refused, else KafkaError.
+        """
+        remaining = dict(offsets)
+        cause: KafkaError | None = None
+        failures = 0
+        try:
+            async with asyncio.timeout(timeout_s):
+                while remaining:
+                    await self._connection.backoff(failures)
+                    failures += 1
+                    try:
+                        errors = await self._commit_once(remaining)
+                    except ClientClosed:
+                        raise
+                    except KafkaError as error:
+                        if not error.retriable:
+                            raise
+                        cause = error
+                        continue
+                    remaining = {partition: remaining[partition] for partition in errors}
+                    cause = next(iter(errors.values()), None)
+        except TimeoutError:
+            raise RequestTimedOut(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"group {self._config.group_id}: offsets not committed within {timeout_s:g} s"
+                + (f": {cause.message}" if cause else ""),
+            ) from cause
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What is committed of each; those of which nothing is are not in it. Raises KafkaError."""
+        wanted = list(partitions)
+        cause: KafkaError | None = None
+        failures = 0
+        try:
+            async with asyncio.timeout(timeout_s):
+                while wanted:
+                    await self._connection.backoff(failures)
+                    failures += 1
+                    try:
+                        return await self._fetch_once(wanted)
+                    except ClientClosed:
+                        raise
+                    except KafkaError as error:
+                        if not error.retriable:
+                            raise
+                        cause = error
+        except TimeoutError:
+            raise RequestTimedOut(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"group {self._config.group_id}: committed offsets not fetched within {timeout_s:g} s"
+                + (f": {cause.message}" if cause else ""),
+            ) from cause
+        return {}
+
+    async def _commit_once(self, offsets: Offsets) -> dict[TopicPartition, KafkaError]:
+        """The errors that may go away. Raises the others."""
+        membership = self._membership
+        is_outside = membership.generation.generation_id == NO_GENERATION and membership.state is not MemberState.LEFT
+        if is_outside or membership.is_lost or membership.state is MemberState.COMPLETING:
+            raise CommitFailed(
+                ErrorCode.REBALANCE_IN_PROGRESS,
+                f"group {self._config.group_id} rebalances: what was read may belong to others by now; poll first",
+            )
+        sent = membership.generation
+        response = await self._connection.send(commit_request(self._config, sent, offsets))
+        again: dict[TopicPartition, KafkaError] = {}
+        refused: dict[TopicPartition, KafkaError] = {}
+        for topic in response.topics:
+            for answer in topic.partitions:
+                code = ErrorCode.of(answer.error_code)
+                if code is ErrorCode.NONE:
+                    continue
+                partition = TopicPartition(topic.name, answer.partition_index)
+                reaction = membership.react(ApiKey.OFFSET_COMMIT, code, sent)
+                error = error_for(answer.error_code)
+                if reaction is Reaction.FIND_COORDINATOR:
+                    self._connection.lost(code.name)
+                    again[partition] = error
+                elif reaction is Reaction.RETRY:
+                    again[partition] = error
+                elif reaction is Reaction.FAIL:
+                    refused[partition] = type(error)(code, f"{partition}: {error.message}")
+                elif reaction is Reaction.FENCE:
+                    raise error
+                else:
+                    raise CommitFailed(code, f"group {self._config.group_id}: {error.message} Poll to rejoin.")
+        if refused:
+            raise PartialFailure(refused, {})
+        return again
+
+    async def _fetch_once(self, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        response = await self._connection.send(fetch_request(self._config, partitions))
+        code = ErrorCode.of(response.error_code or (response.groups[0].error_code if response.groups else 0))
+        if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+            self._connection.lost(code.name)
+        if code is not ErrorCode.NONE:
+            raise error_for(code)
+        return read_committed_offsets(response)
+
+
+def commit_request(config: ConsumerConfig, generation: Generation, offsets: Offsets) -> OffsetCommitRequest:
+    return OffsetCommitRequest(
+        group_id=config.group_id or "",
+        generation_id_or_member_epoch=generation.generation_id,
+        member_id=generation.member_id,
+        group_instance_id=config.group_instance_id,
+        topics=[
+            CommitTopic(
+                name=topic,
+                partitions=[
+                    CommitTopic.OffsetCommitRequestPartition(
+                        partition_index=index,
+                        committed_offset=offsets[TopicPartition(topic, index)].offset,
+                        committed_leader_epoch=offsets[TopicPartition(topic, index)].leader_epoch,
+                        committed_metadata=offsets[TopicPartition(topic, index)].metadata,
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(offsets)
+        ],
+    )
+
+
+def fetch_request(config: ConsumerConfig, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
+    """Offsets that a transaction is about to move must not be read around by who reads committed (KIP-447)."""
+    wanted = by_topic(partitions)
+    return OffsetFetchRequest(
+        group_id=config.group_id or "",
+        topics=[OffsetFetchRequest.OffsetFetchRequestTopic(name=name, partition_indexes=part) for name, part in wanted],
+        groups=[
+            FetchGroup(
+                group_id=config.group_id or "",
+                topics=[
+                    FetchGroup.OffsetFetchRequestTopics(name=name, partition_indexes=part) for name, part in wanted
+                ],
+            )
+        ],
+        require_stable=IsolationLevel[config.isolation_level.upper()] is IsolationLevel.READ_COMMITTED,
+    )
+
+
+def read_committed_offsets(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Raises KafkaError for the first partition that has an error."""
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for topic in response.groups[0].topics if response.groups else response.topics:
+        for answer in topic.partitions:
+            partition = TopicPartition(topic.name, answer.partition_index)
+            if answer.error_code:
+                error = error_for(answer.error_code)
+                raise type(error)(error.code, f"{partition}: {error.message}")
+            if answer.committed_offset != NO_OFFSET:
+                found[partition] = OffsetAndMetadata(
+                    answer.committed_offset, answer.metadata or "", answer.committed_leader_epoch
+                )
+    return found
+
+
+class AutoCommit:
+    """Commits what poll has handed out, every auto.commit.interval.ms, at the beginning of the poll after that.
+
+    `consumed` says how far it is; `attend` asks for a poll to look in. What is stored already is not stored again.
+    """
+
+    def __init__(
+        self, commits: Commits, config: ConsumerConfig, *, consumed: Callable[[], Offsets], attend: Callable[[], None]
+    ) -> None:
+        self._commits = commits
+        self._config = config
+        self._consumed = consumed
+        self._attend = attend
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_due = False
+        self._running: asyncio.Task[None] | None = None
+        self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Somebody else may have stored other offsets of these since."""
+        for partition in partitions:
+            self._stored.pop(partition, None)
+
+    def poll(self) -> None:
+        """A poll begins: what the one before it handed out counts as done."""
+        if not self._config.enable_auto_commit:
+            return
+        if self._is_due and self._running is None:
+            self._is_due = False
+            offsets = self._news()
+            if offsets:
+                self._running = asyncio.ensure_future(self._commit(offsets))
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._config.auto_commit_interval_ms / 1000, self._due)
+
+    async def flush(self, timeout_s: float) -> None:
+        """Commit now, and wait for it: partitions are about to go. A failure is logged: others will read again."""
+        if not self._config.enable_auto_commit:
+            return
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        if self._running is not None:
+            await asyncio.wait([self._running], timeout=timeout_s)
+        offsets = self._news()
+        if offsets:
+            await self._commit(offsets, max(0.0, deadline - loop.time()))
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    def _news(self) -> Offsets:
+        stored = self._stored
+        return {partition: offset for partition, offset in self._consumed().items() if stored.get(partition) != offset}
+
+    def _due(self) -> None:
+        self._timer = None
+        self._is_due = True
+        self._attend()
+
+    async def _commit(self, offsets: Offsets, timeout_s: float | None = None) -> None:
+        try:
+            await self._commits.commit(
+                offsets, self._config.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
+            )
+            self._stored.update(offsets)
+        except KafkaError as error:
+            logger.warning("group %s: automatic commit failed: %s", self._config.group_id, error)
+        finally:
+            if asyncio.current_task() is self._running:
+                self._running = None

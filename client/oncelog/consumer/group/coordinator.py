@@ -1,0 +1,368 @@
+"""A member of a group, as poll drives it.
+
+`advance` is called by each poll and does what is due, in this order, then lets the poll go on:
+
+    the group rebalances  ->  commit, on_revoked (or on_lost)  ->  join, in the background
+    joined                ->  commit and on_revoked for what is to go, then on_assigned for what has come
+
+With an eager strategy everything is given up before joining; with cooperative ones only what the new assignment takes
+away, after joining, and the member joins once more so that others can have it. Callbacks of the application thus run
+inside poll and nowhere else; between polls there are only heartbeats and the waiting for the other members.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oncelog.cluster import TopicPartition
+from oncelog.config import ConsumerConfig
+from oncelog.consumer.group.assignors import assignors_for
+from oncelog.consumer.group.commits import AutoCommit, Commits, OffsetAndMetadata
+from oncelog.consumer.group.coordinator_connection import CoordinatorConnection
+from oncelog.consumer.group.heartbeat import Heartbeat
+from oncelog.consumer.group.interest import Interest, RebalanceListener
+from oncelog.consumer.group.joining import Having, Joined, Joining
+from oncelog.consumer.group.membership import NO_MEMBER_ID, Generation, Membership, MemberState
+from oncelog.consumer.group.subscription import NO_GENERATION
+from oncelog.consumer.positions import Positions
+from oncelog.errors import ErrorCode, KafkaError, error_for
+from oncelog.metadata import Metadata
+from oncelog_protocol.messages.leave_group import LeaveGroupRequest
+
+logger = logging.getLogger(__name__)
+
+REASON_BYTES = 255
+"""Longer reasons are refused by some brokers (KIP-800)."""
+
+CLOSED, UNSUBSCRIBED, POLL_TOO_LATE = "the consumer is closed", "the consumer unsubscribed", "no poll in time"
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who a consumer is in its group: what a transaction needs to commit its offsets (KIP-447)."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+
+
+@dataclass(slots=True)
+class _Handover:
+    """A new assignment on its way to the application; what is done of it stays done if a callback is cancelled."""
+
+    generation: Generation
+    assigned: tuple[TopicPartition, ...]
+    revoked: tuple[TopicPartition, ...]
+    added: tuple[TopicPartition, ...]
+    is_revoked: bool = False
+
+
+class GroupCoordinator:
+    """`attend` asks poll to look in; `progress` see Heartbeat."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        positions: Positions,
+        metadata: Metadata,
+        *,
+        attend: Callable[[], None],
+        progress: Callable[[], object],
+    ) -> None:
+        assert config.group_id is not None
+        self._config = config
+        self._positions = positions
+        self._metadata = metadata
+        self._attend = attend
+        assignors = assignors_for(config.partition_assignment_strategy)
+        self._is_cooperative = all(assignor.is_cooperative for assignor in assignors)
+        self._membership = Membership()
+        self._connection = CoordinatorConnection(config.group_id, metadata, config)
+        self.commits = Commits(self._membership, self._connection, config)
+        self.auto_commit = AutoCommit(self.commits, config, consumed=self.consumed, attend=attend)
+        self._joining = Joining(
+            self._membership, self._connection, metadata, config, assignors=assignors, having=self._having
+        )
+        self._heartbeat = Heartbeat(
+            self._membership,
+            self._connection,
+            config,
+            progress=progress,
+            poll_is_late=self._drop_out,
+            changed=attend,
+        )
+        self._interest = Interest()
+        self._listener = RebalanceListener()
+        self._topics: frozenset[str] = frozenset()
+        self._joined_with: frozenset[str] = frozenset()
+        self._assigned: tuple[TopicPartition, ...] = ()
+        self._assigned_in = NO_GENERATION
+        self._is_prepared = False
+        self._join_task: asyncio.Task[Joined | None] | None = None
+        self._handover: _Handover | None = None
+        self._missing_timer: asyncio.TimerHandle | None = None
+
+    # what the application wants
+
+    @property
+    def is_subscribed(self) -> bool:
+        return bool(self._interest)
+
+    @property
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        config, generation = self._config, self._membership.generation
+        return ConsumerGroupMetadata(config.group_id or "", *generation, config.group_instance_id)
+
+    def subscribe(self, interest: Interest, listener: RebalanceListener | None) -> None:
+        """From the next poll on."""
+        self._interest = interest
+        self._listener = listener or RebalanceListener()
+        self._metadata.follow_all(interest.pattern is not None)
+        self._metadata.track(interest.names)
+        self._membership.enter()
+        self._metadata.request_refresh()
+        self.metadata_changed()
+        self._attend()
+
+    def metadata_changed(self) -> None:
+        """The cluster is not what it was: topics may have come that a pattern matches, or partitions."""
+        if not self._interest:
+            return
+        topics = self._interest.topics(self._metadata.cluster)
+        if topics != self._topics:
+            self._topics = topics
+            self._rejoin("the subscription has changed")
+        elif self._joining.sees_change(self._metadata.cluster):
+            self._rejoin("the topics of the group have changed")
+        self._look_for_missing_topics()
+
+    # rebalances
+
+    async def advance(self) -> None:
+        """Do what is due before records are handed out. Raises KafkaError, and what callbacks raise."""
+        self.auto_commit.poll()
+        if not self._interest:
+            return
+        if self._membership.state is MemberState.FENCED:
+            raise error_for(ErrorCode.FENCED_INSTANCE_ID)
+        while True:
+            if self._join_task is not None:
+                if not self._join_task.done():
+                    return
+                self._joined()
+            if self._handover is not None:
+                await self._hand_over(self._handover)
+            if not self._membership.needs_join:
+                return
+            if not self._is_prepared:
+                await self._prepare()
+            self._is_prepared = False
+            self._join_task = asyncio.ensure_future(self._join())
+            self._join_task.add_done_callback(lambda _: self._attend())
+
+    async def _join(self) -> Joined | None:
+        if self._interest.pattern is not None:
+            try:
+                await self._metadata.refresh()
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+            self._topics = self._interest.topics(self._metadata.cluster)
+        self._heartbeat.start()
+        return await self._joining.join()
+
+    def _joined(self) -> None:
+        task, self._join_task = self._join_task, None
+        assert task is not None
+        joined = task.result()
+        if joined is None or joined.generation != self._membership.generation:
+            return  # lost again already
+        # What changed while the group was joining could not be a reason to join again then.
+        if self._joined_with != self._topics:
+            self._rejoin("the subscription has changed")
+        self.metadata_changed()
+        owned = self._positions.assignment
+        self._assigned, self._assigned_in = joined.assigned, joined.generation.generation_id
+        self._handover = _Handover(
+            joined.generation,
+            joined.assigned,
+            revoked=tuple(sorted(owned.difference(joined.assigned))),
+            added=tuple(sorted(set(joined.assigned).difference(owned))),
+        )
+
+    async def _prepare(self) -> None:
+        """Give up what must be given up before JoinGroup."""
+        owned = self._positions.assignment
+        if self._membership.is_lost:
+            logger.warning("group %s: lost %d partitions", self._config.group_id, len(owned))
+            self._handover = None
+            await self._give_up(owned, self._listener.on_lost, is_committing=False)
+            self._membership.partitions_given_up()
+        elif not self._is_cooperative:
+            await self._give_up(owned, self._listener.on_revoked)
+        else:
+            unwanted = {partition for partition in owned if partition.topic not in self._topics}
+            await self._give_up(unwanted, self._listener.on_revoked)
+        self._is_prepared = True
+
+    async def _hand_over(self, handover: _Handover) -> None:
+        """Make a new assignment ours."""
+        if not handover.is_revoked:
+            await self._give_up(handover.revoked, self._listener.on_revoked)
+            handover.is_revoked = True
+        if self._membership.is_lost:
+            return
+        self._positions.assign([*self._kept(handover.assigned), *handover.added])
+        self._metadata.track(self._positions.topics)
+        self.auto_commit.forget(handover.added)
+        if handover.revoked:
+            self._rejoin("partitions were given up that others wait for")
+        try:
+            await self._listener.on_assigned(handover.added)
+        except asyncio.CancelledError:
+            raise  # on_assigned is called again by the next poll
+        except BaseException:
+            self._handover = None
+            raise
+        self._handover = None
+
+    async def _give_up(
+        self,
+        partitions: Collection[TopicPartition],
+        callback: Callable[[Collection[TopicPartition]], Awaitable[None]],
+        *,
+        is_committing: bool = True,
+    ) -> None:
+        if not partitions:
+            return
+        try:
+            if is_committing:
+                await self.auto_commit.flush(self._config.default_api_timeout_ms / 1000)
+            await callback(tuple(sorted(partitions)))
+        except asyncio.CancelledError:
+            raise  # nothing is given up, and the next poll begins with this again
+        except BaseException:
+            self._drop(partitions)
+            raise
+        self._drop(partitions)
+
+    # leaving
+
+    async def unsubscribe(self) -> None:
+        """Commit, give everything up, leave. Static members stay known to the coordinator (KIP-345)."""
+        await self._leave(UNSUBSCRIBED, self._config.request_timeout_ms / 1000)
+        self._interest = Interest()
+        self._metadata.follow_all(False)
+
+    async def close(self, timeout_s: float) -> None:
+        """As `unsubscribe`, within `timeout_s` but for callbacks, and stop. Raises what callbacks raise."""
+        try:
+            await self._leave(CLOSED, timeout_s)
+        finally:
+            if self._missing_timer is not None:
+                self._missing_timer.cancel()
+            await self.auto_commit.close()
+            await self._heartbeat.stop()
+            await self._connection.close()
+
+    async def _leave(self, reason: str, timeout_s: float) -> None:
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        if self._join_task is not None:
+            task, self._join_task = self._join_task, None
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            self._membership.give_up_joining()
+        membership, owned = self._membership, self._positions.assignment
+        try:
+            if not self._interest:
+                await self.auto_commit.flush(timeout_s)  # assigned by hand
+            elif membership.is_lost or membership.state is MemberState.FENCED:
+                await self._give_up(owned, self._listener.on_lost, is_committing=False)
+            else:
+                await self.auto_commit.flush(timeout_s)
+                await self._give_up(owned, self._listener.on_revoked, is_committing=False)
+        except asyncio.CancelledError:
+            deadline = float("-inf")  # tell the coordinator, but do not wait for its answer
+            raise
+        finally:
+            generation, was_fenced = membership.generation, membership.state is MemberState.FENCED
+            membership.leave()
+            self._handover = None
+            self._is_prepared = False
+            self._topics = frozenset()
+            self._assigned, self._assigned_in = (), NO_GENERATION
+            await self._heartbeat.stop()
+            if not was_fenced:
+                left_s = deadline - asyncio.get_running_loop().time()
+                await self._send_leave(generation, reason, max(0.0, left_s))
+
+    async def _send_leave(self, generation: Generation, reason: str, timeout_s: float) -> None:
+        config = self._config
+        if generation.member_id == NO_MEMBER_ID or config.group_instance_id is not None:
+            return
+        member = LeaveGroupRequest.MemberIdentity(member_id=generation.member_id, reason=reason[:REASON_BYTES])
+        request = LeaveGroupRequest(group_id=config.group_id or "", member_id=generation.member_id, members=[member])
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._connection.send(request)
+        except (KafkaError, TimeoutError) as error:
+            # Then the others wait for our session to end: longer, and nothing worse.
+            logger.info("group %s: leaving without being heard: %r", config.group_id, error)
+
+    async def _drop_out(self) -> None:
+        """The application does not poll: let others have the partitions."""
+        logger.warning(
+            "group %s: no poll for more than max_poll_interval_ms=%d: leaving the group until the next one",
+            *(self._config.group_id, self._config.max_poll_interval_ms),
+        )
+        generation = self._membership.generation
+        self._membership.drop_out()
+        self._attend()
+        await self._send_leave(generation, POLL_TOO_LATE, self._config.session_timeout_ms / 1000)
+
+    # inside
+
+    def _look_for_missing_topics(self) -> None:
+        """Metadata are refreshed rarely; a topic that is subscribed to before it exists should be found sooner."""
+        wanted = self._topics.union(self._joining.watched or ())
+        topics = self._metadata.cluster.topics
+        if self._missing_timer is None and any(name not in topics or not topics[name].partitions for name in wanted):
+            delay_s = self._config.heartbeat_interval_ms / 1000
+            self._missing_timer = asyncio.get_running_loop().call_later(delay_s, self._missing_due)
+
+    def _missing_due(self) -> None:
+        self._missing_timer = None
+        self._metadata.request_refresh()
+
+    def _drop(self, partitions: Collection[TopicPartition]) -> None:
+        gone = set(partitions)
+        self._positions.assign(
+            [place.topic_partition for place in self._positions if place.topic_partition not in gone]
+        )
+
+    def _rejoin(self, reason: str) -> None:
+        self._membership.rejoin(reason)
+        if self._membership.needs_join:
+            logger.info("group %s: joining again: %s", self._config.group_id, reason)
+            self._attend()
+
+    def _having(self) -> Having:
+        self._joined_with = self._topics
+        owned = tuple(sorted(self._positions.assignment)) if self._is_cooperative else ()
+        return Having(tuple(sorted(self._topics)), owned, self._assigned, self._assigned_in)
+
+    def _kept(self, assigned: Iterable[TopicPartition]) -> list[TopicPartition]:
+        owned = self._positions.assignment
+        return [partition for partition in assigned if partition in owned]
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Behind all records that were handed out, of each partition whose position is known."""
+        return {
+            place.topic_partition: OffsetAndMetadata(place.position, "", place.last_epoch)
+            for place in self._positions
+            if place.position is not None
+        }

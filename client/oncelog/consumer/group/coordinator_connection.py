@@ -1,0 +1,95 @@
+"""The way to the coordinator of a group, wherever it is.
+
+Brokers answer a connection in order, and Fetch and JoinGroup wait on purpose: on the connection of either, a heartbeat
+would be late. So heartbeats and commits have a connection of their own, and each rebalance takes another for its while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from oncelog.backoff import backoff_s
+from oncelog.cluster import Broker, Cluster
+from oncelog.config import Address, ConsumerConfig
+from oncelog.connection.pool import ConnectionPool
+from oncelog.connection.transport import BrokerConnection, connect
+from oncelog.coordinators import find_coordinator
+from oncelog.errors import ConnectionFailed, RequestTimedOut
+from oncelog.metadata import Metadata
+from oncelog_protocol.messages.find_coordinator import CoordinatorType
+from oncelog_protocol.schema import Request
+
+R = TypeVar("R")
+
+logger = logging.getLogger(__name__)
+
+
+class CoordinatorConnection:
+    """Finds the coordinator when it is needed, and again once it is `lost`."""
+
+    def __init__(self, group_id: str, metadata: Metadata, config: ConsumerConfig) -> None:
+        self._group_id = group_id
+        self._metadata = metadata
+        self._config = config
+        self._pool = ConnectionPool(config)
+        self._coordinator: Broker | None = None
+        self._finding = asyncio.Lock()
+        self._rng = random.Random()  # noqa: S311 - jitter, not a secret
+
+    async def send(self, request: Request[R], timeout_s: float | None = None) -> R:
+        """Raises KafkaError. After one that the connection is to blame for, the coordinator is looked for anew."""
+        coordinator = await self._find()
+        try:
+            return await self._pool.send(coordinator.node_id, request, timeout_s)
+        except (ConnectionFailed, RequestTimedOut) as error:
+            self.lost(error.message)
+            raise
+
+    @asynccontextmanager
+    async def for_joining(self) -> AsyncIterator[BrokerConnection]:
+        """A connection for requests that wait for other members. Raises KafkaError as `send` does."""
+        coordinator = await self._find()
+        connection: BrokerConnection | None = None
+        try:
+            connection = await connect(
+                Address(coordinator.host, coordinator.port),
+                client_id=self._config.client_id,
+                request_timeout_s=self._config.request_timeout_ms / 1000,
+                setup_timeout_s=self._config.socket_connection_setup_timeout_ms / 1000,
+            )
+            yield connection
+        except (ConnectionFailed, RequestTimedOut) as error:
+            self.lost(error.message)
+            raise
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def lost(self, reason: str) -> None:
+        """Who we took for the coordinator is not it, or cannot be reached."""
+        if self._coordinator is not None:
+            logger.info("group %s: looking for the coordinator again: %s", self._group_id, reason)
+        self._coordinator = None
+
+    async def backoff(self, failures: int) -> None:
+        """Wait before the next try."""
+        config = self._config
+        await asyncio.sleep(backoff_s(failures, config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng))
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def _find(self) -> Broker:
+        async with self._finding:
+            if self._coordinator is None:
+                brokers = self._metadata.cluster.brokers
+                self._pool.cluster = Cluster(brokers=brokers)
+                found = await find_coordinator(self._pool, self._group_id, CoordinatorType.GROUP)
+                self._pool.cluster = Cluster(brokers={**brokers, found.node_id: found})
+                self._coordinator = found
+            return self._coordinator

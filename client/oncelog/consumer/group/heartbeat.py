@@ -1,0 +1,124 @@
+"""The one task of a member: it tells the coordinator that we live, and watches that the application still polls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from oncelog.config import ConsumerConfig
+from oncelog.consumer.group.coordinator_connection import CoordinatorConnection
+from oncelog.consumer.group.membership import Membership, Reaction
+from oncelog.errors import ClientClosed, ErrorCode, KafkaError
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.heartbeat import HeartbeatRequest
+
+logger = logging.getLogger(__name__)
+
+
+class PollWatch:
+    """Whether the application polls often enough (max.poll.interval.ms). Pure.
+
+    `progress` is anything that changes when it does: so handing out records one by one costs nothing extra.
+    """
+
+    def __init__(self, max_interval_s: float) -> None:
+        self._max_interval_s = max_interval_s
+        self._progress: object = None
+        self._since = float("-inf")
+
+    def look(self, progress: object, now: float) -> None:
+        if progress != self._progress:
+            self._progress = progress
+            self._since = now
+
+    def is_late(self, now: float) -> bool:
+        return now - self._since > self._max_interval_s
+
+
+class Heartbeat:
+    """`progress`: see PollWatch; None while a poll is under way. `changed` is called when poll has something to do."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        connection: CoordinatorConnection,
+        config: ConsumerConfig,
+        *,
+        progress: Callable[[], object],
+        poll_is_late: Callable[[], Awaitable[None]],
+        changed: Callable[[], None],
+    ) -> None:
+        self._membership = membership
+        self._connection = connection
+        self._config = config
+        self._watch = PollWatch(config.max_poll_interval_ms / 1000)
+        self._progress = progress
+        self._poll_is_late = poll_is_late
+        self._changed = changed
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Does nothing where it runs already."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._run())
+            self._task.add_done_callback(_report)
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        loop, failures = asyncio.get_running_loop(), 0
+        # Late polls have to be noticed in time even where heartbeats are rare.
+        interval_s = min(self._config.heartbeat_interval_ms, self._config.max_poll_interval_ms / 2) / 1000
+        while True:
+            if failures:
+                await self._connection.backoff(failures)
+            else:
+                await asyncio.sleep(interval_s)
+            if not self._membership.sends_heartbeats:
+                self._watch.look(self._progress(), loop.time())
+                continue
+            progress = self._progress()
+            self._watch.look(loop.time() if progress is None else progress, loop.time())
+            if self._watch.is_late(loop.time()):
+                await self._poll_is_late()
+            else:
+                failures = 0 if await self._beat() else failures + 1
+
+    async def _beat(self) -> bool:
+        """False where it is to be tried again soon."""
+        sent = self._membership.generation
+        request = HeartbeatRequest(
+            group_id=self._config.group_id or "",
+            generation_id=sent.generation_id,
+            member_id=sent.member_id,
+            group_instance_id=self._config.group_instance_id,
+        )
+        try:
+            response = await self._connection.send(request, self._config.session_timeout_ms / 1000)
+        except ClientClosed:
+            raise
+        except KafkaError as error:
+            logger.info("group %s: heartbeat failed: %s", self._config.group_id, error)
+            return False
+        code = ErrorCode.of(response.error_code)
+        if code is ErrorCode.NONE:
+            return True
+        reaction = self._membership.react(ApiKey.HEARTBEAT, code, sent)
+        logger.info("group %s: heartbeat answered with %s", self._config.group_id, code.name)
+        if reaction is Reaction.FIND_COORDINATOR:
+            self._connection.lost(code.name)
+        if reaction in (Reaction.FIND_COORDINATOR, Reaction.RETRY):
+            return False
+        self._changed()
+        return True
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, ClientClosed):
+        logger.error("heartbeats have ended", exc_info=error)

@@ -1,0 +1,95 @@
+"""What consumers tell one another through the coordinator, which does not read it: subscriptions and assignments.
+
+Each is an int16 version and the message in that version. Every version only adds fields at the end, so whoever meets a
+newer one than it knows reads the newest that it knows.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, TypeVar
+
+from oncelog_protocol.codec import codec
+from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.schema import array, bytes_, int32, message, schema_of, string, struct
+from oncelog_protocol.wire_writers import Buffer
+
+M = TypeVar("M")
+
+CONSUMER_PROTOCOL: Final = "consumer"
+"""The protocol type of groups of consumers."""
+
+VERSION: Final = Struct(">h")
+
+
+@message(versions="0-3", flexible=None)
+class ConsumerProtocolSubscription:
+    """What a member wants to read; its metadata in JoinGroup.
+
+    v1: owned_partitions (KIP-429).
+    v2: generation_id, by which a leader finds out that ownership is out of date.
+    v3: rack_id (KIP-881).
+    """
+
+    topics: list[str] = array(of=string())
+    user_data: bytes | None = bytes_(nullable="0+", default=None)
+    owned_partitions: list[TopicPartition] = array("1+", default_factory=list)
+    generation_id: int = int32("2+", default=-1)
+    rack_id: str | None = string("3+", nullable="3+", default=None)
+
+    @struct
+    class TopicPartition:
+        topic: str = string("1+")
+        partitions: list[int] = array("1+", of=int32())
+
+
+@message(versions="0-3", flexible=None)
+class ConsumerProtocolAssignment:
+    """What a member is to read; its assignment in SyncGroup. All versions are the same."""
+
+    assigned_partitions: list[TopicPartition] = array()
+    user_data: bytes | None = bytes_(nullable="0+", default=None)
+
+    @struct
+    class TopicPartition:
+        topic: str = string()
+        partitions: list[int] = array(of=int32())
+
+
+@message(versions="0-1", flexible=None)
+class StickyAssignorUserData:
+    """The user data of the eager sticky assignor: what a member had before it gave everything up. No version in front.
+
+    v1: generation.
+    """
+
+    previous_assignment: list[TopicPartition] = array()
+    generation: int = int32("1+", default=-1)
+
+    @struct
+    class TopicPartition:
+        topic: str = string()
+        partitions: list[int] = array(of=int32())
+
+
+@message(versions="0", flexible=None)
+class CooperativeStickyUserData:
+    """The user data of the cooperative sticky assignor: the generation, for readers of subscriptions before v2."""
+
+    generation: int = int32()
+
+
+def encode_versioned(data: M, version: int) -> bytes:
+    """The version, and the message in it."""
+    return VERSION.pack(version) + codec(type(data), version).encode(data)
+
+
+def decode_versioned(cls: type[M], data: Buffer) -> M:
+    """The message in the version that `data` begins with. Raises MalformedMessage."""
+    if len(data) < VERSION.size:
+        raise MalformedMessage(f"{cls.__name__}: {len(data)} bytes hold no version")
+    (version,) = VERSION.unpack_from(data)
+    known = schema_of(cls).versions
+    if version < known.low:
+        raise MalformedMessage(f"{cls.__name__}: version {version} is negative")
+    return codec(cls, min(version, known.high)).decode(data, VERSION.size)

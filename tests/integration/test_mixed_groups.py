@@ -1,0 +1,198 @@
+"""Members of different libraries in one group, each in a process of its own, killed and stopped.
+
+What each says on its standard output is read in the order of arrival; two pipes are read one after the other, so where
+a partition changes hands the words of the two members may swap. Hence the rules here are about what was read by whom in
+the end; that no two members own a partition at once is checked where order is certain (test_consumer_groups).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from broker_process import BrokerProcess
+from group_members import Writer, until
+
+from oncelog import Admin, NewTopic
+
+PARTITIONS = 6
+PROGRAM = Path(__file__).parent / "group_member_process.py"
+LIBRARIES_OF = {
+    "range": ("aiokafka", "kafka-python", "confluent-kafka"),
+    "roundrobin": ("aiokafka", "kafka-python", "confluent-kafka"),
+    "sticky": ("aiokafka", "kafka-python"),
+    "cooperative-sticky": ("kafka-python", "confluent-kafka"),
+}
+PAIRS = [(strategy, library) for strategy, libraries in LIBRARIES_OF.items() for library in libraries]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    settings = {"group.min.session.timeout.ms": "300", "log.segment.bytes": "1048576"}
+    process = BrokerProcess(tmp_path_factory.mktemp("mixed") / "data", settings)
+    with process:
+        yield process
+    assert "Traceback" not in process.log.read_text()
+
+
+class MemberProcess:
+    """`owned` and `read` follow what it says."""
+
+    def __init__(self, library: str) -> None:
+        self.library = library
+        self.owned: set[int] = set()
+        self.read: list[tuple[int, int, str]] = []
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    async def start(self, *where: str) -> MemberProcess:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(PROGRAM),
+            self.library,
+            *where,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        self._reading = asyncio.ensure_future(self._follow())
+        return self
+
+    async def _follow(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            what, *words = line.decode().split()
+            if what == "assigned":
+                self.owned.update(map(int, words))
+            elif what == "revoked":
+                self.owned.difference_update(map(int, words))
+            elif what == "read":
+                assert int(words[0]) in self.owned, f"{self.library} reads {words}, but has {self.owned}"
+                self.read.append((int(words[0]), int(words[1]), words[2]))
+
+    async def kill(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        await self._ended()
+        self.owned.clear()
+
+    async def stop(self) -> int:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        if self._process.returncode is None:
+            self._process.stdin.close()
+        return await self._ended()
+
+    async def _ended(self) -> int:
+        assert self._process is not None
+        assert self._reading is not None
+        async with asyncio.timeout(20):
+            await self._reading
+            return await self._process.wait()
+
+
+class MixedGroup:
+    def __init__(self, address: str, topic: str, strategy: str) -> None:
+        self._where = (address, f"group-{topic}", topic, strategy)
+        self.members: list[MemberProcess] = []
+
+    async def join(self, library: str) -> MemberProcess:
+        member = await MemberProcess(library).start(*self._where)
+        self.members.append(member)
+        return member
+
+    async def shared_as(self, *sizes: int) -> None:
+        """Every partition has one owner, and the owners have so many."""
+
+        def is_shared() -> bool:
+            owned = [member.owned for member in self.members if member.owned]
+            return sorted(map(len, owned)) == sorted(sizes) and len(set().union(*owned)) == PARTITIONS
+
+        await until(is_shared, f"shared as {sizes}: {[(member.library, member.owned) for member in self.members]}")
+
+    async def all_read(self, written: int) -> list[str]:
+        """Wait until every record was read by somebody; the values, in any order."""
+
+        def values() -> list[str]:
+            return [value for member in self.members for _, _, value in member.read]
+
+        await until(lambda: len(set(values())) >= written, f"{written} records read")
+        return values()
+
+    def assert_in_order(self) -> None:
+        """Each member reads each partition forwards; going back is for new owners alone."""
+        for member in self.members:
+            for partition in range(PARTITIONS):
+                offsets = [offset for place, offset, _ in member.read if place == partition]
+                assert offsets == sorted(offsets), f"{member.library} reads {partition} as {offsets}"
+
+
+@asynccontextmanager
+async def mixed_group(broker: BrokerProcess, topic: str, strategy: str) -> AsyncIterator[tuple[MixedGroup, Writer]]:
+    async with Admin(broker.address) as admin:
+        await admin.create_topics([NewTopic(topic, PARTITIONS)])
+    group = MixedGroup(broker.address, topic, strategy)
+    async with Writer(broker.address, topic, PARTITIONS) as writer:
+        try:
+            yield group, writer
+        finally:
+            for member in group.members:
+                await member.stop()
+
+
+@pytest.mark.parametrize(("strategy", "library"), PAIRS, ids=[f"{strategy}-{library}" for strategy, library in PAIRS])
+@pytest.mark.parametrize("leads", ["oncelog leads", "the other leads"])
+async def test_two_libraries_share_the_work(
+    broker: BrokerProcess, topic: str, strategy: str, library: str, leads: str
+) -> None:
+    order = ["oncelog", library] if leads == "oncelog leads" else [library, "oncelog"]
+    async with mixed_group(broker, topic, strategy) as (group, writer):
+        writer.start()
+        first = await group.join(order[0])
+        await group.shared_as(6)
+        second = await group.join(order[1])
+        await group.shared_as(3, 3)
+        seen = len(first.read), len(second.read)
+        await until(lambda: len(first.read) > seen[0] and len(second.read) > seen[1], "both read")
+        assert await first.stop() == 0
+        first.owned.clear()
+        await group.shared_as(6)
+        await writer.stop()
+        values = await group.all_read(writer.written)
+        assert sorted(set(values), key=int) == [str(number) for number in range(writer.written)]
+        group.assert_in_order()
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+async def test_a_killed_member_is_replaced(broker: BrokerProcess, topic: str, strategy: str) -> None:
+    """kill -9: its session ends, and the others read on from what it had committed; nothing is left out."""
+    async with mixed_group(broker, topic, strategy) as (group, writer):
+        writer.start()
+        await group.join("oncelog")
+        killed = await group.join("oncelog")
+        await group.join(LIBRARIES_OF[strategy][-1])
+        await group.shared_as(2, 2, 2)
+        await until(lambda: len(killed.read) > 0)
+        await killed.kill()
+        await group.shared_as(3, 3)
+        await group.join("oncelog")
+        await group.shared_as(2, 2, 2)
+        await writer.stop()
+        await group.all_read(writer.written)
+        group.assert_in_order()
+
+
+async def test_all_libraries_in_one_group(broker: BrokerProcess, topic: str) -> None:
+    async with mixed_group(broker, topic, "range") as (group, writer):
+        writer.start()
+        for library in ("oncelog", *LIBRARIES_OF["range"], "oncelog", "oncelog"):
+            await group.join(library)
+        await group.shared_as(1, 1, 1, 1, 1, 1)
+        await writer.stop()
+        await group.all_read(writer.written)
+        group.assert_in_order()

@@ -1,0 +1,65 @@
+"""What `oncelog serve` refuses to start with: exit code 1 and one line that says what to do, never a traceback."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from broker_process import BrokerProcess
+
+FREE_PORT = "listeners=PLAINTEXT://127.0.0.1:0"
+
+
+def refusal(data: Path, *settings: str) -> str:
+    """What is said on standard error, beyond `oncelog: cannot start: `."""
+    command = [str(Path(sys.executable).parent / "oncelog"), "serve", "--data", str(data)]
+    for setting in settings:
+        command += ["--set", setting]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    start, _, reason = done.stderr.rstrip("\n").partition("oncelog: cannot start: ")
+    assert start == ""
+    assert "\n" not in reason
+    return reason
+
+
+def test_a_port_that_is_taken(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        reason = refusal(tmp_path / "data", f"listeners=PLAINTEXT://127.0.0.1:{port}")
+    assert reason == (
+        f"cannot listen on 127.0.0.1:{port}: address already in use. Is another broker running there?"
+        " Set `listeners` to another port (0 takes any free one)."
+    )
+
+
+def test_an_address_that_does_not_exist(tmp_path):
+    assert "Check '256.1.1.1' in `listeners`." in refusal(tmp_path / "data", "listeners=PLAINTEXT://256.1.1.1:0")
+
+
+def test_a_file_where_the_data_should_be(tmp_path):
+    (tmp_path / "data").touch()
+    reason = refusal(tmp_path / "data", FREE_PORT)
+    assert reason.endswith("data cannot be made: File exists. Choose another with --data or log.dirs.")
+
+
+def test_the_directory_of_another_broker(tmp_path):
+    broker = BrokerProcess(tmp_path / "data").start()
+    try:
+        assert "in use by another process: stop the other broker" in refusal(tmp_path / "data", FREE_PORT)
+    finally:
+        broker.stop()
+    assert "belongs to broker 1, this is broker 2: set node.id=1" in refusal(tmp_path / "data", FREE_PORT, "node.id=2")
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("num.partitons=1", "Unknown configuration num.partitons: did you mean num.partitions? (from --set)"),
+        ("num.partitions=x", "Invalid value 'x' for configuration num.partitions: expected a 32-bit integer, at least"),
+        ("listeners=foo", "listeners: 'foo' is no address: expected NAME://host:port"),
+    ],
+)
+def test_a_wrong_setting(tmp_path, setting, reason):
+    assert refusal(tmp_path / "data", setting).startswith(reason)

@@ -1,0 +1,385 @@
+"""A member against a coordinator that answers as the test wants it: every error, and callbacks that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from oncelog.cluster import TopicPartition
+from oncelog.consumer.consumer import Consumer
+from oncelog.consumer.group.interest import RebalanceListener
+from oncelog.consumer.group.subscription import Subscription, encode_assignment
+from oncelog.errors import CommitFailed, ConfigError, FencedInstance, KafkaError
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog_protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog_protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from oncelog_protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from oncelog_protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+PLACES = (TopicPartition("topic", 0), TopicPartition("topic", 1))
+
+
+class Coordinator:
+    """Of a group of one. `errors[RequestType]` are answered first, one after the other."""
+
+    def __init__(self, broker: Any) -> None:
+        self.broker = broker
+        self.errors: dict[type, list[int]] = {}
+        self.generation = 0
+        self.committed: dict[TopicPartition, int] = {}
+        self.assigned = PLACES
+        broker.topics["topic"] = 2
+        for request in (FindCoordinatorRequest, JoinGroupRequest, SyncGroupRequest, HeartbeatRequest):
+            broker.handlers[request] = getattr(self, request.__name__)
+        for request in (LeaveGroupRequest, OffsetCommitRequest, OffsetFetchRequest):
+            broker.handlers[request] = getattr(self, request.__name__)
+
+    def error(self, request: Any) -> int:
+        left = self.errors.get(type(request))
+        return left.pop(0) if left else ErrorCode.NONE
+
+    def FindCoordinatorRequest(self, request: Any) -> Any:
+        found = FindCoordinatorResponse.Coordinator(
+            key=request.coordinator_keys[0],
+            node_id=1,
+            host="127.0.0.1",
+            port=self.broker.port,
+            error_code=self.error(request),
+        )
+        return FindCoordinatorResponse(coordinators=[found])
+
+    def JoinGroupRequest(self, request: Any) -> Any:
+        code = self.error(request)
+        if not code and not request.member_id:
+            code = ErrorCode.MEMBER_ID_REQUIRED
+        if code:
+            return JoinGroupResponse(error_code=code, protocol_name=None, leader="", member_id="me", members=[])
+        self.generation += 1
+        told = JoinGroupResponse.JoinGroupResponseMember(member_id="me", metadata=request.protocols[0].metadata)
+        return JoinGroupResponse(
+            error_code=0,
+            generation_id=self.generation,
+            protocol_name=request.protocols[0].name,
+            leader="me",
+            member_id="me",
+            members=[told],
+        )
+
+    def SyncGroupRequest(self, request: Any) -> Any:
+        return SyncGroupResponse(error_code=self.error(request), assignment=encode_assignment(self.assigned))
+
+    def HeartbeatRequest(self, request: Any) -> Any:
+        return HeartbeatResponse(error_code=self.error(request))
+
+    def LeaveGroupRequest(self, request: Any) -> Any:
+        return LeaveGroupResponse(error_code=0)
+
+    def OffsetCommitRequest(self, request: Any) -> Any:
+        code = self.error(request)
+        answer = OffsetCommitResponse.OffsetCommitResponseTopic
+        topics = []
+        for topic in request.topics:
+            places = []
+            for place in topic.partitions:
+                if not code:
+                    self.committed[TopicPartition(topic.name, place.partition_index)] = place.committed_offset
+                places.append(
+                    answer.OffsetCommitResponsePartition(partition_index=place.partition_index, error_code=code)
+                )
+            topics.append(answer(name=topic.name, partitions=places))
+        return OffsetCommitResponse(topics=topics)
+
+    def OffsetFetchRequest(self, request: Any) -> Any:
+        group = OffsetFetchResponse.OffsetFetchResponseGroup
+        topic = group.OffsetFetchResponseTopics
+        topics = [
+            topic(
+                name=wanted.name,
+                partitions=[
+                    topic.OffsetFetchResponsePartitions(
+                        partition_index=index,
+                        committed_offset=self.committed.get(TopicPartition(wanted.name, index), -1),
+                        metadata="",
+                        error_code=0,
+                    )
+                    for index in wanted.partition_indexes
+                ],
+            )
+            for wanted in request.groups[0].topics
+        ]
+        return OffsetFetchResponse(groups=[group(group_id="g", topics=topics, error_code=self.error(request))])
+
+
+@pytest.fixture
+def coordinator(fake_broker: Any) -> Coordinator:
+    return Coordinator(fake_broker)
+
+
+class Listener(RebalanceListener):
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.trouble: dict[str, BaseException] = {}
+
+    async def _call(self, what: str, partitions: Collection[TopicPartition]) -> None:
+        self.calls.append(f"{what} {len(partitions)}")
+        error = self.trouble.pop(what, None)
+        if error is not None:
+            raise error
+
+    async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        await self._call("assigned", partitions)
+
+    async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        await self._call("revoked", partitions)
+
+    async def on_lost(self, partitions: Collection[TopicPartition]) -> None:
+        await self._call("lost", partitions)
+
+
+def consumer_of(broker: Any, fast: dict[str, int], **options: Any) -> Consumer:
+    quick = {"heartbeat_interval_ms": 5, "auto_offset_reset": "earliest", **fast}
+    return Consumer(broker.address, group_id="g", **{**quick, **options})
+
+
+async def poll_until(consumer: Consumer, listener: Listener, *calls: str) -> None:
+    async with asyncio.timeout(10):
+        while listener.calls != list(calls):
+            assert listener.calls == list(calls)[: len(listener.calls)]
+            await consumer.poll(10)
+
+
+RETRIED = [
+    (FindCoordinatorRequest, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    (JoinGroupRequest, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    (JoinGroupRequest, ErrorCode.NOT_COORDINATOR),
+    (JoinGroupRequest, ErrorCode.UNKNOWN_MEMBER_ID),
+    (JoinGroupRequest, ErrorCode.REBALANCE_IN_PROGRESS),
+    (SyncGroupRequest, ErrorCode.REBALANCE_IN_PROGRESS),
+    (SyncGroupRequest, ErrorCode.NOT_COORDINATOR),
+    (SyncGroupRequest, ErrorCode.UNKNOWN_MEMBER_ID),
+    (SyncGroupRequest, ErrorCode.ILLEGAL_GENERATION),
+    (HeartbeatRequest, ErrorCode.NOT_COORDINATOR),
+    (HeartbeatRequest, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    (OffsetFetchRequest, ErrorCode.NOT_COORDINATOR),
+    (OffsetFetchRequest, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    (OffsetFetchRequest, ErrorCode.UNSTABLE_OFFSET_COMMIT),
+]
+
+
+@pytest.mark.parametrize(("request_type", "code"), RETRIED)
+async def test_what_may_pass_is_tried_again(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], request_type: type, code: ErrorCode
+) -> None:
+    coordinator.errors[request_type] = [code, code]
+    listener = Listener()
+    async with consumer_of(fake_broker, fast) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+        assert await consumer.position(PLACES[0]) == 0
+        while coordinator.errors[request_type]:
+            await consumer.poll(10)
+        assert consumer.group_metadata() == ("g", coordinator.generation, "me", None)
+    assert listener.calls == ["assigned 2", "revoked 2"]
+    assert len(fake_broker.requests_of(LeaveGroupRequest)) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "call"),
+    [
+        (ErrorCode.REBALANCE_IN_PROGRESS, "revoked 2"),
+        (ErrorCode.ILLEGAL_GENERATION, "lost 2"),
+        (ErrorCode.UNKNOWN_MEMBER_ID, "lost 2"),
+    ],
+)
+async def test_the_listener_hears_whether_partitions_are_revoked_or_lost(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], code: ErrorCode, call: str
+) -> None:
+    listener = Listener()
+    async with consumer_of(fake_broker, fast) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+        coordinator.errors[HeartbeatRequest] = [code]
+        await poll_until(consumer, listener, "assigned 2", call, "assigned 2")
+
+
+@pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL])
+async def test_what_does_not_pass_is_raised_and_tried_by_the_next_poll(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], code: ErrorCode
+) -> None:
+    coordinator.errors[JoinGroupRequest] = [code]
+    listener = Listener()
+    async with consumer_of(fake_broker, fast) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        with pytest.raises(KafkaError) as raised:
+            while True:
+                await consumer.poll(1000)
+        assert raised.value.code is code
+        await poll_until(consumer, listener, "assigned 2")
+
+
+async def test_a_fenced_member_stops(fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]) -> None:
+    listener = Listener()
+    async with consumer_of(fake_broker, fast, group_instance_id="i") as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+        coordinator.errors[HeartbeatRequest] = [ErrorCode.FENCED_INSTANCE_ID]
+        with pytest.raises(FencedInstance):
+            while True:
+                await consumer.poll(1000)
+    assert listener.calls == ["assigned 2", "lost 2"]
+    assert not fake_broker.requests_of(LeaveGroupRequest)
+
+
+async def test_static_members_do_not_leave(fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]) -> None:
+    listener = Listener()
+    async with consumer_of(fake_broker, fast, group_instance_id="i") as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+    assert not fake_broker.requests_of(LeaveGroupRequest)
+
+
+@pytest.mark.parametrize("what", ["revoked", "assigned"])
+async def test_a_callback_that_fails_is_not_called_again(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], what: str
+) -> None:
+    listener = Listener()
+    async with consumer_of(fake_broker, fast) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+        listener.trouble[what] = OSError("no disk")
+        coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+        with pytest.raises(OSError, match="no disk"):
+            while True:
+                await consumer.poll(1000)
+        await poll_until(consumer, listener, "assigned 2", "revoked 2", "assigned 2")
+        assert consumer.assignment() == set(PLACES)
+
+
+@pytest.mark.parametrize("what", ["revoked", "assigned"])
+async def test_a_callback_that_is_cancelled_is_called_again(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], what: str
+) -> None:
+    listener = Listener()
+    async with consumer_of(fake_broker, fast) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+        listener.trouble[what] = asyncio.CancelledError()
+        coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+        with pytest.raises(asyncio.CancelledError):
+            while True:
+                await consumer.poll(1000)
+        assert consumer.assignment() == set(PLACES)
+        calls = (
+            ["revoked 2", "revoked 2", "assigned 2"] if what == "revoked" else ["revoked 2", "assigned 2", "assigned 2"]
+        )
+        await poll_until(consumer, listener, "assigned 2", *calls)
+
+
+async def test_cooperative_members_give_up_only_what_goes(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    listener = Listener()
+    options = {"partition_assignment_strategy": ["cooperative-sticky"]}
+    async with consumer_of(fake_broker, fast, **options) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+        coordinator.assigned = PLACES[:1]
+        coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+        await poll_until(consumer, listener, "assigned 2", "revoked 1", "assigned 0", "assigned 0")
+        assert consumer.assignment() == {PLACES[0]}
+    owned = [
+        len(Subscription.decode(request.protocols[0].metadata).owned)
+        for request in fake_broker.requests_of(JoinGroupRequest)
+    ]
+    assert owned == [0, 0, 2, 1]  # it joins once more, so that others can have what it gave up
+
+
+COMMIT_ERRORS = [
+    (ErrorCode.REBALANCE_IN_PROGRESS, CommitFailed),
+    (ErrorCode.ILLEGAL_GENERATION, CommitFailed),
+    (ErrorCode.UNKNOWN_MEMBER_ID, CommitFailed),
+    (ErrorCode.FENCED_INSTANCE_ID, FencedInstance),
+    (ErrorCode.OFFSET_METADATA_TOO_LARGE, KafkaError),
+]
+
+
+@pytest.mark.parametrize(("code", "raised"), COMMIT_ERRORS)
+async def test_commits_that_are_refused_raise(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], code: ErrorCode, raised: type[Exception]
+) -> None:
+    listener = Listener()
+    async with consumer_of(fake_broker, fast, enable_auto_commit=False) as consumer:
+        with pytest.raises(ValueError):
+            await consumer.commit({PLACES[0]: -3})
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+        coordinator.errors[OffsetCommitRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR]
+        await consumer.commit({PLACES[0]: 3})
+        assert coordinator.committed == {PLACES[0]: 3}
+        coordinator.errors[OffsetCommitRequest] = [code]
+        with pytest.raises(raised):
+            await consumer.commit({PLACES[0]: 4})
+        assert coordinator.committed == {PLACES[0]: 3}
+
+
+async def test_a_commit_outside_of_any_generation_is_refused_at_once(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    async with consumer_of(fake_broker, fast) as consumer:
+        consumer.subscribe(["topic"])
+        with pytest.raises(CommitFailed):
+            await consumer.commit({PLACES[0]: 3})
+    assert not fake_broker.requests_of(OffsetCommitRequest)
+
+
+async def test_closing_does_not_wait_for_a_coordinator_that_is_gone(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    listener = Listener()
+    consumer = consumer_of(fake_broker, fast)
+    await consumer.start()
+    consumer.subscribe(["topic"], listener=listener)
+    await poll_until(consumer, listener, "assigned 2")
+    await fake_broker.stop()
+    async with asyncio.timeout(5):
+        await consumer.close(timeout_ms=50)
+    assert listener.calls == ["assigned 2", "revoked 2"]
+
+
+async def test_a_close_that_is_cancelled_still_closes(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    listener = Listener()
+    consumer = consumer_of(fake_broker, fast)
+    await consumer.start()
+    consumer.subscribe(["topic"], listener=listener)
+    await poll_until(consumer, listener, "assigned 2")
+    listener.trouble["revoked"] = asyncio.CancelledError()
+    with pytest.raises(asyncio.CancelledError):
+        await consumer.close()
+    await consumer.close()
+    assert len(asyncio.all_tasks()) <= 2 + fake_broker.connections
+
+
+def test_strategies_are_checked_early() -> None:
+    with pytest.raises(ConfigError, match="'fair'"):
+        Consumer("h", group_id="g", partition_assignment_strategy=["fair"])
+    for wrong in ({"group_id": ""}, {"group_instance_id": "i"}, {"partition_assignment_strategy": "range"}):
+        with pytest.raises(ConfigError):
+            Consumer("h", **wrong)
+    with pytest.raises(ConfigError, match="heartbeat_interval_ms"):
+        Consumer("h", group_id="g", heartbeat_interval_ms=10, session_timeout_ms=10)
+
+
+async def test_without_a_group_there_is_nothing_to_subscribe_to(fake_broker: Any) -> None:
+    async with Consumer(fake_broker.address) as consumer:
+        with pytest.raises(ValueError):
+            consumer.subscribe(["topic"])
+        with pytest.raises(ValueError):
+            consumer.group_metadata()
