@@ -71,7 +71,9 @@ class RequestMaker:
     def _value(self, field: FieldSchema) -> Any:
         named = NAMED_FIELDS.get(field.name)
         if named is not None:
-            return named(self)
+            value = named(self)
+            is_absent = value is None and field.type_name == "string" and self.version not in field.nullable
+            return "tx" if is_absent else value
         if self.version in field.nullable and self.rng.random() < 0.2:
             return None
         if field.type_name == "array":

@@ -54,6 +54,9 @@ def offset(value: int) -> list[CommitTopic.OffsetCommitRequestPartition]:
     return [partition]
 
 
+INTERNAL = {"__consumer_offsets", "__transaction_state"}
+
+
 class TestFindCoordinator:
     def test_every_version_names_this_broker(self, broker: BrokerProcess, client: RawClient) -> None:
         for version in range(7):
@@ -67,7 +70,9 @@ class TestFindCoordinator:
 
     def test_other_keys(self, client: RawClient) -> None:
         for key_type, version, code in (
-            (1, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            (1, 0, ErrorCode.NONE),
+            (1, 1, ErrorCode.NONE),
+            (1, 6, ErrorCode.NONE),
             (2, 6, ErrorCode.COORDINATOR_NOT_AVAILABLE),
             (2, 5, ErrorCode.INVALID_REQUEST),
             (9, 6, ErrorCode.INVALID_REQUEST),
@@ -76,12 +81,13 @@ class TestFindCoordinator:
             answer = client.call(request, ApiKey.FIND_COORDINATOR, version)
             assert (answer.coordinators[0] if version >= 4 else answer).error_code == code
 
-    def test_the_internal_topic_is_marked(self, client: RawClient) -> None:
+    def test_the_internal_topics_are_marked(self, client: RawClient) -> None:
+        client.call(FindCoordinatorRequest(key="x", key_type=1), ApiKey.FIND_COORDINATOR, 1)
         described = client.call(MetadataRequest(topics=None), ApiKey.METADATA, 9).topics
-        assert {topic.name for topic in described if topic.is_internal} == {"__consumer_offsets"}
+        assert {topic.name for topic in described if topic.is_internal} == INTERNAL
         request = DescribeTopicPartitionsRequest(topics=[])
         described = client.call(request, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0).topics
-        assert {topic.name for topic in described if topic.is_internal} == {"__consumer_offsets"}
+        assert {topic.name for topic in described if topic.is_internal} == INTERNAL
 
 
 class TestOffsets:
