@@ -57,16 +57,8 @@ def _wait(
         if not future.done():
             future.set_result(plan.response(_Read(plan, request, context).answers))
 
-<<<<<<< HEAD
-    delayed = DelayedFetch(
-        read.partitions,
-        request.min_bytes - read.total_bytes,
-        complete,
-        read_committed=request.isolation_level == READ_COMMITTED,
-    )
-=======
-    delayed = DelayedFetch(read.partitions, missing_bytes, complete)
->>>>>>> review2
+    read_committed = request.isolation_level == READ_COMMITTED
+    delayed = DelayedFetch(read.partitions, missing_bytes, complete, read_committed=read_committed)
     future.add_done_callback(lambda _: delayed.finish())  # the client is gone: the partitions forget it
     context.broker.deadlines.after(min(request.max_wait_ms / 1000, MAX_WAIT_SECONDS), delayed.finish)
     return future
