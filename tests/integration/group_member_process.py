@@ -15,6 +15,9 @@ from collections.abc import Iterable
 from typing import Any
 
 POLL_SECONDS = 0.05
+KAFKA_PYTHON_POLL_SECONDS = 2.5
+"""Longer than any rebalance here: kafka-python 3.0.12 loses the answer to SyncGroup, and then hangs, where a poll times
+out just as the group is joined again."""
 SESSION_MS = 1_500
 HEARTBEAT_MS = 100
 
@@ -123,7 +126,7 @@ def run_kafka_python(address: str, group: str, topic: str, strategy: str) -> Non
     consumer.subscribe([topic], listener=Listener())
     try:
         while not is_over():
-            for records in consumer.poll(timeout_ms=int(POLL_SECONDS * 1000)).values():
+            for records in consumer.poll(timeout_ms=int(KAFKA_PYTHON_POLL_SECONDS * 1000)).values():
                 for record in records:
                     say("read", record.partition, record.offset, record.value.decode())
     finally:
