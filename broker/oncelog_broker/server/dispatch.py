@@ -138,13 +138,15 @@ class Dispatcher:
             if done.cancelled():
                 connection.close("the broker stops")
                 return
-            error = done.exception()
-            if error is not None:
+            try:
+                response = done.result()
+                if response is not None:
+                    self._respond(response, route, context)
+            except Exception as error:
+                # An answer that cannot be written, too: a connection that stays mute would leave its client waiting.
                 logger.error("request failed", exc_info=error, extra={"api": ApiKey(context.api_key).name})
                 connection.close("internal error")
                 return
-            if done.result() is not None:
-                self._respond(done.result(), route, context)
             connection.unmute()
 
         future.add_done_callback(answered)
