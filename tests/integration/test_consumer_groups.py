@@ -182,6 +182,22 @@ async def test_a_pattern_follows_topics_as_they_come(broker: BrokerProcess, grou
     assert not any(partition.topic.startswith("__") for partition in member.assignment)
 
 
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+async def test_a_deleted_topic_holds_up_nobody(broker: BrokerProcess, group: Group, topic: str, strategy: str) -> None:
+    """Its offsets cannot be committed any more: not before the rebalance that follows, and not ever."""
+    await create(broker.address, f"{topic}-gone", 2)
+    options = {"metadata_max_age_ms": 100, "partition_assignment_strategy": [strategy]}
+    for name in ("first", "second"):
+        await group.join(name, pattern=rf"{topic}.*", **options)
+    await group.balanced(4, 4)
+    members = group.members
+    await until(lambda: all(member.consumer.lag(at) == 0 for member in members for at in member.assignment))
+    async with Admin(broker.address) as admin:
+        await admin.delete_topics([f"{topic}-gone"])
+    async with asyncio.timeout(10):
+        await group.balanced(3, 3)
+
+
 async def test_the_leader_sees_new_partitions(broker: BrokerProcess, group: Group, topic: str) -> None:
     for name in ("first", "second"):
         await group.join(name, topic, metadata_max_age_ms=100)

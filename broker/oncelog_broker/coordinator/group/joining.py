@@ -17,6 +17,7 @@ from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.coordinator.group.step import NEW_MEMBER_JOIN_TIMEOUT_MS, Client, Step, TimerKind
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from oncelog_protocol.wire_readers import MAX_STRING_BYTES
 
 
 class Join(NamedTuple):
@@ -80,6 +81,9 @@ def _newcomer(step: Step, asked: Join) -> None:
     group, instance_id = step.group, asked.request.group_instance_id
     prefix = asked.client.client_id if instance_id is None else instance_id
     member_id = f"{prefix}-{step.new_id()}"
+    if len(member_id.encode()) > MAX_STRING_BYTES:
+        # Nobody could be told of such a member: neither the log nor the leader's answer has room for its id.
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the client id or group instance id is too long for a member id")
     if instance_id is not None:
         known_as = group.static_members.get(instance_id)
         if known_as is None:

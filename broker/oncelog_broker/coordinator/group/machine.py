@@ -275,7 +275,7 @@ class GroupMachine:
         for topic, partition in expired[:MAX_EXPIRED_PER_STEP]:
             effects.append(offset_record(group_id, topic, partition, None))
         left = sum(1 for _ in self.offsets.partitions_of(group_id)) - len(effects.records)
-        if group is not None and left == 0 and self._is_unused(group):
+        if group is not None and left == 0 and self._is_unused(group) and not self.offsets.has_pending(group_id):
             if group.is_logged:
                 effects.append(group_record(group_id, None))
             else:
@@ -312,8 +312,8 @@ class GroupMachine:
                 for partition, committed in of_group[topic].items():
                     if committed.record_offset < before:
                         effects.append(offset_record(group_id, topic, partition, None))
-            if len(effects.records) >= MAX_EXPIRED_PER_STEP:
-                break
+                        if len(effects.records) >= MAX_EXPIRED_PER_STEP:
+                            return effects
         return effects
 
     # --- inside

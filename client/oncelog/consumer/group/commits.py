@@ -29,6 +29,7 @@ from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFet
 logger = logging.getLogger(__name__)
 
 NO_OFFSET: Final = -1
+NO_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -53,13 +54,18 @@ class Commits:
         self._connection = connection
         self._config = config
 
-    async def commit(self, offsets: Offsets, timeout_s: float) -> None:
-        """Store, again and again where that may help.
+    async def commit(
+        self, offsets: Offsets, timeout_s: float, *, waits_for_topics: bool = True
+    ) -> frozenset[TopicPartition]:
+        """Store, again and again where that may help; returns what was not stored because its topic does not exist.
+
+        With `waits_for_topics` such a topic is waited for: a broker may hear of a new one late.
 
         Raises CommitFailed if we are not, or no longer, a member of the generation that reads these, RequestTimedOut
         after `timeout_s`, PartialFailure if some partitions were refused, else KafkaError.
         """
         remaining = dict(offsets)
+        without_topic: set[TopicPartition] = set()
         cause: KafkaError | None = None
         failures = 0
         try:
@@ -76,7 +82,9 @@ class Commits:
                             raise
                         cause = error
                         continue
-                    remaining = {partition: remaining[partition] for partition in errors}
+                    if not waits_for_topics:
+                        without_topic.update(at for at, error in errors.items() if error.code is NO_TOPIC)
+                    remaining = {partition: remaining[partition] for partition in errors.keys() - without_topic}
                     cause = next(iter(errors.values()), None)
         except TimeoutError:
             raise RequestTimedOut(
@@ -84,6 +92,7 @@ class Commits:
                 f"group {self._config.group_id}: offsets not committed within {timeout_s:g} s"
                 + (f": {cause.message}" if cause else ""),
             ) from cause
+        return frozenset(without_topic)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float
@@ -283,10 +292,13 @@ class AutoCommit:
 
     async def _commit(self, offsets: Offsets, timeout_s: float | None = None) -> None:
         try:
-            await self._commits.commit(
-                offsets, self._config.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
+            # To wait for a topic that was deleted would keep the application from its poll, and the group waiting.
+            without_topic = await self._commits.commit(
+                offsets,
+                self._config.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s,
+                waits_for_topics=False,
             )
-            self._stored.update(offsets)
+            self._stored.update({at: offset for at, offset in offsets.items() if at not in without_topic})
         except KafkaError as error:
             logger.warning("group %s: automatic commit failed: %s", self._config.group_id, error)
         finally:

@@ -39,6 +39,16 @@ class TestMemberIds:
         driver.stable()
         assert driver.join("somebody").code is ErrorCode.UNKNOWN_MEMBER_ID
 
+    @pytest.mark.parametrize("version", [3, 4, 5])
+    def test_an_id_that_no_message_has_room_for_is_not_given_out(self, driver, version):
+        """The leader could not be told of such a member, nor could the log: the group would stand still."""
+        (first,) = driver.stable()
+        too_long = "c" * 32_766
+        names = {"instance_id": too_long} if version >= 5 else {"client_id": too_long}
+        assert driver.join(version=version, **names).code is ErrorCode.INVALID_REQUEST
+        assert (driver.group.state, list(driver.group.members)) == (GroupState.STABLE, [first.member_id])
+        assert driver.group.pending_members == set()
+
     def test_a_rebalance_waits_for_ids_that_were_given_out(self, driver):
         (first,) = driver.stable()
         given = driver.join().response.member_id

@@ -160,6 +160,15 @@ class TestExpiry:
         assert expire(driver) == 1
         assert driver.machine.groups == {}
 
+    def test_an_empty_group_stays_while_a_transaction_commits_offsets_of_it(self, driver):
+        (member,) = driver.stable()
+        driver.leave(member.member_id)
+        value = OffsetCommitValue(offset=5, metadata="", commit_timestamp=driver.now_ms)
+        driver.machine.replay(offset_record("g", "t", 0, value), 100, 7)
+        assert expire(driver) == 0
+        driver.machine.replay_end_transaction(7, committed=False)
+        assert expire(driver) == 1
+
     def test_many_go_in_several_steps(self, driver):
         driver.commit({("t", partition): 1 for partition in range(700)})
         driver.advance(8 * DAY)
@@ -241,6 +250,15 @@ class TestDeletedTopics:
         assert committed(driver, "u") == 1
         assert committed(driver, group_id="h") is None
         assert driver.machine.forget_topics(frozenset({"t"}), deleted_at).records == []
+
+    def test_those_of_one_group_go_in_several_steps_too(self, driver):
+        """All in one batch could be more than a segment takes: then none of them would go."""
+        driver.commit({("t", partition): 1 for partition in range(700)})
+        deleted_at, logged = len(driver.log), []
+        for _ in range(3):
+            driver.run(lambda answer: driver.machine.forget_topics(frozenset({"t"}), deleted_at))
+            logged.append(len(driver.log) - deleted_at)
+        assert logged == [500, 700, 700]
 
 
 class TestTransactions:
