@@ -77,6 +77,7 @@ def run_confluent(wanted: dict[str, Any]) -> None:
                 consumer.commit(asynchronous=False)
             except KafkaException as error:
                 tell("commit failed", reason=str(error))
+    tell("closing")
     consumer.close()
 
 
@@ -115,6 +116,7 @@ def run_kafka_python(wanted: dict[str, Any]) -> None:
                 consumer.commit()
             except KafkaError as error:
                 tell("commit failed", reason=repr(error))
+    tell("closing")
     consumer.close()
 
 
@@ -154,7 +156,45 @@ async def run_aiokafka(wanted: dict[str, Any]) -> None:
                 await consumer.commit()
             except KafkaError as error:
                 tell("commit failed", reason=repr(error))
+    tell("closing")
     await consumer.stop()
+
+
+async def run_oncelog(wanted: dict[str, Any]) -> None:
+    from oncelog import Consumer, KafkaError, RebalanceListener
+
+    class Listener(RebalanceListener):
+        async def on_revoked(self, partitions: Any) -> None:
+            tell("lost", partitions=[partition.partition for partition in partitions])
+
+        async def on_lost(self, partitions: Any) -> None:
+            tell("lost", partitions=[partition.partition for partition in partitions])
+
+        async def on_assigned(self, partitions: Any) -> None:
+            tell("gained", partitions=[partition.partition for partition in partitions])
+
+    async with Consumer(
+        wanted["address"],
+        group_id=wanted["group"],
+        group_instance_id=wanted.get("instance_id"),
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=wanted["session_ms"],
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        metadata_max_age_ms=500,
+        partition_assignment_strategy=[wanted["strategy"]],
+    ) as consumer:
+        consumer.subscribe([wanted["topic"]], listener=Listener())
+        while not told_to_stop():
+            polled = await consumer.poll(timeout_ms=int(POLL_SECONDS * 1000))
+            records = [(record.partition, record.offset) for records in polled.values() for record in records]
+            tell_read(records)
+            if records:
+                try:
+                    await consumer.commit()
+                except KafkaError as error:
+                    tell("commit failed", reason=repr(error))
+        tell("closing")
 
 
 def main() -> None:
@@ -164,8 +204,10 @@ def main() -> None:
         run_confluent(wanted)
     elif library == "kafka-python":
         run_kafka_python(wanted)
-    else:
+    elif library == "aiokafka":
         asyncio.run(run_aiokafka(wanted))
+    else:
+        asyncio.run(run_oncelog(wanted))
     tell("closed")
 
 
