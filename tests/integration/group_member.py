@@ -75,6 +75,7 @@ def run_confluent(wanted: dict[str, Any]) -> None:
         if messages:
             try:
                 consumer.commit(asynchronous=False)
+                tell("committed")
             except KafkaException as error:
                 tell("commit failed", reason=str(error))
     tell("closing")
@@ -114,6 +115,7 @@ def run_kafka_python(wanted: dict[str, Any]) -> None:
         if records:
             try:
                 consumer.commit()
+                tell("committed")
             except KafkaError as error:
                 tell("commit failed", reason=repr(error))
     tell("closing")
@@ -154,6 +156,7 @@ async def run_aiokafka(wanted: dict[str, Any]) -> None:
         if records:
             try:
                 await consumer.commit()
+                tell("committed")
             except KafkaError as error:
                 tell("commit failed", reason=repr(error))
     tell("closing")
@@ -192,6 +195,7 @@ async def run_oncelog(wanted: dict[str, Any]) -> None:
             if records:
                 try:
                     await consumer.commit()
+                    tell("committed")
                 except KafkaError as error:
                     tell("commit failed", reason=repr(error))
         tell("closing")
