@@ -12,10 +12,13 @@
     │   ├── ProducerFenced        another producer has taken over
     │   ├── FencedInstance        another consumer has taken over the group.instance.id
     │   └── ClientClosed          the client was closed before, or while, this was under way
+    ├── AbortableError            the transaction cannot be committed: abort it, then the next one may begin
     ├── AuthorizationFailed
     ├── OffsetOutOfRange          and auto.offset.reset is "none"
     ├── MessageTooLarge
     ├── CommitFailed              offsets were not stored: the group has rebalanced since they were read
+    ├── OutOfOrderSequence        an earlier batch is missing in the log: this one was not appended
+    ├── InvalidTransactionState   a call that the state of the producer's transaction does not allow
     ├── CorruptRecords            a fetched batch failed its checks
     ├── BufferExhausted           no room in buffer.memory within max.block.ms
     ├── TopicAlreadyExists
@@ -34,6 +37,7 @@ from typing import Any, Final
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 __all__ = [
+    "AbortableError",
     "AuthenticationFailed",
     "AuthorizationFailed",
     "BufferExhausted",
@@ -47,9 +51,11 @@ __all__ = [
     "FatalError",
     "FencedInstance",
     "InvalidTopic",
+    "InvalidTransactionState",
     "KafkaError",
     "MessageTooLarge",
     "OffsetOutOfRange",
+    "OutOfOrderSequence",
     "PartialFailure",
     "ProducerFenced",
     "RequestTimedOut",
@@ -113,6 +119,24 @@ class ClientClosed(FatalError):
     def __init__(self, message: str) -> None:
         # KAFKA: exceptions that never cross the wire have no code of their own, and -1 stands for them.
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+
+    def __str__(self) -> str:
+        return self.message  # no server was asked
+
+
+class AbortableError(KafkaError):
+    """The transaction cannot be committed any more: abort it, then the next one may begin (KIP-588, KIP-890)."""
+
+
+class OutOfOrderSequence(KafkaError):
+    """The broker misses an earlier batch of this producer, or no longer knows the producer (S9, S28)."""
+
+
+class InvalidTransactionState(KafkaError):
+    """What was called does not fit the state of the producer's transaction; nothing has changed (S45)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_TXN_STATE, message)
 
     def __str__(self) -> str:
         return self.message  # no server was asked
@@ -188,7 +212,12 @@ CLASSES: Final[Mapping[ErrorCode, type[KafkaError]]] = {
     ErrorCode.ILLEGAL_SASL_STATE: AuthenticationFailed,
     ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersion,
     ErrorCode.PRODUCER_FENCED: ProducerFenced,
-    ErrorCode.INVALID_PRODUCER_EPOCH: ProducerFenced,
+    # Of a write it may only mean that the coordinator has aborted a transaction that took too long (KIP-588); where it
+    # means more, the transaction requests say so.
+    ErrorCode.INVALID_PRODUCER_EPOCH: AbortableError,
+    ErrorCode.TRANSACTION_ABORTABLE: AbortableError,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: OutOfOrderSequence,
+    ErrorCode.UNKNOWN_PRODUCER_ID: OutOfOrderSequence,
     ErrorCode.FENCED_INSTANCE_ID: FencedInstance,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: AuthorizationFailed,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationFailed,
