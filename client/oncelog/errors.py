@@ -5,7 +5,8 @@
     │   ├── StaleMetadata         ... after the metadata was refreshed: the leader has moved, the topic is not there yet
     │   ├── ConnectionFailed      ... on a new connection: none could be made, or it broke before the answer
     │   └── RequestTimedOut       no answer in time; whether it took effect is not known
-    │       └── DeliveryTimeout   a record was not acknowledged within delivery.timeout.ms
+    │       ├── DeliveryTimeout   a record was not acknowledged within delivery.timeout.ms
+    │       └── EndNotKnown       a commit or abort goes on for longer than max.block.ms: the same call waits on
     ├── FatalError                this client cannot go on
     │   ├── AuthenticationFailed
     │   ├── UnsupportedVersion    broker and client have no version of an API in common
@@ -47,6 +48,7 @@ __all__ = [
     "ConnectionFailed",
     "CorruptRecords",
     "DeliveryTimeout",
+    "EndNotKnown",
     "ErrorCode",
     "FatalError",
     "FencedInstance",
@@ -88,6 +90,13 @@ class RequestTimedOut(RetriableError):
 
 class DeliveryTimeout(RequestTimedOut):
     """A record was not acknowledged within delivery.timeout.ms; it may or may not be in the log."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class EndNotKnown(RequestTimedOut):
+    """The commit or abort of a transaction goes on; calling again waits for it. Nothing else can be done before (S44)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)

@@ -179,14 +179,14 @@ class Producer:
         """Send what is waiting, and commit: all of it, or nothing (S38).
 
         Raises AbortableError where something failed and only `abort_transaction` is left; FatalError;
-        InvalidTransactionState; RequestTimedOut after max.block.ms: call it again to wait on.
+        InvalidTransactionState; EndNotKnown after max.block.ms: call it again to wait on.
         """
         await self._need_transactions().commit()
 
     async def abort_transaction(self) -> None:
         """Drop what was not sent yet, and have everything else of the transaction ignored.
 
-        Raises FatalError, InvalidTransactionState; RequestTimedOut after max.block.ms: call it again to wait on.
+        Raises FatalError, InvalidTransactionState; EndNotKnown after max.block.ms: call it again to wait on.
         """
         await self._need_transactions().abort()
 

@@ -15,6 +15,7 @@ from oncelog.cluster import TopicPartition
 from oncelog.config import ProducerConfig
 from oncelog.errors import (
     ClientClosed,
+    EndNotKnown,
     ErrorCode,
     FatalError,
     InvalidTransactionState,
@@ -123,7 +124,7 @@ class Transactions:
                 self._offsets_done.set()
 
     async def commit(self) -> None:
-        """Raises AbortableError where only `abort` is left, FatalError, InvalidTransactionState; RequestTimedOut after
+        """Raises AbortableError where only `abort` is left, FatalError, InvalidTransactionState; EndNotKnown after
         max.block.ms: the commit goes on, and calling again waits for it."""
         if self._ending is None or not self._ending.commits:
             self._forget_ended()
@@ -132,7 +133,7 @@ class Transactions:
         await self._until_ended(self._ending, "commit")
 
     async def abort(self) -> None:
-        """Raises FatalError, InvalidTransactionState; RequestTimedOut after max.block.ms, as `commit`."""
+        """Raises FatalError, InvalidTransactionState; EndNotKnown after max.block.ms, as `commit`."""
         if self._ending is None or self._ending.commits:
             self._forget_ended()
             self.manager.begin_abort()
@@ -242,7 +243,9 @@ class Transactions:
             async with asyncio.timeout(self._config.max_block_ms / 1000):
                 await asyncio.shield(ending.task)
         except TimeoutError:
-            raise self._timed_out(f"the {name} goes on: call {name} again to wait for it") from None
+            raise EndNotKnown(
+                f"the {name} goes on after max.block.ms={self._config.max_block_ms}: call {name} again to wait for it"
+            ) from None
         finally:
             if ending.task.done() and self._ending is ending:
                 self._ending = None
