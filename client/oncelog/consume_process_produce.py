@@ -1,4 +1,4 @@
-"""Consume, process, produce: what is read, what is made of it and how far was read, in one transaction (S60, KIP-447)."""
+"""Consume, process, produce: what was read, what became of it and how far we are, in one transaction (S60, KIP-447)."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ async def consume_process_produce(
     """Have each record of `consumer` processed exactly once, as far as `process` only sends with `producer`.
 
     One poll is one transaction: `process` gets its records, of each partition in order, and sends what comes of them.
-    A transaction that has to be aborted is repeated if that may help: the consumer goes back to what is committed. So `process` may see
-    a record again, and whatever it does besides sending happens again too (S63).
+    A transaction that has to be aborted is repeated, if that may help: the consumer goes back to what is committed. So
+    `process` may see a record again, and whatever it does besides sending happens again too (S63).
 
     Runs until cancelled, until `stop` is set (seen between two transactions), or until `process` raises: then its
     transaction is aborted, the consumer is where it was before, and the error goes on to the caller.
@@ -87,6 +87,10 @@ async def _transact(
                 await producer.send_offsets(offsets, consumer.group_metadata())
         except EndNotKnown:
             await _commit_at_last(producer)
+    except asyncio.CancelledError:
+        for partition in consumer.assignment().intersection(polled):
+            consumer.seek(partition, polled[partition][0].offset)  # at once: somebody wants to be done
+        raise
     except BaseException:
         await rewind(consumer, polled)
         raise

@@ -96,7 +96,7 @@ class DeliveryTimeout(RequestTimedOut):
 
 
 class EndNotKnown(RequestTimedOut):
-    """The commit or abort of a transaction goes on; calling again waits for it. Nothing else can be done before (S44)."""
+    """The commit or abort of a transaction goes on; calling again waits for it, nothing else goes before (S44)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)

@@ -14,12 +14,14 @@ from typing import NamedTuple
 from oncelog.cluster import TopicPartition
 from oncelog.config import ProducerConfig
 from oncelog.errors import (
+    AbortableError,
     ClientClosed,
     EndNotKnown,
     ErrorCode,
     FatalError,
     InvalidTransactionState,
     KafkaError,
+    ProducerFenced,
     RequestTimedOut,
 )
 from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
@@ -229,7 +231,13 @@ class Transactions:
             self._groups_added.add(group.group_id)
         coordinator = CoordinatorKey(group.group_id, CoordinatorType.GROUP)
         request = requests.txn_offset_commit(self._id, self._identity, offsets, group)
-        await self._calls.ask(coordinator, request, is_v2=is_v2)
+        try:
+            await self._calls.ask(coordinator, request, is_v2=is_v2)
+        except ProducerFenced as error:
+            if error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
+                raise
+            # As of a write, it may only mean that the transaction took too long; the abort finds out (KIP-588).
+            raise AbortableError(error.code, error.message) from None
 
     def _forget_ended(self) -> None:
         """Raises InvalidTransactionState while the last transaction is being ended."""
@@ -292,7 +300,13 @@ class Transactions:
         if not manager.must_be_ended:
             return None
         request = requests.end_txn(self._id, self._identity, commits=commits)
-        answer = await self._calls.ask(self._coordinator, request, is_v2=manager.is_v2)
+        try:
+            answer = await self._calls.ask(self._coordinator, request, is_v2=manager.is_v2)
+        except KafkaError as error:
+            if commits and manager.is_v2 and error.code is ErrorCode.INVALID_TXN_STATE:
+                # It took too long and was aborted already. Then an abort is answered as done, with the next epoch.
+                raise AbortableError(error.code, "the coordinator has aborted it: it took too long") from None
+            raise
         response = answer.response
         if response.producer_id >= 0:
             return ProducerIdentity(response.producer_id, response.producer_epoch)
