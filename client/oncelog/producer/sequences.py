@@ -28,6 +28,7 @@ class PartitionSequences:
     """
 
     __slots__ = (
+        "_farthest",
         "_refused",
         "acknowledged_end",
         "has_gap",
@@ -52,6 +53,7 @@ class PartitionSequences:
         self.last_acknowledged_offset = NOTHING_ACKNOWLEDGED
         self.has_gap = self.is_unresolved = self.needs_restart = False
         self._refused: ProducerBatch | None = None
+        self._farthest: tuple[int, ...] = ()
         for batch in self.unacknowledged:
             batch.is_maybe_written = False
             self._number(batch)
@@ -63,12 +65,19 @@ class PartitionSequences:
 
     def may_drain(self, batch: ProducerBatch) -> bool:
         """Whether the head of the queue may go: a stamped one as the first in flight, a new one if its number is
-        certain (S24, S25), and the broker remembers as many as there are without an answer (S14)."""
+        certain (S24, S25), and the broker remembers as many as there are without an answer (S14).
+
+        One whose answer is late, while those after it are acknowledged (the leader has moved, and its connection
+        hangs), keeps new ones back: when it is sent again, the broker must remember it still (E15).
+        """
+        waiting = self.unacknowledged
         if batch.is_stamped:
-            return bool(self.unacknowledged) and self.unacknowledged[0] is batch
+            return bool(waiting) and waiting[0] is batch
         if self.is_unresolved or self.has_gap or self.needs_restart:
             return False
-        return len(self.unacknowledged) < MAX_IDEMPOTENT_IN_FLIGHT
+        if waiting and waiting[0].base_sequence != self.acknowledged_end:
+            return False
+        return len(waiting) < MAX_IDEMPOTENT_IN_FLIGHT
 
     def stamp(self, batch: ProducerBatch) -> None:
         """Give a batch that is drained for the first time its numbers."""
@@ -86,7 +95,9 @@ class PartitionSequences:
         """The log has it; `base_offset` is -1 where the broker did not say where (S28)."""
         if not self._forget(batch):
             return
-        self.acknowledged_end = batch.end_sequence
+        if batch.order > self._farthest:
+            self._farthest = batch.order
+            self.acknowledged_end = batch.end_sequence
         if base_offset >= 0:
             self.last_acknowledged_offset = max(self.last_acknowledged_offset, base_offset + batch.records_count - 1)
 
