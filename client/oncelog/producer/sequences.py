@@ -4,7 +4,8 @@ they must be numbered anew (S21-S24, S26, S27). Pure.
 While something of the partition is on the wire, nothing is renumbered: the answers that come may still tell which
 batches the log has. `settle` decides when the wire is empty. Kafka's client renumbers at once and bumps the epoch of an
 idempotent producer for it; here numbers are only taken back while no try of them can be anywhere, else the batch is
-sent again as it is, and its answer tells.
+sent again as it is, and its answer tells. Where only a new epoch helps, what may still arrive under the old one is not
+sent under the new one: Kafka's client sends it, and with bad luck it is in the log twice.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class ProducerSession:
         before = self.identity
         self.identity = NO_IDENTITY if before.is_last else before.bumped()
         logger.warning(
-            "a batch is missing in the log, or its fate is not known: %s ends, and with it exactly once across this"
-            " point for the batches that failed",
+            "a batch is missing in the log, or its outcome is not known: the session of %s ends; what has failed may"
+            " or may not be in the log",
             before,
         )
