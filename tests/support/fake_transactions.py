@@ -217,9 +217,7 @@ class FakeCoordinator:
 
     @answer.register
     def _(self, request: AddOffsetsToTxnRequest, version: int, refusal: ErrorCode | None = None) -> Any:
-        found, code = self._check(
-            request.transactional_id, request.producer_id, request.producer_epoch, refusal
-        )
+        found, code = self._check(request.transactional_id, request.producer_id, request.producer_epoch, refusal)
         if found is not None:
             found.state = "Ongoing"
             found.groups.add(request.group_id)
@@ -227,9 +225,7 @@ class FakeCoordinator:
 
     @answer.register
     def _(self, request: TxnOffsetCommitRequest, version: int, refusal: ErrorCode | None = None) -> Any:
-        found, code = self._check(
-            request.transactional_id, request.producer_id, request.producer_epoch, refusal
-        )
+        found, code = self._check(request.transactional_id, request.producer_id, request.producer_epoch, refusal)
         if found is not None:
             if version >= V2_END:
                 found.state = "Ongoing"

@@ -32,6 +32,7 @@ class PartitionSequences:
 
     __slots__ = (
         "_farthest",
+        "_is_over",
         "_known_until",
         "_refused",
         "acknowledged_end",
@@ -55,7 +56,7 @@ class PartitionSequences:
         self.next_sequence = 0
         self.acknowledged_end = 0
         self.last_acknowledged_offset = NOTHING_ACKNOWLEDGED
-        self.has_gap = self.is_unresolved = self.needs_restart = False
+        self.has_gap = self.is_unresolved = self.needs_restart = self._is_over = False
         self._refused: ProducerBatch | None = None
         self._farthest: tuple[int, ...] = ()
         self._known_until = float("-inf")
@@ -66,7 +67,7 @@ class PartitionSequences:
     @property
     def is_troubled(self) -> bool:
         """Whether there is something to settle."""
-        return self.has_gap or self.is_unresolved or self.needs_restart or self._refused is not None
+        return self.has_gap or self.is_unresolved or self.needs_restart or self._is_over or self._refused is not None
 
     def may_drain(self, batch: ProducerBatch, *, is_start_checked: bool = False) -> bool:
         """Whether the head of the queue may go: a stamped one as the first in flight, a new one if its number is
@@ -142,11 +143,16 @@ class PartitionSequences:
         if self.unacknowledged and self.unacknowledged[0] is batch:
             self._refused = batch
 
+    def session_is_over(self) -> None:
+        """The broker will take nothing more under this identity."""
+        self._is_over = True
+
     def settle(self) -> None:
         """Nothing of this partition is on the wire: is what was given up in the log, and what are the numbers now?
 
         Sets `needs_restart` where only a new epoch helps.
         """
+        self.needs_restart = self.needs_restart or self._is_over
         if self.needs_restart:
             return
         waiting = self.unacknowledged

@@ -10,7 +10,7 @@ import pytest
 from oncelog.config import MAX_IDEMPOTENT_IN_FLIGHT
 from oncelog.producer.batch import ProducerBatch
 from oncelog.producer.identity import NO_IDENTITY, ProducerIdentity
-from oncelog.producer.sequences import PartitionSequences
+from oncelog.producer.sequences import REMEMBERED_SECONDS, PartitionSequences
 from oncelog_protocol.records.batch import NO_SEQUENCE, RecordBatch
 from oncelog_protocol.records.builder import RecordBatchBuilder
 from oncelog_protocol.records.compression import Compression
@@ -226,8 +226,33 @@ def test_s27_an_unresolved_batch_is_missing_if_the_next_one_is_out_of_order() ->
     assert not second.is_maybe_written
     assert not of.is_troubled
     assert of.may_drain(second)
+    for one in (second, third):
+        of.acknowledged(one, 200)
     (following,) = stamped(of, 1)
     assert (following.base_sequence, following.identity) == (3, SECOND)
+
+
+def test_s9_the_first_batch_of_a_session_goes_alone() -> None:
+    # A broker that does not know the producer takes any sequence: the second batch, where the first one was refused.
+    of = PartitionSequences()
+    of.restart(FIRST)
+    (first,) = stamped(of, 2)
+    assert not of.may_drain(batch())
+    assert of.may_drain(batch(), is_start_checked=True)
+    of.acknowledged(first, 0)
+    stamped(of, 1, 1)
+    of.restart(SECOND)
+    assert not of.may_drain(batch())
+
+
+def test_s9_after_a_pause_the_broker_may_have_forgotten_the_producer() -> None:
+    of = sequences()
+    stamped(of, 1)
+    late = batch()
+    late.created = REMEMBERED_SECONDS
+    assert of.may_drain(batch())
+    assert not of.may_drain(late)
+    assert of.may_drain(late, is_start_checked=True)
 
 
 def test_s28_out_of_order_says_nothing_of_a_later_batch() -> None:
