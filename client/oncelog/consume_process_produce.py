@@ -29,6 +29,7 @@ PASSING: Final = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
     }
 )
 """Beside what is retriable: the group has rebalanced, or only this transaction is lost."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import uvloop
-
 from tests.support.fake_transactions import FakeCoordinator, HangUp
 
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
