@@ -97,6 +97,10 @@ class LogCleaner:
         throttle = Throttle(self._broker.config[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
         slices = Slices(self._clock, lambda: throttle.pause_after(compaction.bytes_done))
         try:
+            if log.cleaner_checkpoint is None:
+                # Before anything changes: after a crash, it tells segments that were emptied from damaged ones.
+                log.cleaner_checkpoint = cleanable.first_dirty
+                await asyncio.to_thread(self._broker.logs.checkpoint_cleaner_offsets)
             clean_up_to = await slices.run(compaction.steps())
             if clean_up_to is None:
                 return False

@@ -297,12 +297,12 @@ class LogManager:
                     recovery_point=recovery_points.get(key, 0),
                     log_start_offset=start_offsets.get(key, 0),
                     clean_shutdown=home.clean_shutdown,
+                    cleaner_checkpoint=cleaner_offsets.get(key),
                 )
             except (KafkaError, OSError, PartitionMetadataCorrupt) as error:
                 logger.error("%s: offline: %s", path, error)
                 self._failures[key] = f"{path}: {error}"
             else:
-                log.cleaner_checkpoint = cleaner_offsets.get(key)
                 self._adopt(key, log)
 
     def _create(self, key: TopicPartition, topic_id: bytes | None, config: LogConfig) -> PartitionLog:

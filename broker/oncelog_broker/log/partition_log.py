@@ -22,8 +22,9 @@ from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
 from oncelog_broker.log.local_log import LocalLog
 from oncelog_broker.log.log_producers import LogProducers
 from oncelog_broker.log.log_reader import EMPTY
+from oncelog_broker.log.lost_segments import LogCorrupt
 from oncelog_broker.log.producer_state import DuplicateBatch
-from oncelog_broker.log.recovery import LogCorrupt, SegmentLoader, load_epochs, rebuild_epochs
+from oncelog_broker.log.recovery import LastKnown, SegmentLoader, load_epochs, rebuild_epochs
 from oncelog_broker.log.retention import SegmentFacts, deletable_segments
 from oncelog_broker.log.segment import Segment
 from oncelog_broker.log.timestamp_lookup import TimestampedOffset
@@ -102,7 +103,7 @@ class PartitionLog:
         disk must lower them there now, since after a crash a log that ends below its recovery point counts as damaged,
         and what is below the cleaner checkpoint counts as compacted. May raise OSError."""
         self.cleaner_checkpoint: int | None = None
-        """Up to where the log was compacted, as last noted; None if it never was."""
+        """Up to where the log was compacted, as last noted; None if no compaction of it was ever begun."""
         self._disk = disk
         self._clock = clock
         self._local = local
@@ -131,6 +132,7 @@ class PartitionLog:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean_shutdown: bool = False,
+        cleaner_checkpoint: int | None = None,
     ) -> PartitionLog:
         """Open or make the log in `directory`, verifying what lies behind `recovery_point` after a crash.
 
@@ -144,12 +146,8 @@ class PartitionLog:
             loader = SegmentLoader(disk, path, config.index_interval_bytes, now_ms)
             epochs, epochs_lost = load_epochs(disk, os.path.join(path, LEADER_EPOCH_FILE))
             before = epochs.entries
-            segments = loader.load(
-                recovery_point=recovery_point,
-                log_start_offset=log_start_offset,
-                clean_shutdown=clean_shutdown,
-                epochs=epochs,
-            )
+            known = LastKnown(recovery_point, log_start_offset, clean_shutdown, cleaner_checkpoint is not None)
+            segments = loader.load(known, epochs)
             if epochs_lost:
                 rebuild_epochs(segments, epochs)
             log = cls(
@@ -164,6 +162,7 @@ class PartitionLog:
                 recovery_point=segments[-1].next_offset if clean_shutdown else recovery_point,
                 log_start_offset=max(log_start_offset, segments[0].base_offset),
             )
+            log.cleaner_checkpoint = cleaner_checkpoint
             if log.log_start_offset > log.log_end_offset:
                 logger.warning("%s: ends at %d, below its start; emptied", path, log.log_end_offset)
                 log.truncate_fully_and_start_at(log.log_start_offset)

@@ -82,6 +82,10 @@ class SegmentIndex:
         self._persisted = len(entries)
         self._unsynced = True
 
+    def has_entries_in_file(self) -> bool:
+        """Asks the file, and keeps nothing of it in memory. Raises IndexCorrupt."""
+        return len(self._load()) > 0
+
     def file_to_sync(self) -> File | None:
         """Persist; the file if it has something unsynced, for the caller to sync and close. Raises OSError."""
         self.persist()

@@ -1,12 +1,21 @@
-"""Running steps between everything else that an event loop does."""
+"""The log cleaner: running steps between everything else that an event loop does, and what it notes."""
 
 import asyncio
+import dataclasses
 import threading
+from types import SimpleNamespace
 
 import pytest
+from tests.support.compacted import COMPACTED, put
 
-from oncelog_broker.cleaning import SLICE_SECONDS, Slices, Throttle
+from oncelog_broker.cleaning import SLICE_SECONDS, LogCleaner, Slices, Throttle
+from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.log.checkpoints import CLEANER_OFFSET_CHECKPOINT
+from oncelog_broker.log.log_manager import LogManager
+from oncelog_broker.log.recovery import SWAP_SUFFIX
+from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import ManualClock, SystemClock
+from oncelog_broker.runtime.disk import RealDisk
 
 
 def no_pause() -> float:
@@ -99,3 +108,29 @@ def test_throttle_pauses_as_long_as_the_bytes_are_ahead_of_the_time():
     assert throttle.pause_after(500) == pytest.approx(0.1)
     clock.advance_ms(400)
     assert throttle.pause_after(500) == 0
+
+
+async def test_it_is_noted_that_a_log_is_compacted_before_anything_of_it_changes(tmp_path):
+    """After a crash, this tells a segment that was emptied from a damaged one."""
+    noted: list[str] = []
+
+    class WatchedDisk(RealDisk):
+        def rename(self, source: str, target: str) -> None:
+            if target.endswith(SWAP_SUFFIX):
+                noted.append((tmp_path / CLEANER_OFFSET_CHECKPOINT).read_text())
+            super().rename(source, target)
+
+    disk, clock = WatchedDisk(), ManualClock()
+    logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
+    config = dataclasses.replace(COMPACTED, segment_bytes=100, min_cleanable_dirty_ratio=0.0)
+    log = logs.get_or_create("table", 0, None, config)
+    for _ in range(4):
+        put(log, (b"k", b"v"))
+    partition = Partition("table", bytes(16), 0, log, leader_id=1)
+    settings = {keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE: 1 << 20, keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND: 1e9}
+    replicas = SimpleNamespace(partitions=lambda: [partition])
+    broker = SimpleNamespace(config=settings, replicas=replicas, logs=logs, disk=disk, clock=clock)
+    await LogCleaner(broker).clean_due()
+    assert noted[0] == "0\n1\ntable 0 0\n"
+    assert (tmp_path / CLEANER_OFFSET_CHECKPOINT).read_text() == "0\n1\ntable 0 3\n"
+    logs.close()

@@ -73,7 +73,8 @@ def test_killed_at_every_change_of_the_disk(tmp_path, config, is_synced):
         assert not run_until_stopped(log, disk)
         log.abandon()
 
-        reopened = open_log(here, config, recovery_point=before[-1].offset + 1 if is_synced else 0)
+        recovery_point = before[-1].offset + 1 if is_synced else 0
+        reopened = open_log(here, config, recovery_point=recovery_point, cleaner_checkpoint=0)
         found = entries(reopened)
         outcomes.add(tuple(found))
         assert last_values(found) == last_values(before)
