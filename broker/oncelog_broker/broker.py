@@ -157,6 +157,7 @@ class Broker:
         await self._join(self._store)
         self.producer_ids = ProducerIdManager(self._store, self.node_id)
         self._follow_broker_configs(self.image)
+        self.logs.note_missing((topic.name, index) for topic, index, _ in self.image.partitions_on(self.node_id))
         self._set_strays_aside()
         self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""))
         self.replicas.on_image(ClusterImage(""), self.image)

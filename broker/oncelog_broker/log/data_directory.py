@@ -162,6 +162,10 @@ class DataDirectory:
         self._checkpoints[name] = offsets
         return offsets
 
+    def noted_offset(self, key: TopicPartition) -> int:
+        """The largest offset that a checkpoint, of those read or written, has for `key`: 0 if none has it."""
+        return max((offsets.get(key, 0) for offsets in self._checkpoints.values()), default=0)
+
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """`checkpoint_guard` must be held."""
         write_offset_checkpoint(self._disk, self.join(name), offsets)

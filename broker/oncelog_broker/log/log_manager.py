@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from oncelog_broker.log.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -128,6 +128,38 @@ class LogManager:
         """The 16 bytes in the log's `partition.metadata`; None if there is no log or it has no id."""
         return self._topic_ids.get((topic, partition))
 
+    def note_missing(self, partitions: Iterable[TopicPartition]) -> None:
+        """Look after a start for logs that were not found, of the `partitions` that this broker is to host.
+
+        Where a checkpoint says that records were there, the partition stays offline, as when its segments are gone:
+        made anew (as Kafka does), it would give out their offsets a second time. Where none says so, nobody can know:
+        it may be a topic whose creation was cut short, hence a warning.
+        """
+        deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
+        for key in partitions:
+            if key in self._homes:
+                continue
+            name = f"{key[0]}-{key[1]}"
+            offset, _, home = max(
+                (directory.noted_offset(key), -number, directory) for number, directory in enumerate(self._directories)
+            )
+            if offset > 0 and name not in deleted:  # of one that was deleted, the checkpoints speak a little longer
+                path = home.join(name)
+                self._homes[key] = home
+                self._failures[key] = (
+                    f"{path} is missing, but the checkpoints say that there were records up to offset {offset}. Put "
+                    "the directory back; or, to accept the loss, delete the topic, or take the partition's lines out "
+                    f"of {RECOVERY_POINT_CHECKPOINT}, {HIGH_WATERMARK_CHECKPOINT} and {LOG_START_OFFSET_CHECKPOINT} "
+                    "(their second line counts them)"
+                )
+                logger.error("%s: offline: %s", path, self._failures[key])
+            else:
+                logger.warning(
+                    "%s: no directory of log.dirs has a log of this partition; it begins anew, empty. If it had "
+                    "records, they are lost, unless they are in a directory that is not in log.dirs any more",
+                    name,
+                )
+
     def delete(self, topic: str, partition: int) -> None:
         """The log is gone at once; `purge_deleted` frees its bytes after file.delete.delay.ms. KAFKA_STORAGE_ERROR.
 
@@ -152,17 +184,20 @@ class LogManager:
         home = self._homes.get(key)
         if home is None:
             return None
+        source = home.join(f"{topic}-{partition}")
         target = home.join(marked_directory_name(topic, partition, random_uuid(self._entropy).hex(), suffix))
+        is_there = self._disk.exists(source)
         try:
             if (log := self._logs.get(key)) is not None:
                 log.abandon()
-            self._disk.rename(home.join(f"{topic}-{partition}"), target)
-            self._disk.sync_directory(home.path)
+            if is_there:
+                self._disk.rename(source, target)
+                self._disk.sync_directory(home.path)
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition}: {error}") from error
         for by_partition in (self._logs, self._homes, self._topic_ids, self._failures, self._high_watermarks):
             by_partition.pop(key, None)
-        return target
+        return target if is_there else None
 
     def partitions(self) -> list[TopicPartition]:
         """Every log that is there, those included that could not be opened."""
@@ -174,7 +209,7 @@ class LogManager:
 
     @property
     def failures(self) -> Mapping[TopicPartition, str]:
-        """Why each log that is there could not be opened."""
+        """Why each log that is there, or should be, could not be opened."""
         return self._failures
 
     def high_watermarks(self) -> Mapping[TopicPartition, int]:

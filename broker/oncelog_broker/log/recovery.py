@@ -93,7 +93,7 @@ class SegmentLoader:
         return LogCorrupt(
             f"{self.directory}: the log ends at offset {end}, but was synced up to the recovery point "
             f"{recovery_point}: records are gone. To accept the loss, remove the partition's line from "
-            "recovery-point-offset-checkpoint"
+            "recovery-point-offset-checkpoint (its second line counts them)"
         )
 
     def create(self, base_offset: int, now_ms: int) -> Segment:
