@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -52,7 +52,7 @@ from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
-from oncelog_broker.server.shown import shows_topic, wait_until_shown
+from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.uuids import uuid_to_string
 
@@ -159,8 +159,9 @@ class Broker:
         self._follow_broker_configs(self.image)
         self.logs.note_missing((topic.name, index) for topic, index, _ in self.image.partitions_on(self.node_id))
         self._set_strays_aside()
-        self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""))
+        self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""), self.tasks)
         self.replicas.on_image(ClusterImage(""), self.image)
+        self.replicas.on_opened = self._on_opened
         self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.deadlines)
         self.groups.on_image(ClusterImage(""), self.image)
         self.markers = MarkerAppender(self.replicas, self.groups.runtime)
@@ -169,6 +170,7 @@ class Broker:
         )
         self.transactions.on_image(self.image)
         self.metadata.subscribe(self._on_image)
+        await self.replicas.until_opened()
         LogMaintenance(self).start()
         LogCleaner(self).start()
         self.groups.start()
@@ -232,6 +234,11 @@ class Broker:
         self.groups.on_image(old, new)
         self.transactions.on_image(new)
 
+    def _on_opened(self, topics: Collection[str]) -> None:
+        """Partitions that the image gave us have got their logs: some may have coordinators."""
+        for runtime in (self.groups.runtime, self.transactions.runtime):
+            runtime.on_opened(topics)
+
     def _follow_broker_configs(self, image: ClusterImage) -> None:
         """Dynamic settings: those of this broker before those of all brokers."""
 
@@ -287,7 +294,7 @@ class Broker:
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another connection was quicker
                 raise
-        await wait_until_shown(self.metadata, shows_topic(name, 1), AUTO_CREATE_TIMEOUT_MS)
+        await wait_until_usable(self.metadata, self.replicas, name, 1, AUTO_CREATE_TIMEOUT_MS)
 
     async def stop(self) -> None:
         """Stop serving, flush everything, and leave the mark of a clean shutdown."""

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.log.cleaner import CleanableRange, filthiest
@@ -23,6 +23,7 @@ from oncelog_broker.log.steps import Job, Steps
 from oncelog_broker.maintenance import LOGS_PER_SLICE
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.tasks import in_thread
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
 
@@ -181,7 +182,7 @@ class Slices:
                 resume = partial(steps.send, None)
                 if job is not None:
                     try:
-                        resume = partial(steps.send, await _in_thread(job))
+                        resume = partial(steps.send, await in_thread(job))
                     except Exception as error:
                         resume = partial(steps.throw, error)
                     pause = self._pause_seconds()
@@ -194,13 +195,3 @@ class Slices:
                 began = self._clock.monotonic()
         finally:
             steps.close()
-
-
-async def _in_thread(job: Job) -> Any:
-    """Run `job` in a worker thread; being cancelled waits for its end."""
-    running = asyncio.ensure_future(asyncio.to_thread(job))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey
 from oncelog_broker.coordinator.partitioning import partition_for
 from oncelog_broker.coordinator.timers import TimerQueue
 from oncelog_broker.log.validation import AppendOrigin
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock
@@ -131,7 +131,7 @@ class CoordinatorRuntime(Generic[M]):
         self._compression = compression
         self._shards: dict[int, Shard[M]] = {}
         self._partitions = 0
-        self._image_topic: object = None
+        self._image_topic: Topic | None = None
         self._woken_at = float("inf")
 
     # --- following the leadership
@@ -143,8 +143,16 @@ class CoordinatorRuntime(Generic[M]):
             return
         self._image_topic = topic
         self._partitions = 0 if topic is None else len(topic.partitions)
+        self._follow()
+
+    def on_opened(self, topics: Collection[str]) -> None:
+        """`Replicas` leads more partitions of these topics than it did at the last image."""
+        if self._topic in topics:
+            self._follow()
+
+    def _follow(self) -> None:
         led: dict[int, Partition] = {}
-        for index in () if topic is None else topic.partitions:
+        for index in () if self._image_topic is None else self._image_topic.partitions:
             try:
                 led[index] = self._replicas.leader(self._topic, index)
             except KafkaError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from oncelog_broker.log.checkpoints import (
@@ -25,8 +26,9 @@ from oncelog_broker.log.data_directory import (
     DataDirectory,
     marked_directory_name,
 )
+from oncelog_broker.log.log_changes import LogMove, LogMoves, LogOpening, WantedLog
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.partition_metadata import PartitionMetadataCorrupt, read_topic_id, write_topic_id
+from oncelog_broker.log.partition_metadata import PartitionMetadataCorrupt, read_topic_id
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
@@ -103,26 +105,65 @@ class LogManager:
         return self._logs.get(key)
 
     def get_or_create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
-        """The log, made if there is none, in the data directory with the fewest logs.
+        """`begin_opening` and all that follows, for one log and at one go. Raises what is the result there."""
+        wanted = WantedLog(topic, partition, topic_id, config)
+        opening = self.begin_opening([wanted])
+        opening.run()
+        (result,) = self.finish_opening(opening)
+        if isinstance(result, KafkaError):
+            raise result
+        return result
 
-        A log without a topic id takes on the one given. INCONSISTENT_TOPIC_ID if it has another one: it belongs to a
-        topic of the same name that was deleted. KAFKA_STORAGE_ERROR.
-        """
-        key = topic, partition
-        log = self.get(topic, partition)
+    def find(self, wanted: WantedLog) -> PartitionLog | KafkaError | None:
+        """What `begin_opening` would lead to, if the disk is not needed for it; None if it is."""
         try:
-            if log is None:
-                log = self._create(key, topic_id, config)
-            elif topic_id is not None and self._topic_ids[key] is None:
-                write_topic_id(self._disk, log.directory, topic_id)
-                self._topic_ids[key] = topic_id
-        except OSError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition}: {error}") from error
-        if topic_id is not None and self._topic_ids[key] != topic_id:
-            raise KafkaError(
-                ErrorCode.INCONSISTENT_TOPIC_ID, f"the log in {log.directory} belongs to another topic named {topic}"
-            )
-        return log
+            log = self.get(*wanted.key)
+        except KafkaError as error:
+            return error
+        if log is None or (wanted.topic_id is not None and self._topic_ids[wanted.key] is None):
+            return None
+        return self._of_the_topic(wanted, log)
+
+    def begin_opening(self, wanted_logs: Sequence[WantedLog]) -> LogOpening:
+        """The logs, each made if there is none, in the data directory with the fewest logs.
+
+        A log without a topic id takes on the one given. `LogOpening.run` and `finish_opening` must follow, before any
+        of these logs is opened or deleted by another call.
+        """
+        opening = LogOpening(self._disk, self._clock, wanted_logs)
+        counts = Counter(self._homes.values())
+        for wanted in wanted_logs:
+            found = self.find(wanted)
+            if found is not None:
+                opening.results[wanted.key] = found
+            elif wanted.key in self._logs:
+                opening.to_identify.append((wanted, self._logs[wanted.key]))
+            else:
+                home = min(self._directories, key=lambda directory: counts[directory])
+                counts[home] += 1
+                opening.to_make[home].append(wanted)
+        return opening
+
+    def finish_opening(self, opening: LogOpening) -> list[PartitionLog | KafkaError]:
+        """The logs, or why they cannot be had: KAFKA_STORAGE_ERROR, or INCONSISTENT_TOPIC_ID for one that belongs to a
+        topic of the same name that was deleted."""
+        for home, made in opening.to_make.items():
+            for wanted in made:
+                log = opening.results[wanted.key]
+                if isinstance(log, PartitionLog):
+                    self._homes[wanted.key] = home
+                    self._topic_ids[wanted.key] = wanted.topic_id
+                    self._adopt(wanted.key, log)
+        for wanted, log in opening.to_identify:
+            if opening.results[wanted.key] is log:
+                self._topic_ids[wanted.key] = wanted.topic_id
+        return [self._of_the_topic(wanted, opening.results[wanted.key]) for wanted in opening.wanted]
+
+    def _of_the_topic(self, wanted: WantedLog, found: PartitionLog | KafkaError) -> PartitionLog | KafkaError:
+        if isinstance(found, KafkaError) or wanted.topic_id in (None, self._topic_ids[wanted.key]):
+            return found
+        message = f"the log in {found.directory} belongs to another topic named {wanted.topic}"
+        return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
 
     def topic_id(self, topic: str, partition: int) -> bytes | None:
         """The 16 bytes in the log's `partition.metadata`; None if there is no log or it has no id."""
@@ -161,43 +202,62 @@ class LogManager:
                 )
 
     def delete(self, topic: str, partition: int) -> None:
-        """The log is gone at once; `purge_deleted` frees its bytes after file.delete.delay.ms. KAFKA_STORAGE_ERROR.
+        """`begin_deletion` and all that follows, for one log and at one go. KAFKA_STORAGE_ERROR."""
+        moves = self.begin_deletion([(topic, partition)])
+        moves.run()
+        for error in self.finish_deletion(moves).values():
+            raise error
 
-        Failed logs can be deleted too. Nothing happens if there is none.
+    def begin_deletion(self, keys: Iterable[TopicPartition]) -> LogMoves:
+        """Nothing uses these logs any more. `LogMoves.run` and `finish_deletion` must follow, before any is made anew.
+
+        Failed logs can be deleted too. Nothing happens where there is none.
         """
-        key = topic, partition
-        log = self._logs.get(key)
-        target = self._move_away(key, DELETE_DIRECTORY_SUFFIX)
-        if target is not None:
-            delay_ms = (log.config if log is not None else DEFAULT_CONFIG).file_delete_delay_ms
-            self._deleted.append((self._clock.now_ms() + delay_ms, target))
+        return self._begin_moving(keys, DELETE_DIRECTORY_SUFFIX)
+
+    def finish_deletion(self, moves: LogMoves) -> dict[TopicPartition, KafkaError]:
+        """What could not be deleted: KAFKA_STORAGE_ERROR. `purge_deleted` frees the rest after file.delete.delay.ms."""
+        failed = {}
+        for key, target in moves.targets.items():
+            log = self._logs.get(key)
+            if isinstance(target, KafkaError):
+                failed[key] = target
+                continue
+            if target is not None:
+                delay_ms = (log.config if log is not None else DEFAULT_CONFIG).file_delete_delay_ms
+                self._deleted.append((self._clock.now_ms() + delay_ms, target))
+            self._forget(key)
+        return failed
 
     def set_aside(self, topic: str, partition: int) -> str | None:
         """Take a log that no topic owns out of the way, without freeing it; where it is now. KAFKA_STORAGE_ERROR.
 
         Nobody reads it, but it may be all that is left of something: an operator decides.
         """
-        return self._move_away((topic, partition), STRAY_DIRECTORY_SUFFIX)
+        moves = self._begin_moving([(topic, partition)], STRAY_DIRECTORY_SUFFIX)
+        moves.run()
+        target = moves.targets.get((topic, partition))
+        if isinstance(target, KafkaError):
+            raise target
+        self._forget((topic, partition))
+        return target
 
-    def _move_away(self, key: TopicPartition, suffix: str) -> str | None:
-        topic, partition = key
-        home = self._homes.get(key)
-        if home is None:
-            return None
-        source = home.join(f"{topic}-{partition}")
-        target = home.join(marked_directory_name(topic, partition, random_uuid(self._entropy).hex(), suffix))
-        is_there = self._disk.exists(source)
-        try:
+    def _begin_moving(self, keys: Iterable[TopicPartition], suffix: str) -> LogMoves:
+        moves = LogMoves(self._disk)
+        for key in keys:
+            topic, partition = key
+            home = self._homes.get(key)
+            if home is None:
+                continue
             if (log := self._logs.get(key)) is not None:
                 log.abandon()
-            if is_there:
-                self._disk.rename(source, target)
-                self._disk.sync_directory(home.path)
-        except OSError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition}: {error}") from error
+            target = marked_directory_name(topic, partition, random_uuid(self._entropy).hex(), suffix)
+            moves.moves.append(LogMove(key, home, home.join(f"{topic}-{partition}"), home.join(target)))
+        return moves
+
+    def _forget(self, key: TopicPartition) -> None:
         for by_partition in (self._logs, self._homes, self._topic_ids, self._failures, self._high_watermarks):
             by_partition.pop(key, None)
-        return target if is_there else None
 
     def partitions(self) -> list[TopicPartition]:
         """Every log that is there, those included that could not be opened."""
@@ -339,23 +399,6 @@ class LogManager:
                 self._failures[key] = f"{path}: {error}"
             else:
                 self._adopt(key, log)
-
-    def _create(self, key: TopicPartition, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
-        topic, partition = key
-        homes = list(self._homes.values())
-        home = min(self._directories, key=homes.count)
-        path = home.join(f"{topic}-{partition}")
-        home.drop_from_checkpoints(key)
-        log = PartitionLog.open(
-            path, topic=topic, partition=partition, config=config, disk=self._disk, clock=self._clock
-        )
-        if topic_id is not None:
-            write_topic_id(self._disk, path, topic_id)
-        self._disk.sync_directory(home.path)
-        self._homes[key] = home
-        self._topic_ids[key] = topic_id
-        self._adopt(key, log)
-        return log
 
     def _adopt(self, key: TopicPartition, log: PartitionLog) -> None:
         self._logs[key] = log

@@ -20,6 +20,8 @@ from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
 from oncelog_protocol.records.record import Record, read_records
 
+TOPIC = "__consumer_offsets"
+
 
 class Counters:
     """A machine with one number per name; a record is (name, number or None)."""
@@ -270,6 +272,19 @@ async def test_the_same_leader_in_a_new_epoch_keeps_its_machine(runtime, interna
     machine = counters(runtime)
     runtime.on_image(internal_topic.lead())
     assert counters(runtime) is machine
+
+
+async def test_a_partition_is_coordinated_as_soon_as_its_log_is_open(runtime, internal_topic):
+    """The image comes first, the logs of a new topic one after another."""
+    shown = internal_topic.lead()
+    late = internal_topic.led.pop(0)
+    runtime.on_image(shown)
+    assert runtime.write("a", put("a", 1), failed) is ErrorCode.NOT_COORDINATOR
+    internal_topic.led[0] = late
+    runtime.on_opened({"orders"})
+    assert runtime.write("a", put("a", 1), failed) is ErrorCode.NOT_COORDINATOR
+    runtime.on_opened({TOPIC})
+    assert runtime.write("a", put("a", 1), failed) == ("put", None)
 
 
 async def test_timers_fire_in_time_and_are_rearmed(runtime, internal_topic):
