@@ -34,6 +34,9 @@ class Limits:
     connections: int = 0
     per_ip: Counter[str] = field(default_factory=Counter)
     request_bytes: int = 0
+    is_short: bool = False
+    """Somebody had to wait for memory, and half of it has not been free since: nobody keeps any without need."""
+    _over_limit: object = None
 
     def admit(self, ip: str) -> str | None:
         """Count a new connection in; or say why not."""
@@ -52,15 +55,26 @@ class Limits:
         if not self.per_ip[ip]:
             del self.per_ip[ip]
 
-    def reserve(self, size: int) -> bool:
-        """Set aside memory for a large frame; False while others hold too much.
+    def reserve(self, size: int, holder: object) -> bool:
+        """Set aside memory for bytes of a large frame that have come, and as many again; False while others hold too
+        much.
 
-        The whole frame is set aside before its bytes come, so that a frame which was let in can always be finished.
+        What a client only claims that it will send takes nothing from others. So frames that are all begun may fill
+        the memory before one is whole; that one may be, a single `holder` at a time may go over the limit.
         """
-        if self.queued_max_request_bytes >= 0 and self.request_bytes + size > self.queued_max_request_bytes:
-            return False
+        within = self.queued_max_request_bytes < 0 or self.request_bytes + size <= self.queued_max_request_bytes
+        if not within:
+            if self._over_limit not in (None, holder):
+                self.is_short = True
+                return False
+            self._over_limit = holder
         self.request_bytes += size
         return True
 
-    def give_back(self, size: int) -> None:
+    def give_back(self, size: int, holder: object) -> None:
+        """All that `holder` had reserved."""
         self.request_bytes -= size
+        if self._over_limit is holder:
+            self._over_limit = None
+        if 2 * self.request_bytes <= self.queued_max_request_bytes:
+            self.is_short = False
