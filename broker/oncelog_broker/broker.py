@@ -43,6 +43,7 @@ from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, register
 from oncelog_broker.metadata.store import MetadataStore, SessionState
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock, SystemClock
+from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, first_descriptor_not_for_connections
 from oncelog_broker.runtime.disk import Disk, RealDisk
 from oncelog_broker.runtime.entropy import random_uuid, system_entropy
 from oncelog_broker.runtime.network import Network, RealNetwork
@@ -150,6 +151,7 @@ class Broker:
             disk=self.disk,
             clock=self.clock,
         )
+        self._divide_descriptors()
         bound = {}
         for listener in listeners(self.config):
             bound[listener.name] = await self._listeners.listen(listener)
@@ -177,6 +179,18 @@ class Broker:
         self.transactions.start()
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
         await self._listeners.start()
+
+    def _divide_descriptors(self) -> None:
+        """Now that the logs are open: what is left goes to connections and to further logs, half and half."""
+        SPARES.refill()
+        first = first_descriptor_not_for_connections()
+        self.connections.limits.first_descriptor_not_for_connections = first
+        connections = descriptor_limit() - first
+        if connections < self.config[keys.MAX_CONNECTIONS]:
+            logger.warning(
+                "the limit of open files is lower than max.connections needs",
+                extra={"limit": descriptor_limit(), "connections": connections},
+            )
 
     async def _cluster_id(self, store: MetadataStore, directory: str) -> str:
         """The id that the store has, or the data directory (of another origin, or of a start that was cut short), or

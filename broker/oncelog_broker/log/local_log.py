@@ -127,12 +127,13 @@ class LocalLog:
             self.log_end_offset = run[-1].next_offset
 
     def roll(self) -> None:
-        """Close the active segment and begin a new one; nothing happens if it is empty."""
+        """Close the active segment and begin a new one; nothing happens if it is empty, or where this raises."""
         if self.active.size == 0:
             return
+        self.active.write_indexes()
+        segment = self._loader.create(self.log_end_offset, self._clock.now_ms())
         self.active.seal()
         self.on_roll(self.log_end_offset)
-        segment = self._loader.create(self.log_end_offset, self._clock.now_ms())
         self._row.append(segment)
         self._bases.append(segment.base_offset)
         self._adopt_active(segment)

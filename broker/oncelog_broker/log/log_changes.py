@@ -133,4 +133,6 @@ class LogMoves:
 
 
 def _storage_error(name: str, error: OSError) -> KafkaError:
-    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}: {error}")
+    failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}: {error}")
+    failure.__cause__ = error
+    return failure

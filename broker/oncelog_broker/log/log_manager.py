@@ -6,6 +6,7 @@ for it raises KAFKA_STORAGE_ERROR. Nothing here runs by itself: the periodic met
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections import Counter
@@ -30,6 +31,7 @@ from oncelog_broker.log.log_changes import LogMove, LogMoves, LogOpening, Wanted
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.partition_metadata import PartitionMetadataCorrupt, read_topic_id
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.descriptors import descriptor_limit, is_descriptor_limit
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -395,6 +397,9 @@ class LogManager:
                     cleaner_checkpoint=cleaner_offsets.get(key),
                 )
             except (KafkaError, OSError, PartitionMetadataCorrupt) as error:
+                if is_descriptor_limit(error) or is_descriptor_limit(error.__cause__):
+                    message = f"{path} cannot be opened: the limit of open files, {descriptor_limit()}, is too low"
+                    raise OSError(errno.EMFILE, f"{message} for {len(found)} logs: raise it (ulimit -n)") from error
                 logger.error("%s: offline: %s", path, error)
                 self._failures[key] = f"{path}: {error}"
             else:

@@ -57,7 +57,7 @@ class OffsetIndex(SegmentIndex):
     def last_in_file(self) -> OffsetPosition:
         """As `last`, by reading the end of the file only, of which nothing stays in memory. Raises IndexCorrupt."""
         try:
-            file = self._disk.open(self.path)
+            file = self._disk.open_briefly(self.path)
         except FileNotFoundError:
             raise IndexCorrupt(f"{self.path} is missing") from None
         try:

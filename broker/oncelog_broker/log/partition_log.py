@@ -31,6 +31,7 @@ from oncelog_broker.log.timestamp_lookup import TimestampedOffset
 from oncelog_broker.log.transaction_index import AbortedTransaction
 from oncelog_broker.log.validation import AppendOrigin, ValidationLimits, check_batch, check_client_batch
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.descriptors import is_descriptor_limit
 from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
@@ -141,6 +142,7 @@ class PartitionLog:
         """
         path = os.fspath(directory)
         now_ms = clock.now_ms()
+        segments: list[Segment] = []
         try:
             disk.make_directories(path)
             loader = SegmentLoader(disk, path, config.index_interval_bytes, now_ms)
@@ -174,6 +176,8 @@ class PartitionLog:
             if clean_shutdown and log.producers.is_saved(log.log_end_offset):
                 log._untouched_state = log._state()
         except (OSError, LogCorrupt, CorruptBatch) as error:
+            for segment in segments:
+                segment.close()
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} cannot be opened: {error}") from error
         return log
 
@@ -308,7 +312,7 @@ class PartitionLog:
                 else:
                     self._producer_state.adopt(header[9], entry, base_offset, header[5] & TRANSACTIONAL_BIT)
         except OSError as error:
-            raise self._fail("append", error) from error
+            raise self._append_failed(error, base_offset) from error
         return base_offset, append_time
 
     def append_marker(
@@ -366,10 +370,11 @@ class PartitionLog:
         for batch in whole:
             if batch.partition_leader_epoch > self._epochs.latest_epoch:
                 self.assign_leader_epoch(batch.partition_leader_epoch, batch.base_offset)
+        before = self.log_end_offset
         try:
             self._local.append_all(records, whole, now_ms, self.producers.follow)
         except (OSError, CorruptBatch) as error:
-            raise self._fail("append", error) from error
+            raise self._append_failed(error, before) from error
 
     # --- rolling -------------------------------------------------------------------------------------------------
 
@@ -379,7 +384,7 @@ class PartitionLog:
         try:
             self._local.roll()
         except OSError as error:
-            raise self._fail("roll", error) from error
+            raise self._append_failed(error, self.log_end_offset) from error
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Roll if the active segment is older than `segment.ms` by wall time: an idle log is to age too."""
@@ -687,6 +692,14 @@ class PartitionLog:
         self._offline = f"could not {what} {self.name}: {error}"
         logger.error("%s: offline: %s", self.directory, self._offline)
         return self._offline_error()
+
+    def _append_failed(self, error: Exception, log_end_offset: int) -> KafkaError:
+        """Nothing is wrong with a file that could not even be opened, as long as nothing was written: it was to be a
+        new segment's, and will be tried again with the next append."""
+        if is_descriptor_limit(error) and self._local.log_end_offset == log_end_offset:
+            logger.error("%s: could not append: %s; raise the limit of open files (ulimit -n)", self.directory, error)
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}: {error}")
+        return self._fail("append", error)
 
     def _read_error(self, error: Exception) -> KafkaError:
         """A read that fails says nothing of the rest of the log, so the log stays online."""

@@ -74,8 +74,16 @@ class SegmentLoader:
         `epochs` learns the leader epochs of the batches that are verified, without being written to its file.
         """
         finish_interrupted_work(self.disk, self.directory)
-        recovery_point = known.recovery_point
         segments = self._open_all()
+        try:
+            return self._recovered(segments, known, epochs)
+        except BaseException:
+            for segment in segments:
+                segment.close()
+            raise
+
+    def _recovered(self, segments: list[Segment], known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
+        recovery_point = known.recovery_point
         if not segments and recovery_point > known.log_start_offset:
             raise self._records_gone(known.log_start_offset, recovery_point)
         try:
@@ -304,7 +312,7 @@ def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
                 if index + SWAP_SUFFIX not in swaps:
                     disk.remove(os.path.join(directory, index))  # the old log's; it will be rebuilt
             next_offset = base
-            file = disk.open(path)
+            file = disk.open_briefly(path)
             for batch in scan_headers(file, 0, file.size):
                 next_offset = batch.last_offset + 1
             file.close()

@@ -186,9 +186,15 @@ class Segment:
 
     def seal(self) -> None:
         """Close it for appends: the indexes are written and leave memory."""
-        self.index_max_timestamp()
+        self.write_indexes()
         self.offset_index.seal()
         self.time_index.seal()
+
+    def write_indexes(self) -> None:
+        """Write the indexes as those of a closed segment. It may be appended to after that."""
+        self.index_max_timestamp()
+        self.offset_index.persist()
+        self.time_index.persist()
 
     def index_max_timestamp(self) -> None:
         """What makes the time index of a closed segment complete."""

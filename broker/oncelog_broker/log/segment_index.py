@@ -70,7 +70,7 @@ class SegmentIndex:
         entries = self._entries
         if entries is None or self._persisted == len(entries):
             return
-        file = self._disk.open(self.path, create=True)
+        file = self._disk.open_briefly(self.path, create=True)
         try:
             known = max(self._persisted, 0)
             if file.size != known:
@@ -92,7 +92,7 @@ class SegmentIndex:
         if not self._unsynced:
             return None
         self._unsynced = False
-        return self._disk.open(self.path)
+        return self._disk.open_briefly(self.path)
 
     def seal(self) -> None:
         """The segment is closed: write what is left and let go of the memory. Raises OSError."""
@@ -118,7 +118,7 @@ class SegmentIndex:
     def _load(self) -> memoryview:
         """The file without the zeros at its end."""
         try:
-            file = self._disk.open(self.path)
+            file = self._disk.open_briefly(self.path)
         except FileNotFoundError:
             raise IndexCorrupt(f"{self.path} is missing") from None
         try:

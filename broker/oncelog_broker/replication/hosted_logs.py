@@ -16,11 +16,14 @@ from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.log.log_changes import WantedLog
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.runtime.descriptors import is_descriptor_limit
 from oncelog_broker.runtime.tasks import Tasks, in_thread
 from oncelog_protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
+RETRY_SECONDS: Final = 5.0
+"""When a log is tried again for which no file descriptor was left."""
 LOGS_AT_A_TIME: Final = 16
 """Logs whose change is begun, or told of, before other work gets its turn."""
 
@@ -38,10 +41,18 @@ Opened = list[tuple[WantedLog, PartitionLog | KafkaError]]
 class HostedLogs:
     """Makes and deletes logs for `Replicas`. To be used on the event loop."""
 
-    def __init__(self, logs: LogManager, tasks: Tasks, on_opened: Callable[[Opened], None]) -> None:
-        """`on_opened` is told of every log that was asked for: the log, or why it cannot be had."""
+    def __init__(
+        self,
+        logs: LogManager,
+        tasks: Tasks,
+        is_wanted: Callable[[WantedLog], bool],
+        on_opened: Callable[[Opened], None],
+    ) -> None:
+        """`on_opened` is told of every log that was asked for: the log, or why it cannot be had. `is_wanted` says
+        whether a log still is that was asked for some time ago."""
         self._logs = logs
         self._tasks = tasks
+        self._is_wanted = is_wanted
         self._on_opened = on_opened
         self._asked: deque[WantedLog | UnwantedLog] = deque()
         self._work: asyncio.Task[None] | None = None
@@ -53,6 +64,11 @@ class HostedLogs:
     def delete(self, key: TopicPartition) -> None:
         """Delete a log, soon; a failure is logged, and the next start sets the log aside."""
         self._ask(UnwantedLog(key))
+
+    def _ask_again(self, later: list[WantedLog]) -> None:
+        for wanted in later:
+            if self._is_wanted(wanted):
+                self._ask(wanted)
 
     def _ask(self, change: WantedLog | UnwantedLog) -> None:
         self._asked.append(change)
@@ -80,7 +96,19 @@ class HostedLogs:
             await in_thread(opening.run)
         finally:  # also when the broker stops meanwhile: they must be closed with the others
             results = self._logs.finish_opening(opening)
-        self._on_opened(list(zip(wanted, results, strict=True)))
+        opened, later = [], []
+        for log, result in zip(wanted, results, strict=True):
+            if isinstance(result, KafkaError) and is_descriptor_limit(result.__cause__):
+                later.append(log)
+            else:
+                opened.append((log, result))
+        self._on_opened(opened)
+        if later:
+            logger.error(
+                "too many open files, tried again later: raise the limit (ulimit -n)",
+                extra={"partition": later[0].name, "others": len(later) - 1, "seconds": RETRY_SECONDS},
+            )
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._ask_again, later)
 
     async def _delete_some(self) -> None:
         moves = self._logs.begin_deletion([unwanted.key for unwanted in self._take(UnwantedLog)])

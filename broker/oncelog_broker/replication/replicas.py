@@ -45,7 +45,7 @@ class Replicas:
         self._leaders_by_id: dict[tuple[bytes, int], Partition] = {}
         self._offline: dict[tuple[str, int], str] = {}
         self._opening: dict[tuple[str, int], WantedLog] = {}
-        self._hosted = HostedLogs(logs, tasks, self._on_opened)
+        self._hosted = HostedLogs(logs, tasks, self._is_wanted, self._on_opened)
         self._waiting: list[tuple[str | None, asyncio.Future[None]]] = []
         self.on_opened: Callable[[Collection[str]], None] = lambda topics: None
         """Called with the names of topics of which more partitions are led now, because their logs are open."""
@@ -136,10 +136,13 @@ class Replicas:
                 self._opening[key] = wanted
                 self._hosted.open(wanted)
 
+    def _is_wanted(self, wanted: WantedLog) -> bool:
+        return self._opening.get(wanted.key) is wanted
+
     def _on_opened(self, opened: Opened) -> None:
         topics = set()
         for wanted, log in opened:
-            if self._opening.get(wanted.key) is not wanted:
+            if not self._is_wanted(wanted):
                 continue  # taken away again meanwhile
             del self._opening[wanted.key]
             topic = self._image.topics[wanted.topic]

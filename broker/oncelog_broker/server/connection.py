@@ -101,7 +101,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         host, port = (peer[0], peer[1]) if isinstance(peer, tuple) and len(peer) >= 2 else ("local", 0)
         self.client_host, self.client_port = host, port
-        refused = self._connections.admit(self, host)
+        connected = transport.get_extra_info("socket")
+        refused = self._connections.admit(self, host, -1 if connected is None else connected.fileno())
         if refused:
             logger.warning("connection refused", extra={"client": host, "reason": refused})
             self._transport.abort()
@@ -112,7 +113,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             (socket.SO_RCVBUF, self._limits.receive_buffer_bytes),
         ):
             if size >= 0:
-                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, size)
+                connected.setsockopt(socket.SOL_SOCKET, option, size)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.release(self, self.client_host)

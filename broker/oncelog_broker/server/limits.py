@@ -6,6 +6,7 @@ Kafka's keys: `max.connections`, `max.connections.per.ip`, `socket.request.max.b
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
@@ -29,6 +30,7 @@ class Limits:
     request_max_bytes: int
     queued_max_request_bytes: int
     idle_seconds: float
+    first_descriptor_not_for_connections: int = sys.maxsize
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     connections: int = 0
@@ -38,8 +40,10 @@ class Limits:
     """Somebody had to wait for memory, and half of it has not been free since: nobody keeps any without need."""
     _over_limit: object = None
 
-    def admit(self, ip: str) -> str | None:
-        """Count a new connection in; or say why not."""
+    def admit(self, ip: str, descriptor: int = -1) -> str | None:
+        """Count a new connection in, whose socket has that number; or say why not."""
+        if descriptor >= self.first_descriptor_not_for_connections:
+            return f"{descriptor} open files, and the rest is for logs: raise the limit (ulimit -n)"
         if self.connections >= self.max_connections:
             return f"max.connections={self.max_connections} reached"
         if self.per_ip[ip] >= self.max_connections_per_ip:

@@ -8,6 +8,7 @@ import shutil
 import struct
 
 import pytest
+from tests.support.descriptors import no_descriptors_left
 from tests.support.storage import NOW, SMALL, FaultyDisk, contents, fill, log_files, make_batch
 
 from oncelog_broker.log.config import LogConfig
@@ -157,6 +158,16 @@ def test_a_log_that_failed_keeps_the_shutdown_from_being_clean(start, tmp_path):
     manager.close()
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     assert len(contents(start().get("orders", 0))) == 5
+
+
+def test_a_limit_of_open_files_that_is_too_low_is_no_failure_of_a_log(start, tmp_path):
+    manager = start()
+    for partition in range(20):
+        fill(manager.get_or_create("orders", partition, TOPIC_ID, SMALL), 1)
+    manager.close()
+    with no_descriptors_left(but=10), pytest.raises(OSError, match=r"too low for 20 logs: raise it \(ulimit -n\)"):
+        start()
+    assert len(list(start().logs())) == 20
 
 
 def test_topic_ids(start, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,10 +13,11 @@ import pytest
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.metadata.image import ClusterImage, Partition, Topic
+from oncelog_broker.replication import hosted_logs
 from oncelog_broker.replication.hosted_logs import LOGS_AT_A_TIME
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import ManualClock
-from oncelog_broker.runtime.disk import RealDisk
+from oncelog_broker.runtime.disk import RealDisk, RealFile
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -170,6 +172,26 @@ async def test_what_cannot_be_opened_is_offline(replicas: Replicas, tmp_path: Pa
         replicas.leader("orders", 0)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert replicas.leader("orders", 1).index == 1
+
+
+async def test_a_log_without_a_descriptor_is_tried_again(
+    replicas: Replicas, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is wrong with the disk: others will close their files."""
+    monkeypatch.setattr(hosted_logs, "RETRY_SECONDS", 0.001)
+    opened, left = disk.open, [2]
+
+    def open_if_there_is_one(path: str, *, create: bool = False) -> RealFile:
+        if create and left[0] > 0:
+            left[0] -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return opened(path, create=create)
+
+    monkeypatch.setattr(WatchedDisk, "open", staticmethod(open_if_there_is_one))
+    replicas.on_image(EMPTY, EMPTY.with_topic(topic("orders", 1)))
+    await replicas.until_opened()
+    assert replicas.leader("orders", 0).topic == "orders"
+    assert caplog.text.count("too many open files") == 2
 
 
 async def test_a_broker_that_stops_meanwhile_closes_what_was_made(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from struct import pack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,8 +24,9 @@ from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_
 
 
 class RecordingTransport(asyncio.Transport):
-    def __init__(self, host: str = "127.0.0.1") -> None:
-        super().__init__({"peername": (host, 5000)})
+    def __init__(self, host: str = "127.0.0.1", descriptor: int | None = None) -> None:
+        connected = None if descriptor is None else SimpleNamespace(fileno=lambda: descriptor)
+        super().__init__({"peername": (host, 5000), "socket": connected})
         self.written: list[bytes] = []
         self.aborted = False
         self.paused = False
@@ -314,6 +316,17 @@ async def test_connections_beyond_the_limits_are_refused_and_counted_out() -> No
     second.connection_lost(None)
     assert wire.limits.connections == 1
     assert wire.limits.per_ip == {"127.0.0.1": 1}
+
+
+async def test_the_last_descriptors_are_left_to_logs() -> None:
+    wire = Wire(first_descriptor_not_for_connections=100)
+    refused = []
+    for descriptor in (50, 99, 100, 500, 98):
+        transport = RecordingTransport(descriptor=descriptor)
+        BrokerConnection(wire.dispatcher, wire.connections, "PLAINTEXT").connection_made(transport)  # type: ignore[arg-type]
+        refused.append(transport.aborted)
+    assert refused == [False, False, True, True, False]
+    assert wire.limits.connections == 1 + 3
 
 
 async def test_one_address_may_not_take_all_connections() -> None:
