@@ -271,13 +271,34 @@ class Broker:
             self.replicas.reconfigure_all()
 
     def _set_strays_aside(self) -> None:
-        """Logs of topics that are no more (a deletion was cut short), or of an older topic of the same name."""
+        """Logs of topics that are no more (a deletion was cut short), or of an older topic of the same name.
+
+        Or the metadata store is older than the logs: restored from a backup, or without the end of its write-ahead log.
+        It cannot know, so an operator is told what to look for.
+        """
+        unknown = 0
         for name, index in self.logs.partitions():
             topic = self.image.topic(name)
             topic_id = self.logs.topic_id(name, index)
-            if topic is None or index not in topic.partitions or topic_id not in (None, topic.topic_id):
-                moved = self.logs.set_aside(name, index)
-                logger.warning("log of no topic set aside", extra={"partition": f"{name}-{index}", "directory": moved})
+            if topic is None:
+                reason = "no such topic"
+                unknown += 1
+            elif index not in topic.partitions:
+                reason = f"the topic has {len(topic.partitions)} partitions"
+                unknown += 1
+            elif topic_id not in (None, topic.topic_id):
+                reason = "the topic is a newer one of the same name"
+            else:
+                continue
+            moved = self.logs.set_aside(name, index)
+            extra = {"partition": f"{name}-{index}", "reason": reason, "directory": moved}
+            logger.warning("log of no topic set aside", extra=extra)
+        if unknown:
+            logger.error(
+                "logs that the metadata store does not know; if their topics were not deleted, the store lost its last "
+                "writes: stop the broker, restore the file with its -wal file, and rename the directories back",
+                extra={"count": unknown, "metadata": os.path.join(self.config.log_dirs[0], METADATA_FILE)},
+            )
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """All settings of a topic with these overrides; topics with the same ones share them."""

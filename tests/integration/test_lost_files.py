@@ -20,6 +20,27 @@ def produce(client: RawClient, topic: str) -> ErrorCode:
     return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
+def test_logs_that_an_older_metadata_store_does_not_know_are_kept_and_named(broker_factory: BrokerFactory) -> None:
+    with broker_factory() as broker:
+        with RawClient(broker.port) as client:
+            client.create_topic("old")
+        assert broker.stop() == 0
+        metadata = broker.data / "metadata.db"
+        older = metadata.read_bytes()
+        broker.start()
+        with RawClient(broker.port) as client:
+            client.create_topic("new")
+            assert produce(client, "new") is ErrorCode.NONE
+        assert broker.stop() == 0
+        metadata.write_bytes(older)
+        broker.start()
+        (line,) = [line for line in broker.log.read_text().splitlines() if "logs that the metadata store" in line]
+        assert "the store lost its last writes" in line
+        assert f"count=1 metadata={metadata}" in line
+        (stray,) = broker.data.glob("new-0.*-stray")
+        assert (stray / f"{0:020d}.log").stat().st_size > 0
+
+
 def test_what_lost_records_stays_offline_and_the_rest_is_served(broker_factory: BrokerFactory) -> None:
     with broker_factory({"log.segment.bytes": "1000"}) as broker:
         with RawClient(broker.port) as client:
