@@ -217,7 +217,6 @@ class TransactionMachine:
     def expire(self) -> Effects:
         """Tombstones for transactional ids that were idle for transactional.id.expiration.ms (S43)."""
         effects = Effects()
-        effects.may_be_divided = True
         newest = self._now_ms() - self._config.id_expiration_ms
         for transactional_id, metadata in self._transactions.items():
             if metadata.state in IDLE and metadata.last_update_timestamp <= newest:
