@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from apache_kafka import ApacheKafka
 from test_oncelog_transactions import (  # noqa: F401
+    producing,
     test_e1_a_commit_whose_answer_is_lost,
     test_s27_s38_a_failed_send_aborts_all,
     test_s35_many_transactions,
