@@ -6,6 +6,7 @@ until producers are heard of again. What the log must hold about them it holds.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Final
 
 from oncelog_broker.coordinator.client import Client
@@ -20,14 +21,14 @@ class LastClients:
     """The client that took a transactional id over, or ended a transaction of it, last: what only its owner can do."""
 
     def __init__(self) -> None:
-        self._clients: dict[str, Client] = {}
+        self._clients: OrderedDict[str, Client] = OrderedDict()
 
     def note(self, transactional_id: str, client: Client) -> None:
         """`client` was just granted a request as the owner of `transactional_id`."""
-        self._clients.pop(transactional_id, None)  # so that it becomes the newest
         self._clients[transactional_id] = client._replace(client_id=client.client_id[:MAX_CLIENT_ID_CHARS])
+        self._clients.move_to_end(transactional_id)
         if len(self._clients) > MAX_CLIENTS:
-            del self._clients[next(iter(self._clients))]
+            self._clients.popitem(last=False)
 
     def of(self, transactional_id: str) -> Client | None:
         return self._clients.get(transactional_id)
