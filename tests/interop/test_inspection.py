@@ -79,20 +79,7 @@ def test_e32_kafkas_tool_finds_and_ends_what_hangs_at_our_broker(
         assert {line[0] for line in tool("list")} == {topic, live.transactional_id}
         (found,) = tool("find-hanging", "--topic", topic)
         assert found[:3] == [topic, "0", str(hanging.producer.producer_id)]
-        tools.tool(
-            TRANSACTIONS,
-            [
-                "--bootstrap-server",
-                broker.address,
-                "abort",
-                "--topic",
-                topic,
-                "--partition",
-                "0",
-                "--start-offset",
-                "0",
-            ],
-        )
+        tool("abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
         assert last_stable_offset(client, topic) == 1, "the live one is next"
 
 
