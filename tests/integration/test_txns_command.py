@@ -262,6 +262,27 @@ def test_a_fenced_producer_holds_nothing_back(broker: BrokerProcess, topic: str)
     assert "TRANSACTIONAL_ID_NOT_FOUND" in missing.stderr
 
 
+def test_a_client_is_known_again_when_it_was_heard_of_after_a_restart(
+    broker_factory: BrokerFactory, topic: str
+) -> None:
+    broker = broker_factory().start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        txn = RawTransactions(client, topic)
+        txn.take_over()
+        txn.write(topic)
+        assert as_json(broker, "explain", topic)[0]["pinned_by"]["client_id"] == "raw"
+    broker.stop()
+    broker.start()
+    pinned_by = as_json(broker, "explain", topic)[0]["pinned_by"]
+    assert (pinned_by["transactional_id"], pinned_by["client_id"], pinned_by["client_host"]) == (topic, None, None)
+    with RawClient(broker.port) as client:
+        txn.client = client
+        eventually(lambda: txn.end() == ErrorCode.NONE, "the coordinator is loaded")
+    (described,) = as_json(broker, "txns", "describe", topic)
+    assert (described["client_id"], described["client_host"]) == ("raw", "/127.0.0.1")
+
+
 def test_transactions_and_producers_are_listed(broker: BrokerProcess, topic: str) -> None:
     with RawClient(broker.port) as client:
         client.create_topic(topic)

@@ -262,8 +262,10 @@ def fence(transactional_ids: tuple[str, ...], bootstrap: str) -> None:
 
 async def _check_broker(admin: Admin, broker_id: int | None) -> None:
     """Raises UsageError if there is no such broker, KafkaError."""
+    if broker_id is None:
+        return
     known = [broker.node_id for broker in (await admin.describe_cluster()).brokers]
-    if broker_id is not None and broker_id not in known:
+    if broker_id not in known:
         raise click.UsageError(f"there is no broker {broker_id}: the brokers are {', '.join(map(str, known))}")
 
 
