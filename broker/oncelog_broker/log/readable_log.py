@@ -150,7 +150,7 @@ class ReadableLog:
             raise self._read_error(error) from error
 
     def max_timestamp_offset(self, *, upper_bound: int | None = None) -> TimestampedOffset | None:
-        """The first record with the largest timestamp of the log; None if no record has one. Raises as above."""
+        """The first record below `upper_bound` with the largest timestamp; None if none has one. Raises as above."""
         self._check_online()
         bound = self.log_end_offset if upper_bound is None else upper_bound
         try:

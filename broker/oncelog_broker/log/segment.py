@@ -357,6 +357,14 @@ class Segment:
             if batch.max_timestamp >= timestamp:
                 yield batch
 
+    def largest_before(self, offset: int) -> tuple[int, int]:
+        """(a timestamp that a record below `offset` has, up to which offset none is larger); -1 if there is none."""
+        try:
+            return self.time_index.last_before(offset)
+        except IndexCorrupt as error:
+            self._rebuild_because(error)
+            return self.time_index.last_before(offset)
+
     def whole_batches(self, view: memoryview, position: int, upper_bound: int) -> tuple[int, int]:
         """How much of `view`, the file's bytes from a batch at `position` on, is whole batches below `upper_bound`.
 
