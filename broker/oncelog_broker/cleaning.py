@@ -94,6 +94,7 @@ class LogCleaner:
             end=cleanable.end,
             now_ms=self._clock.now_ms(),
             offset_map_bytes=self._broker.config[keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
+            producer_id_expiration_ms=self._broker.config[keys.PRODUCER_ID_EXPIRATION_MS],
         )
         throttle = Throttle(self._broker.config[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
         slices = Slices(self._clock, lambda: throttle.pause_after(compaction.bytes_done))

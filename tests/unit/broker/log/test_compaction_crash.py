@@ -5,7 +5,7 @@ import os
 import shutil
 
 import pytest
-from tests.support.compacted import COMPACTED, Entry, clean, entries, last_values, put
+from tests.support.compacted import COMPACTED, DAY_MS, PLENTY, Entry, clean, entries, last_values, put
 from tests.support.storage import NOW, StoppingDisk, open_log
 
 from oncelog_broker.log.compaction import Compaction
@@ -105,7 +105,15 @@ def test_a_failed_write_leaves_the_log_online_and_nothing_behind(tmp_path):
 
 def steps_of(log: PartitionLog):
     end = log.segment_base_offsets[-1]
-    compaction = Compaction(log, disk=StoppingDisk(), first_dirty=0, end=end, now_ms=NOW, offset_map_bytes=1 << 20)
+    compaction = Compaction(
+        log,
+        disk=StoppingDisk(),
+        first_dirty=0,
+        end=end,
+        now_ms=NOW,
+        offset_map_bytes=PLENTY,
+        producer_id_expiration_ms=DAY_MS,
+    )
     return compaction.steps()
 
 
