@@ -242,15 +242,12 @@ class LocalLog:
         self._row[number : number + len(old)] = [cleaned]
         self._bases[number : number + len(old)] = [cleaned.base_offset]
 
-    def free_marked(self, now_ms: int) -> int:
-        """Remove the files that were let go `file.delete.delay.ms` ago; returns how many."""
-        count = 0
+    def take_marked(self, now_ms: int) -> list[str]:
+        """The files that were let go `file.delete.delay.ms` ago, for the caller to remove."""
+        paths: list[str] = []
         while self._marked and self._marked[0][0] <= now_ms:
-            for path in self._marked[0][1]:
-                self._loader.disk.remove(path)
-                count += 1
-            self._marked.pop(0)
-        return count
+            paths += self._marked.pop(0)[1]
+        return paths
 
     def close(self) -> None:
         """Let go of the files; nothing is written."""

@@ -1,4 +1,4 @@
-"""Logs that are being made, and logs that are being moved out of the way: the part that waits for the disk.
+"""Logs that are being made, moved out of the way, or freed: the part that waits for the disk.
 
 `LogManager` begins and finishes such a change, in its own thread; `run` comes between and may be in any other, since it
 touches nothing that anybody else looks at. Many logs are changed at a time: a data directory is synced once for all.
@@ -6,8 +6,9 @@ touches nothing that anybody else looks at. Many logs are changed at a time: a d
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from oncelog_broker.log.checkpoints import TopicPartition
@@ -18,6 +19,8 @@ from oncelog_broker.log.partition_metadata import write_topic_id
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
 
 
 class WantedLog(NamedTuple):
@@ -130,6 +133,29 @@ class LogMoves:
             except OSError as error:
                 for key in keys:
                     self.targets[key] = _storage_error(f"{key[0]}-{key[1]}", error)
+
+
+class LogRemoval:
+    """Files and directories to be freed: of a large file, the file system takes its time."""
+
+    def __init__(self, disk: Disk, files: Sequence[str], directories: Sequence[str]) -> None:
+        self._disk = disk
+        self._files = files
+        self._directories = directories
+
+    def run(self) -> int:
+        """How many went."""
+        removed = [self._try(self._disk.remove, path) for path in self._files]
+        removed += [self._try(self._disk.remove_tree, path) for path in self._directories]
+        return sum(removed)
+
+    def _try(self, remove: Callable[[str], None], path: str) -> bool:
+        try:
+            remove(path)
+        except OSError as error:
+            logger.error("%s: could not be freed, tried again at the next start: %s", path, error)
+            return False
+        return True
 
 
 def _storage_error(name: str, error: OSError) -> KafkaError:

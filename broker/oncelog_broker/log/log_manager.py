@@ -27,7 +27,7 @@ from oncelog_broker.log.data_directory import (
     DataDirectory,
     marked_directory_name,
 )
-from oncelog_broker.log.log_changes import LogMove, LogMoves, LogOpening, WantedLog
+from oncelog_broker.log.log_changes import LogMove, LogMoves, LogOpening, LogRemoval, WantedLog
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.partition_metadata import PartitionMetadataCorrupt, read_topic_id
 from oncelog_broker.runtime.clock import Clock
@@ -293,22 +293,16 @@ class LogManager:
         ]
 
     def purge_deleted(self, now_ms: int) -> int:
-        """Free what was deleted long enough ago: logs and segments; returns how many files and directories went."""
-        count = 0
-        for log in self._online():
-            try:
-                count += log.purge_deleted(now_ms)
-            except KafkaError as error:
-                logger.error("freeing segments of %s: %s", log.name, error)
-        due = [entry for entry in self._deleted if entry[0] <= now_ms]
-        for entry in due:
-            self._deleted.remove(entry)
-            try:
-                self._disk.remove_tree(entry[1])
-                count += 1
-            except OSError as error:
-                logger.error("%s: could not be freed, tried again at the next start: %s", entry[1], error)
-        return count
+        """`begin_purge` and all that follows, at one go; returns how many files and directories went."""
+        removal = self.begin_purge(now_ms)
+        return 0 if removal is None else removal.run()
+
+    def begin_purge(self, now_ms: int) -> LogRemoval | None:
+        """What was deleted long enough ago, logs and segments, to be freed by `LogRemoval.run`; None if nothing was."""
+        files = [path for log in self._logs.values() for path in log.take_deleted(now_ms)]
+        directories = [path for due_ms, path in self._deleted if due_ms <= now_ms]
+        self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
+        return LogRemoval(self._disk, files, directories) if files or directories else None
 
     def checkpoint_recovery_points(self) -> None:
         """Write down up to where each log is synced: a start after a crash verifies what lies behind. OSError.

@@ -350,12 +350,9 @@ class PartitionLog(ReadableLog):
             self.roll()
         return self._delete_first(count)
 
-    def purge_deleted(self, now_ms: int) -> int:
-        """Free the files of segments that were let go `file.delete.delay.ms` ago; returns how many files went."""
-        try:
-            return self._local.free_marked(now_ms)
-        except OSError as error:
-            raise self._fail("remove deleted segments of", error) from error
+    def take_deleted(self, now_ms: int) -> list[str]:
+        """The files of segments that were let go `file.delete.delay.ms` ago, for the caller to remove."""
+        return self._local.take_marked(now_ms)
 
     def _delete_first(self, count: int) -> list[int]:
         if count == 0:

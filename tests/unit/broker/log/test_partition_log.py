@@ -455,9 +455,10 @@ class TestLettingGo:
         log.delete_records_before(log.segment_base_offsets[1])
         gone = [path.name for path in directory.iterdir() if path.name.startswith(f"{0:020d}.")]
         assert sorted(gone) == [f"{0:020d}.{s}.deleted" for s in ("index", "log", "snapshot", "timeindex", "txnindex")]
-        assert log.purge_deleted(NOW + 59_999) == 0
-        assert log.purge_deleted(NOW + 60_000) == 5
-        assert not list(directory.glob("*.deleted"))
+        assert log.take_deleted(NOW + 59_999) == []
+        due = log.take_deleted(NOW + 60_000)
+        assert sorted(due) == sorted(str(directory / name) for name in gone)
+        assert log.take_deleted(NOW + 60_000) == []
 
     def test_delete_records(self, log):
         fill(log, 30)
