@@ -151,7 +151,6 @@ class Broker:
             disk=self.disk,
             clock=self.clock,
         )
-        self._divide_descriptors()
         bound = {}
         for listener in listeners(self.config):
             bound[listener.name] = await self._listeners.listen(listener)
@@ -178,6 +177,7 @@ class Broker:
         self.groups.start()
         self.transactions.start()
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
+        self._divide_descriptors()
         await self._listeners.start()
 
     def _divide_descriptors(self) -> None:
@@ -186,9 +186,9 @@ class Broker:
         first = first_descriptor_not_for_connections()
         self.connections.limits.first_descriptor_not_for_connections = first
         connections = descriptor_limit() - first
-        if connections < self.config[keys.MAX_CONNECTIONS]:
+        if connections < self.config[keys.MAX_CONNECTIONS] // 2:  # a few less surprise nobody
             logger.warning(
-                "the limit of open files is lower than max.connections needs",
+                "the limit of open files is much lower than max.connections needs",
                 extra={"limit": descriptor_limit(), "connections": connections},
             )
 
