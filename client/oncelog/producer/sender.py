@@ -232,7 +232,7 @@ class Sender:
 
     def _refused(self, batch: ProducerBatch, answer: PartitionResponse) -> None:
         code = ErrorCode.of(answer.error_code)
-        if code is ErrorCode.MESSAGE_TOO_LARGE and batch.records_count > 1:
+        if code is ErrorCode.MESSAGE_TOO_LARGE and batch.records_count > 1 and self._is_wanted:
             logger.info("%s-%d: splitting a batch of %d bytes", batch.topic, batch.partition, batch.size)
             self._accumulator.split(batch)
             return
@@ -271,9 +271,7 @@ class Sender:
         not_before = self._loop.time() + backoff_s(batch.attempts, first_ms, config.retry_backoff_max_ms, self._rng)
         if is_retriable is None:
             is_retriable = error.retriable
-        if self._manager is not None and not self._manager.is_sending:
-            is_retriable = False  # its transaction is not to be
-        if is_retriable and batch.attempts <= config.retries and not self._is_closed:
+        if is_retriable and self._is_wanted and batch.attempts <= config.retries and not self._is_closed:
             if not_before < batch.deadline:
                 logger.info("%s-%d: sending again after %s", batch.topic, batch.partition, error)
                 self._accumulator.requeue(batch, not_before)
@@ -281,6 +279,11 @@ class Sender:
             error = DeliveryTimeout(f"not acknowledged within delivery.timeout.ms; the last error was {error}")
         self._accumulator.give_up(batch)
         self._give_up(batch, error)
+
+    @property
+    def _is_wanted(self) -> bool:
+        """Whether batches are still to be sent: not those of a transaction that is not to be."""
+        return self._manager is None or self._manager.is_sending
 
     def _expire(self, now: float) -> None:
         expired = self._accumulator.expire(now)
