@@ -39,7 +39,7 @@ class TransactionManager:
         self.error: KafkaError | None = None
         self.is_v2 = False
         self.number = 0
-        """Of the transaction: a record that waited for room while another one began is none of its."""
+        """Of the transaction: a record that waited while another one began is none of its."""
         self.added: set[TopicPartition] = set()
         self.pending: set[TopicPartition] = set()
         self._is_begun_at_broker = False

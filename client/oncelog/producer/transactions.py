@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from oncelog.cluster import TopicPartition
@@ -99,6 +100,23 @@ class Transactions:
         manager.sending_to(partition)
         if manager.pending and self._adding is None:
             self._adding = asyncio.get_running_loop().create_task(self._add_pending())
+
+    @contextmanager
+    def record_waits(self) -> Iterator[None]:
+        """Around what a record waits for. If that fails, what was to be part of the transaction is not; and it is no
+        part of the next one. Raises InvalidTransactionState, KafkaError."""
+        manager = self.manager
+        manager.check_in_transaction()
+        number = manager.number
+        try:
+            yield
+            if manager.number != number:
+                raise InvalidTransactionState("the transaction ended while its record waited")
+            manager.check_in_transaction()
+        except KafkaError as error:
+            if manager.number == number and manager.is_sending:
+                self.failed(error)
+            raise
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
