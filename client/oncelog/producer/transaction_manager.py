@@ -27,9 +27,8 @@ NO_END_POSSIBLE = frozenset(
 
 
 class TransactionManager:
-    """Invariants: `state` moves only along `transaction_states.PREVIOUS`; `error` is set in the two error states, and stays
-    while the transaction is aborted;
-    `added` and `pending` are disjoint, and empty outside a transaction.
+    """Invariants: `state` moves only along `transaction_states.PREVIOUS`; `error` is set in the two error states, and
+    stays while the transaction is aborted; `added` and `pending` are disjoint, and empty outside a transaction.
     """
 
     def __init__(self, transactional_id: str, session: ProducerSession) -> None:

@@ -83,7 +83,7 @@ def meaning_of(code: ErrorCode) -> Meaning:
 
 
 def worst(codes: Iterable[ErrorCode]) -> ErrorCode:
-    """The code that decides about a whole answer: not OPERATION_NOT_ATTEMPTED, where another one is the reason for it."""
+    """The code that decides about a whole answer: OPERATION_NOT_ATTEMPTED only where there is no reason for it."""
     order = list(Meaning)
     errors = [code for code in codes if code is not ErrorCode.NONE]
     reasons = [code for code in errors if code is not ErrorCode.OPERATION_NOT_ATTEMPTED] or errors
