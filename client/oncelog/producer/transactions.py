@@ -266,20 +266,19 @@ class Transactions:
         self._ending = None
 
     async def _until_ended(self, ending: _Ending, name: str) -> None:
+        """Only who is told how it ended makes it a thing of the past: who was cancelled may ask again."""
         try:
             async with asyncio.timeout(self._config.max_block_ms / 1000):
-                await asyncio.shield(ending.task)
+                await asyncio.wait([ending.task])
         except TimeoutError:
             raise EndNotKnown(
                 f"the {name} goes on after max.block.ms={self._config.max_block_ms}: call {name} again to wait for it"
             ) from None
-        except asyncio.CancelledError:
-            if ending.task.cancelled():
-                raise ClientClosed(f"the producer was closed before the {name} was done") from None
-            raise
-        finally:
-            if ending.task.done() and self._ending is ending:
-                self._ending = None
+        if self._ending is ending:
+            self._ending = None
+        if ending.task.cancelled():
+            raise ClientClosed(f"the producer was closed before the {name} was done")
+        ending.task.result()
 
     async def _commit(self) -> None:
         manager = self.manager

@@ -940,6 +940,26 @@ async def test_s44_a_commit_that_is_cancelled_goes_on(coordinator: FakeCoordinat
     assert coordinator.committed == {P0: [b"v", b"next"]}
 
 
+@pytest.mark.parametrize("end", ["commit", "abort"])
+async def test_s44_an_end_is_known_to_nobody_who_was_cancelled_when_it_came(
+    coordinator: FakeCoordinator, end: str
+) -> None:
+    async with started(coordinator) as producer:
+        producer.begin_transaction()
+        await producer.send_and_wait("topic", b"v")
+        call = producer.commit_transaction if end == "commit" else producer.abort_transaction
+        ending = asyncio.ensure_future(call())
+        await turns(1)
+        (task,) = [task for task in asyncio.all_tasks() if f"Transactions._{end}" in repr(task.get_coro())]
+        task.add_done_callback(lambda _: ending.cancel())
+        await asyncio.wait([ending])
+        assert ending.cancelled()
+        await call()  # it is done, and that is told once
+        with pytest.raises(InvalidTransactionState):
+            await call()
+    assert ends(coordinator) == [end == "commit"]
+
+
 async def test_two_may_wait_for_the_same_commit(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as producer:
         producer.begin_transaction()
@@ -1233,9 +1253,9 @@ async def test_s60_an_abort_that_takes_long_does_not_hide_the_error(coordinator:
     assert coordinator.committed == {P0: [b"next"]}
 
 
-async def turns() -> None:
+async def turns(count: int = TURNS) -> None:
     """What can happen without waiting happens."""
-    for _ in range(TURNS):
+    for _ in range(count):
         await asyncio.sleep(0)
 
 
