@@ -158,7 +158,7 @@ def _go_back(consumer: Consumer, polled: Polled) -> set[TopicPartition]:
 def _next(records: list[ConsumerRecord]) -> OffsetAndMetadata:
     """The offset of the next record to read, not of the last one read."""
     last = records[-1]
-    return OffsetAndMetadata(last.offset + 1)
+    return OffsetAndMetadata(last.offset + 1, leader_epoch=last.leader_epoch)
 
 
 def _check(consumer: Consumer, producer: Producer) -> None:

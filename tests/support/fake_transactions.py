@@ -6,6 +6,7 @@ For tests of our client, next to the fake broker; written from Kafka's rules and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -34,6 +35,17 @@ SEQUENCES = 2**31
 V2_END, V2_PRODUCE = 5, 12
 
 Place = tuple[str, int]
+
+
+@contextlib.contextmanager
+def impatient(producer: Any) -> Iterator[None]:
+    """As long as this lasts, what a producer begins to wait for is waited for a moment only (max.block.ms)."""
+    config, before = producer.config, producer.config.max_block_ms
+    object.__setattr__(config, "max_block_ms", 1)
+    try:
+        yield
+    finally:
+        object.__setattr__(config, "max_block_ms", before)
 
 
 class HangUp(Exception):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.support.fake_transactions import FakeCoordinator, Step
+from tests.support.fake_transactions import FakeCoordinator, Step, impatient
 
 from oncelog.cluster import TopicPartition
 from oncelog.errors import (
@@ -332,10 +332,10 @@ async def test_s38_a_record_that_is_refused_at_once_counts_as_failed(coordinator
 
 
 async def test_s38_a_record_whose_topic_is_not_there_counts_as_failed(coordinator: FakeCoordinator) -> None:
-    async with started(coordinator, max_block_ms=100) as producer:
+    async with started(coordinator) as producer:
         producer.begin_transaction()
         await producer.send("topic", b"v")
-        with pytest.raises(RequestTimedOut, match="no metadata"):
+        with pytest.raises(RequestTimedOut, match="no metadata"), impatient(producer):
             await producer.send("nowhere", b"v")
         with pytest.raises(AbortableError):
             await producer.commit_transaction()
@@ -345,10 +345,10 @@ async def test_s38_a_record_whose_topic_is_not_there_counts_as_failed(coordinato
 
 async def test_s38_a_record_that_finds_no_room_counts_as_failed(coordinator: FakeCoordinator) -> None:
     coordinator.script[ProduceRequest] = [asyncio.Event()]
-    async with started(coordinator, buffer_memory=200, batch_size=200, max_block_ms=100) as producer:
+    async with started(coordinator, buffer_memory=200, batch_size=200) as producer:
         producer.begin_transaction()
         await producer.send("topic", b"x" * 80)
-        with pytest.raises(BufferExhausted):
+        with pytest.raises(BufferExhausted), impatient(producer):
             await producer.send("topic", b"x" * 80)
         with pytest.raises(AbortableError):
             await producer.commit_transaction()
@@ -814,10 +814,11 @@ async def test_s46_offsets_of_a_consumer_behind_its_group_abort(coordinator: Fak
 
 async def test_s37_offsets_that_cannot_be_handed_over_in_time_abort(coordinator: FakeCoordinator) -> None:
     coordinator.script[TxnOffsetCommitRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1000
-    async with started(coordinator, max_block_ms=50) as producer:
-        with pytest.raises(RequestTimedOut | AbortableError if False else AbortableError, match="could not be handed"):
+    async with started(coordinator) as producer:
+        with pytest.raises(AbortableError, match="the offsets could not be handed over"):
             async with producer.transaction():
-                await producer.send_offsets(OFFSETS, GROUP)
+                with impatient(producer):
+                    await producer.send_offsets(OFFSETS, GROUP)
         coordinator.script.clear()
         await commit_one(producer, b"v")
     assert coordinator.offsets == {}
@@ -857,12 +858,15 @@ async def test_s37_a_negative_offset_is_refused_and_nothing_has_happened(coordin
 async def test_s44_an_end_that_takes_too_long_goes_on(coordinator: FakeCoordinator, end: str) -> None:
     hold = asyncio.Event()
     coordinator.script[EndTxnRequest] = [hold]
-    async with started(coordinator, max_block_ms=50) as producer:
+    async with started(coordinator) as producer:
         call = producer.commit_transaction if end == "commit" else producer.abort_transaction
         other = producer.abort_transaction if end == "commit" else producer.commit_transaction
         producer.begin_transaction()
         await producer.send_and_wait("topic", b"v")
-        with pytest.raises(EndNotKnown, match=rf"the {end} goes on after max\.block\.ms=50: call {end} again"):
+        with (
+            pytest.raises(EndNotKnown, match=rf"the {end} goes on after max\.block\.ms=1: call {end} again"),
+            impatient(producer),
+        ):
             await call()
         with pytest.raises(InvalidTransactionState, match=f"the {end} is under way still"):
             producer.begin_transaction()
@@ -883,19 +887,17 @@ async def test_s44_an_end_that_takes_too_long_goes_on(coordinator: FakeCoordinat
 
 
 async def test_s44_a_commit_that_ended_unseen_can_be_asked_for_or_left(coordinator: FakeCoordinator) -> None:
-    async with started(coordinator, max_block_ms=50) as producer:
+    async with started(coordinator) as producer:
         for is_asked in (True, False):
             hold = asyncio.Event()
             coordinator.script[EndTxnRequest] = [hold]
             producer.begin_transaction()
             await producer.send_and_wait("topic", b"v")
-            with pytest.raises(EndNotKnown):
+            with pytest.raises(EndNotKnown), impatient(producer):
                 await producer.commit_transaction()
             hold.set()
-            async with asyncio.timeout(5):
-                while coordinator.transaction().state == "Ongoing":
-                    await asyncio.sleep(0)
-                await turns()
+            await turns(100)
+            assert coordinator.transaction().state == "CompleteCommit"
             if is_asked:
                 await producer.commit_transaction()
         await commit_one(producer, b"next")
@@ -910,10 +912,10 @@ async def test_s44_a_commit_that_failed_unseen_can_only_be_aborted(coordinator: 
         return coordinator.answer(request, coordinator.broker.version, refusal=ErrorCode.TRANSACTION_ABORTABLE)
 
     coordinator.broker.handlers[EndTxnRequest] = refuse
-    async with started(coordinator, max_block_ms=50) as producer:
+    async with started(coordinator) as producer:
         producer.begin_transaction()
         await producer.send_and_wait("topic", b"v")
-        with pytest.raises(EndNotKnown):
+        with pytest.raises(EndNotKnown), impatient(producer):
             await producer.commit_transaction()
         hold.set()
         coordinator.broker.handlers[EndTxnRequest] = coordinator._handle
@@ -1232,23 +1234,34 @@ async def test_s60_a_body_may_end_its_transaction_itself_if_it_fails(coordinator
     assert ends(coordinator) == [False]
 
 
-async def test_s60_an_abort_that_takes_long_does_not_hide_the_error(coordinator: FakeCoordinator) -> None:
+@pytest.mark.parametrize("fails", ["body", "commit"])
+async def test_s60_an_abort_that_takes_long_does_not_hide_the_error(coordinator: FakeCoordinator, fails: str) -> None:
     hold = asyncio.Event()
-    coordinator.script[EndTxnRequest] = [hold]
+    coordinator.script[EndTxnRequest] = [hold] if fails == "body" else [ErrorCode.TRANSACTION_ABORTABLE, hold]
+    async with started(coordinator) as producer, contextlib.AsyncExitStack() as stack:
 
-    async def body() -> None:
-        async with producer.transaction():
-            await producer.send_and_wait("topic", b"v")
-            raise ZeroDivisionError
+        def end(request: Any) -> Any:
+            if request.committed:
+                stack.enter_context(impatient(producer))
+            return coordinator._handle(request)
 
-    async with started(coordinator, max_block_ms=20) as producer:
+        async def body() -> None:
+            async with producer.transaction():
+                await producer.send_and_wait("topic", b"v")
+                if fails == "body":
+                    stack.enter_context(impatient(producer))
+                    raise ZeroDivisionError
+
+        coordinator.broker.handlers[EndTxnRequest] = end
         working = asyncio.ensure_future(body())
-        await coordinator.broker.received(EndTxnRequest)
-        _, pending = await asyncio.wait([working], timeout=0.05)
+        await coordinator.broker.received(EndTxnRequest, 1 if fails == "body" else 2)
+        _, pending = await asyncio.wait([working], timeout=0.02)
+        await stack.aclose()
         hold.set()
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(ZeroDivisionError if fails == "body" else AbortableError):
             await working
         assert pending, "the next transaction could not begin yet"
+        coordinator.broker.handlers[EndTxnRequest] = coordinator._handle
         await commit_one(producer, b"next")
     assert coordinator.committed == {P0: [b"next"]}
 
