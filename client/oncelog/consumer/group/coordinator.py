@@ -105,8 +105,8 @@ class GroupCoordinator:
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
-        config, generation = self._config, self._membership.generation
-        return ConsumerGroupMetadata(config.group_id or "", *generation, config.group_instance_id)
+        config, reader = self._config, self._membership.reader
+        return ConsumerGroupMetadata(config.group_id or "", *reader, config.group_instance_id)
 
     def subscribe(self, interest: Interest, listener: RebalanceListener | None) -> None:
         """From the next poll on."""

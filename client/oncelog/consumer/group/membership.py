@@ -109,8 +109,15 @@ class Membership:
     def __init__(self) -> None:
         self.state = MemberState.LEFT
         self.generation = Generation()
+        self._lost_generation = Generation()
         self.is_lost = False
         self.rejoin_reason: str | None = None
+
+    @property
+    def reader(self) -> Generation:
+        """As whom what was read may be committed. Of a generation that went away, as that: the coordinator refuses it,
+        while for nobody in particular (-1) a transaction may commit anything (KIP-447)."""
+        return self._lost_generation if self.is_lost else self.generation
 
     @property
     def needs_join(self) -> bool:
@@ -195,7 +202,9 @@ class Membership:
         self.is_lost = False
 
     def _reset(self, member_id: str) -> None:
-        self.is_lost = self.is_lost or self.generation.generation_id != NO_GENERATION
+        if self.generation.generation_id != NO_GENERATION:
+            self.is_lost = True
+            self._lost_generation = self.generation
         self.generation = Generation(NO_GENERATION, member_id)
         self.rejoin_reason = None
         self._move(MemberState.UNJOINED)

@@ -169,6 +169,22 @@ def test_who_drops_out_has_lost_its_partitions() -> None:
     assert member.needs_join
 
 
+@pytest.mark.parametrize("code", [None, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
+def test_s46_what_a_lost_generation_has_read_is_committed_as_its(code: ErrorCode | None) -> None:
+    member = member_in(STABLE)
+    assert member.reader == CURRENT
+    if code is None:
+        member.drop_out()
+    else:
+        member.react(HEARTBEAT, code, CURRENT)
+    assert member.reader == CURRENT  # which the coordinator refuses; as nobody it would pass
+    member.prepare()
+    member.partitions_given_up()
+    assert member.reader == member.generation
+    member.complete(Generation(6, "me"))
+    assert member.reader == Generation(6, "me")
+
+
 def test_errors_that_nobody_listed_are_for_the_application() -> None:
     listed = set(REACTIONS) | {code for _, code in SPECIAL_REACTIONS}
     assert {reaction(HEARTBEAT, code) for code in ErrorCode if code not in listed} == {Reaction.FAIL}
