@@ -238,10 +238,12 @@ class FakeCoordinator:
     @answer.register
     def _(self, request: TxnOffsetCommitRequest, version: int, refusal: ErrorCode | None = None) -> Any:
         found, code = self._check(request.transactional_id, request.producer_id, request.producer_epoch, refusal)
+        if found is not None and version >= V2_END:
+            found.state = "Ongoing"
+            found.groups.add(request.group_id)
+        if found is not None and request.group_id not in found.groups:
+            found, code = None, ErrorCode.INVALID_TXN_STATE  # verified since KIP-890
         if found is not None:
-            if version >= V2_END:
-                found.state = "Ongoing"
-                found.groups.add(request.group_id)
             for topic in request.topics:
                 for partition in topic.partitions:
                     place = (request.group_id, topic.name, partition.partition_index)
