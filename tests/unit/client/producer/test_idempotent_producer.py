@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
-from tests.support.fake_transactions import FakeCoordinator, Step
+from tests.support.fake_transactions import FakeCoordinator, HangUp, Step
 
 from oncelog.errors import AuthorizationFailed, DeliveryTimeout, KafkaError, OutOfOrderSequence
 from oncelog.producer.producer import Producer
@@ -316,47 +318,95 @@ async def test_s26_a_batch_that_is_split_keeps_its_numbers(fake_broker: Any, che
     assert {(batch.producer_id, batch.producer_epoch) for batch in log(fake_broker)} == {(first.producer_id, 0)}
 
 
-async def test_e15_an_answer_that_hangs_at_the_old_leader(
-    fake_broker: Any, checks: FakeCoordinator, fast: dict[str, int]
-) -> None:
-    # It was replicated, and the leader moves. What follows is acknowledged by the new one, which remembers five.
-    other = type(fake_broker)()
-    await other.start()
-    leader = 1
+class TwoBrokers:
+    """Both have all that is replicated; `leader` is who leads every partition."""
 
-    def metadata(request: Any) -> Any:
-        response = fake_broker.on_metadata(request)
-        response.brokers.append(MetadataResponse.MetadataResponseBroker(node_id=2, host="127.0.0.1", port=other.port))
+    def __init__(self, first: Any, second: Any, checks: FakeCoordinator) -> None:
+        self.brokers = {1: first, 2: second}
+        self.checks = checks
+        self.leader = self.epoch = 1
+        for node_id, broker in self.brokers.items():
+            broker.handlers[MetadataRequest] = self.metadata
+            broker.handlers[ProduceRequest] = partial(self.produce, node_id)
+
+    def metadata(self, request: Any) -> Any:
+        response = self.brokers[1].on_metadata(request)
+        broker = MetadataResponse.MetadataResponseBroker(node_id=2, host="127.0.0.1", port=self.brokers[2].port)
+        response.brokers.append(broker)
         for topic in response.topics:
             for partition in topic.partitions:
-                partition.leader_id, partition.leader_epoch = leader, leader
+                partition.leader_id, partition.leader_epoch = self.leader, self.epoch
         return response
 
-    def hanging(request: Any) -> Any:
-        checks.answer(request, fake_broker.version)
+    def produce(self, node_id: int, request: Any) -> Any:
+        refusal = None if node_id == self.leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return self.checks.answer(request, self.brokers[node_id].version, refusal=refusal)
 
-    for broker in (fake_broker, other):
-        broker.handlers[MetadataRequest] = metadata
-    other.handlers[ProduceRequest] = lambda request: checks.answer(request, other.version)
-    try:
-        async with Producer(other.address, **ONE_RECORD_A_BATCH, **fast) as producer:
-            await producer.send_and_wait("topic", b"0")
-            fake_broker.handlers[ProduceRequest] = hanging
-            (late,) = await send(producer, 1)
-            await fake_broker.received(ProduceRequest, 2)
-            leader = 2
-            fake_broker.topics["other"] = 1
-            await producer.partitions_for("other")
-            futures = await send(producer, *range(2, 12))
-            await futures[0]
-            assert not late.done()
-            assert not futures[4].done()
-            fake_broker.hang_up()
-            assert [(await future).offset for future in [late, *futures]] == list(range(1, 12))
-    finally:
-        await other.stop()
-    assert values(fake_broker) == [b"%d" % number for number in range(12)]
-    assert {batch.producer_epoch for batch in log(fake_broker)} == {0}
+    def move(self) -> None:
+        self.leader, self.epoch = 3 - self.leader, self.epoch + 1
+
+
+@pytest.fixture
+async def two_brokers(fake_broker: Any, checks: FakeCoordinator) -> AsyncIterator[TwoBrokers]:
+    other = type(fake_broker)()
+    await other.start()
+    yield TwoBrokers(fake_broker, other, checks)
+    await other.stop()
+
+
+async def test_e15_an_answer_that_hangs_at_the_old_leader(two_brokers: TwoBrokers, fast: dict[str, int]) -> None:
+    # It was replicated, and the leader moves. What follows is acknowledged by the new one, which remembers five.
+    first, second = two_brokers.brokers.values()
+    async with Producer(second.address, **ONE_RECORD_A_BATCH, **fast) as producer:
+        await producer.send_and_wait("topic", b"0")
+
+        def hang(request: Any) -> None:
+            two_brokers.produce(1, request)
+
+        first.handlers[ProduceRequest] = hang
+        (late,) = await send(producer, 1)
+        await first.received(ProduceRequest, 2)
+        two_brokers.move()
+        first.topics["other"] = 1
+        await producer.partitions_for("other")
+        futures = await send(producer, *range(2, 12))
+        await futures[0]
+        assert not late.done()
+        assert not futures[4].done()
+        first.hang_up()
+        assert [(await future).offset for future in [late, *futures]] == list(range(1, 12))
+    assert values(first) == [b"%d" % number for number in range(12)]
+    assert {batch.producer_epoch for batch in log(first)} == {0}
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_e15_leaders_that_move_hang_and_die(two_brokers: TwoBrokers, fast: dict[str, int], seed: int) -> None:
+    rng = random.Random(seed)
+
+    async def produce(node_id: int, request: Any) -> Any:
+        response = two_brokers.produce(node_id, request)
+        outcome = rng.choice(["fine"] * 6 + ["moved", "lost", "hangs"])
+        if outcome != "fine":
+            two_brokers.move()
+        if outcome == "hangs":
+            await asyncio.sleep(0.005)
+        if outcome in ("lost", "hangs"):
+            raise HangUp
+        return response
+
+    for node_id, broker in two_brokers.brokers.items():
+        broker.handlers[ProduceRequest] = partial(produce, node_id)
+    servers = [broker.address for broker in two_brokers.brokers.values()]
+    async with Producer(servers, batch_size=100, linger_ms=0, metadata_max_age_ms=2, **fast) as producer:
+        futures = []
+        for number in range(60):
+            futures += await send(producer, number)
+            await asyncio.sleep(rng.choice([0, 0, 0.001]))
+        await producer.flush()
+        assert [future.result().offset for future in futures] == list(range(60))
+    written = values(two_brokers.brokers[1])
+    assert written == [b"%d" % number for number in range(60)]
+    assert {batch.producer_epoch for batch in log(two_brokers.brokers[1])} == {0}
 
 
 class Chaos:
