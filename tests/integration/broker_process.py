@@ -37,14 +37,19 @@ class BrokerProcess:
         assert self.process is not None
         return self.process.pid
 
-    def start(self) -> BrokerProcess:
+    def start(self, fail_points: str = "") -> BrokerProcess:
+        """`fail_points`: what ONCELOG_FAIL_POINTS is to be for this run of it."""
         command = [str(Path(sys.executable).parent / "oncelog"), "serve", "--data", str(self.data)]
         command += ["--log-level", self.log_level]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "PYTHONWARNINGS": "error"}
+                command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, "PYTHONWARNINGS": "error", "ONCELOG_FAIL_POINTS": fail_points},
             )
         self.start_line = self._start_line()
         match = re.search(r"127\.0\.0\.1:(\d+)", self.start_line)
@@ -74,6 +79,10 @@ class BrokerProcess:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         self._reap()
+
+    def wait_killed(self) -> None:
+        """Wait until it has died of a fail point."""
+        assert self._reap() == -signal.SIGKILL
 
     def stop(self) -> int:
         """Stop in an orderly way; the exit code."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from broker_process import BrokerFactory, BrokerProcess
@@ -230,59 +229,30 @@ def test_e20_e21_an_end_said_again(raw: RawClient, topic: str, is_v2: bool) -> N
 # --- recovery
 
 
-DIES = """
-import os, signal
-from oncelog_broker.coordinator.transaction import coordinator
-from oncelog_broker.coordinator.transaction.markers import MarkerAppender
-
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-append = MarkerAppender.append
-def append_one(self, marker, where):
-    if where.partition:
-        die()
-    return append(self, marker, where)
-
-async def complete(self, *_):
-    die()
-
-when = os.environ["BROKER_DIES"]
-if when == "before the markers":
-    coordinator.write_all = die
-elif when == "after the first marker":
-    MarkerAppender.append = append_one
-elif when == "before complete is logged":
-    coordinator.TransactionCoordinator._complete = complete
-"""
+DIES = {
+    "after prepare is logged": "prepare-logged = after crash",
+    "before the reply": "reply-sent = crash",
+    "before the markers": "marker-sent = crash",
+    "after the first marker": "marker-sent@2 = crash",
+    "before complete is logged": "complete-logged = crash",
+    "after complete is logged": "complete-logged = after crash",
+}
 
 
 @BOTH
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
-@pytest.mark.parametrize("when", ["before the markers", "after the first marker", "before complete is logged"])
+@pytest.mark.parametrize("when", DIES)
 def test_s44_e20_killed_between_prepare_and_complete(
-    broker_factory: BrokerFactory,
-    topic: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    when: str,
-    commits: bool,
-    is_v2: bool,
+    broker_factory: BrokerFactory, topic: str, when: str, commits: bool, is_v2: bool
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(DIES)
-    monkeypatch.setenv("BROKER_DIES", when)
-    with monkeypatch.context() as patched:
-        patched.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-        broker = broker_factory().start()
+    broker = broker_factory().start(DIES[when])
     with RawClient(broker.port) as client:
         client.create_topic(topic, 2)
         txn = RawTransactions(client, topic, is_v2=is_v2)
         old = txn.take_over()
         txn.write(topic, 0, 1)
         client.send(txn.end_request(commits, old), ApiKey.END_TXN, 5 if is_v2 else 3)
-        assert broker.process is not None
-        assert broker.process.wait(20) == -9
-        broker.kill()
+        broker.wait_killed()
     broker.start()
     with RawClient(broker.port) as client:
         eventually(lambda: is_stable(client, topic) and is_stable(client, topic, 1), "what was decided is finished")

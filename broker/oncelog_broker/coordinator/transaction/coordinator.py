@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from oncelog.fail_points.point import fail_point
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
@@ -87,6 +88,7 @@ class TransactionCoordinator:
             )
         )
 
+    @fail_point("prepare-logged")
     async def end_txn(
         self, transactional_id: str, asking: Producer, commits: bool, client_transaction_version: int
     ) -> Producer:
@@ -116,6 +118,7 @@ class TransactionCoordinator:
             raise result
         return result
 
+    @fail_point("register-partitions", dropped=lambda: ErrorCode.COORDINATOR_NOT_AVAILABLE)
     def add_partitions(
         self,
         transactional_id: str,
@@ -158,6 +161,7 @@ class TransactionCoordinator:
             return
         await self._complete(shard, end)
 
+    @fail_point("complete-logged", dropped=lambda: None)
     async def _complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
         """Log that `end` is in all logs; an append that fails is tried again, or the transactional id were stuck."""
         while self.runtime.is_current(shard):
