@@ -54,9 +54,11 @@ class BrokerProcess:
         self.start_line = self._start_line()
         match = re.search(r"127\.0\.0\.1:(\d+)", self.start_line)
         assert match, f"no address in {self.start_line!r}; log: {self.log.read_text()}"
-        self.port = int(match[1])
-        # The next start, after a kill, must come back where clients look for it.
-        self.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
+        if self.settings["listeners"].endswith(":0"):
+            # The next start, after a kill, must come back where clients look for it.
+            self.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{match[1]}"
+        # Not what the line says, which with advertised.listeners is where a proxy is.
+        self.port = int(self.settings["listeners"].rpartition(":")[2])
         return self
 
     def _start_line(self) -> str:

@@ -17,6 +17,7 @@ from oncelog_protocol.messages.end_txn import EndTxnRequest
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsetsRequest
+from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 READ_COMMITTED = 1
@@ -165,3 +166,13 @@ def last_stable_offset(client: RawClient, topic: str, partition: int = 0) -> int
 def is_stable(client: RawClient, topic: str, partition: int = 0) -> bool:
     """Whether no transaction holds back readers of this partition."""
     return last_stable_offset(client, topic, partition) == client.list_offset(topic, partition)[0]
+
+
+def committed_offset(client: RawClient, group: str, topic: str, *, stable: bool = False) -> tuple[int, int]:
+    """(error code, offset)."""
+    asked = OffsetFetchRequest.OffsetFetchRequestTopic
+    request = OffsetFetchRequest(
+        group_id=group, topics=[asked(name=topic, partition_indexes=[0])], require_stable=stable
+    )
+    (found,) = client.call(request, ApiKey.OFFSET_FETCH, 7).topics[0].partitions
+    return found.error_code, found.committed_offset
