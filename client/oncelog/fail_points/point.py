@@ -1,5 +1,7 @@
 """The names of the fail points, in the order in which a transaction meets them, and the mark that puts one on a step.
 
+    drain                a batch leaves the accumulator (in the client)
+    send                 a Produce request goes to its leader (in the client)
     register-partitions  partitions become part of the transaction, in the coordinator's log
     append               a transactional batch is written to its partition
     acknowledge          the answer to a Produce request leaves
@@ -28,6 +30,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 VARIABLE: Final = "ONCELOG_FAIL_POINTS"
 FailPoint = Literal[
+    "drain",
+    "send",
     "register-partitions",
     "append",
     "acknowledge",

@@ -48,7 +48,14 @@ BROKER_MOMENTS: Sequence[Moment] = [
 ]
 """Where one of several, in the middle: one partition has its records or its marker, another has not."""
 
-LIBRARIES: Mapping[str, Sequence[Moment]] = {"aiokafka": BROKER_MOMENTS}
+CLIENT_MOMENTS: Sequence[Moment] = [*_around("drain"), *_around("send")]
+"""Our own client asks too."""
+
+LIBRARIES: Mapping[str, Sequence[Moment]] = {
+    "aiokafka": BROKER_MOMENTS,
+    "oncelog": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
+    "oncelog-v1": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
+}
 """The client libraries, and the moments that their runs have."""
 
 REQUESTS: Mapping[str, Sequence[ApiKey]] = {
@@ -58,12 +65,36 @@ REQUESTS: Mapping[str, Sequence[ApiKey]] = {
         ApiKey.PRODUCE,  # these two register partitions by themselves under transactions V2
         ApiKey.TXN_OFFSET_COMMIT,
     ),
+    "drain": (ApiKey.PRODUCE,),
+    "send": (ApiKey.PRODUCE,),
     "append": (ApiKey.PRODUCE,),
     "acknowledge": (ApiKey.PRODUCE,),
     "offsets-written": (ApiKey.TXN_OFFSET_COMMIT,),
 }
-"""The request that a broker is at work on at a point; otherwise it is EndTxn."""
+"""The request that a process is at work on at a point; otherwise it is EndTxn."""
 
 
 def requests_at(point: str) -> Sequence[ApiKey]:
     return REQUESTS.get(point, (ApiKey.END_TXN,))
+
+
+class Cell(NamedTuple):
+    """The fault that strikes at a moment of the second transaction of a client, and whether that commits or aborts."""
+
+    library: str
+    moment: Moment
+    fault: Fault
+    aborts: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.library} {'aborts' if self.aborts else 'commits'}, {self.fault} {self.moment}"
+
+
+def all_cells() -> list[Cell]:
+    return [
+        Cell(library, moment, fault, aborts)
+        for library, moments in LIBRARIES.items()
+        for aborts in (False, True)
+        for moment in moments
+        for fault in Fault
+    ]

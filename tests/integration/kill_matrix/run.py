@@ -16,7 +16,7 @@ from foreign_clients import eventually
 from raw_client import RawClient
 from raw_transactions import committed_offset, is_stable
 
-from kill_matrix.cells import Fault, Moment, requests_at
+from kill_matrix.cells import Cell, Fault, requests_at
 from kill_matrix.questions import GO, Hit
 from kill_matrix.readers import END, READERS, all_written, outputs, write_values
 from kill_matrix.stage import Stage
@@ -31,17 +31,6 @@ RUN_SECONDS = 60.0
 """Far more than a run takes, with everything that has to be started again."""
 MAX_STARTS = 5
 WORKER = Path(__file__).with_name("worker.py")
-
-
-class Cell(NamedTuple):
-    """A client library, and the fault that strikes at a moment of its second transaction."""
-
-    library: str
-    moment: Moment
-    fault: Fault
-
-    def __str__(self) -> str:
-        return f"{self.library}: {self.fault} {self.moment}"
 
 
 class Outcome(NamedTuple):
@@ -62,7 +51,13 @@ class Run:
         self._cell = cell
         name = uuid.uuid4().hex[:8]
         self._job = Job(
-            stage.address, f"in-{name}", f"out-{name}", PARTITIONS, TRANSACTIONS * PER_TRANSACTION, PER_TRANSACTION
+            stage.address,
+            f"in-{name}",
+            f"out-{name}",
+            PARTITIONS,
+            TRANSACTIONS * PER_TRANSACTION,
+            PER_TRANSACTION,
+            cell.aborts,
         )
         self._hits: Counter[Hit] = Counter()
         self._is_armed = False
