@@ -74,11 +74,6 @@ class FrameProxy:
         """Send the request in flight of one of `apis` again, the first ones preferred, or else the next one twice."""
         self._mark(tuple(apis), _Connection.send_again)
 
-    @property
-    def has_marks(self) -> bool:
-        """Whether a fault waits for a request still."""
-        return bool(self._to_mark)
-
     def forget_marks(self) -> None:
         self._to_mark.clear()
 

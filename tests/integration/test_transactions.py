@@ -215,6 +215,51 @@ def test_e20_e21_an_end_said_again(raw: RawClient, topic: str, is_v2: bool) -> N
     assert content(raw, topic, 39) == ["data", "commit"]
 
 
+def test_s38_the_answer_goes_before_the_markers(broker_factory: BrokerFactory, topic: str) -> None:
+    broker = broker_factory().start("marker-sent = crash")
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        txn = RawTransactions(client, topic)
+        txn.take_over()
+        txn.write(topic)
+        assert txn.end() == 0
+        broker.wait_killed()
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "fail_points",
+    [
+        "marker-sent@1 = drop",
+        "marker-sent@1 = duplicate",
+        "marker-sent@1 = reorder",
+        "marker-acknowledged@1 = drop",
+        "marker-acknowledged = duplicate",
+        "complete-logged = delay 50",
+        "complete-logged = duplicate",
+    ],
+)
+def test_e7_e8_e13_markers_lost_late_or_said_twice(
+    broker_factory: BrokerFactory, topic: str, fail_points: str, is_v2: bool
+) -> None:
+    broker = broker_factory().start(fail_points)
+    with RawClient(broker.port) as client:
+        client.create_topic(topic, 2)
+        txn = RawTransactions(client, topic, is_v2=is_v2)
+        txn.take_over()
+        for commits in (True, False):
+            txn.write(topic, 0, 1)
+            assert txn.end(commits) == 0
+            txn.take_over()  # granted when the transaction is complete
+        assert is_stable(client, topic)
+        assert is_stable(client, topic, 1)
+        for partition in (0, 1):
+            data, commit, *others = content(client, topic, partition)
+            assert (data, commit, others[-2:]) == ("data", "commit", ["data", "abort"])
+            # V1 may write a marker again, which does no harm; it is of the transaction that has ended (E13).
+            assert set(others[:-2]) <= (set() if is_v2 else {"commit"})
+
+
 # --- recovery
 
 

@@ -39,6 +39,8 @@ async def run_all(cells: list[Cell], directory: Path) -> dict[Cell, Outcome]:
                 f"{number}/{len(cells)} {cell}: {found} ({outcome.committed} committed, {outcome.aborted} aborted, "
                 f"{outcome.worker_starts} workers, {outcome.seconds:.1f} s)"
             )
+            if outcome.problems:
+                click.echo("\n".join(stage.last_words()))
     return outcomes
 
 

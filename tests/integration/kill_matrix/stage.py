@@ -15,6 +15,7 @@ from raw_client import RawClient
 from kill_matrix.questions import GO, Hit, Questions
 from oncelog.fail_points.point import FAIL_POINTS
 
+LAST_LINES = 20
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
@@ -38,6 +39,7 @@ class Stage:
         self.broker = BrokerProcess(directory / "data", SETTINGS)
         self.fail_points = self.questions.specification(FAIL_POINTS)
         self.log = directory / "worker.log"
+        self._read_of_log = 0
 
     @property
     def address(self) -> str:
@@ -54,7 +56,20 @@ class Stage:
 
     async def start_broker(self) -> None:
         """In a thread: while it starts it asks us."""
-        await asyncio.to_thread(self.broker.start, self.fail_points)
+        if not self.broker.is_running:
+            await asyncio.to_thread(self.broker.start, self.fail_points)
+
+    def last_words(self) -> list[str]:
+        """The ends of the logs of broker and workers."""
+        return [line for log in (self.broker.log, self.log) for line in log.read_text().splitlines()[-LAST_LINES:]]
+
+    def complaints(self) -> list[str]:
+        """What the broker has logged since it was asked last that no run may cause."""
+        with self.broker.log.open() as log:
+            log.seek(self._read_of_log)
+            lines = log.read().splitlines()
+            self._read_of_log = log.tell()
+        return [f"the broker: {line}" for line in lines if line.startswith("Traceback") or "Z error " in line]
 
     async def with_client(self, work: Callable[[RawClient], object]) -> None:
         """Talk to the broker, past the proxy; in a thread, since it asks us meanwhile."""
