@@ -19,7 +19,7 @@ from raw_transactions import committed_offset, is_stable
 from kill_matrix.cells import Cell, Fault, requests_at
 from kill_matrix.questions import GO, Hit
 from kill_matrix.readers import END, READERS, all_written, outputs, write_values
-from kill_matrix.stage import Stage
+from kill_matrix.stage import OFFSETS_PARTITIONS, Stage
 from kill_matrix.verdict import attempts, problems_of
 from kill_matrix.worker import Job, Output
 from oncelog.fail_points.point import VARIABLE
@@ -169,8 +169,11 @@ class Run:
             for partition in range(PARTITIONS):
                 write_values(client, job.target, partition, END)
             for partition in range(PARTITIONS):
-                eventually(lambda: is_stable(client, job.target, partition), "the LSO is at the end")  # noqa: B023
                 written.extend(all_written(client, job.target, partition))
+            logs = [(job.target, partition) for partition in range(PARTITIONS)]
+            logs += [("__consumer_offsets", partition) for partition in range(OFFSETS_PARTITIONS)]
+            for log in logs:
+                eventually(lambda: is_stable(client, *log), f"the last stable offset of {log} is at its end")  # noqa: B023
             at_end = (0, job.inputs)
             eventually(
                 lambda: committed_offset(client, job.group, job.source, stable=True) == at_end,

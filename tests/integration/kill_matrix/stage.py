@@ -16,10 +16,11 @@ from kill_matrix.questions import GO, Hit, Questions
 from oncelog.fail_points.point import FAIL_POINTS
 
 LAST_LINES = 20
+OFFSETS_PARTITIONS = 3
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
-    "offsets.topic.num.partitions": "3",
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
     "transaction.state.log.num.partitions": "3",
     "auto.create.topics.enable": "false",
 }
