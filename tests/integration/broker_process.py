@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import selectors
 import signal
 import subprocess
@@ -19,9 +20,18 @@ STOP_TIMEOUT_SECONDS = 20.0
 class BrokerProcess:
     """`oncelog serve` on a free port. `start` returns when the broker says where to connect."""
 
-    def __init__(self, data: Path, settings: dict[str, str] | None = None, *, log_level: str = "warning") -> None:
+    def __init__(
+        self,
+        data: Path,
+        settings: dict[str, str] | None = None,
+        *,
+        log_level: str = "warning",
+        open_files: int | None = None,
+    ) -> None:
+        """`open_files`: the limit of the process, by default the same as ours."""
         self.data = data
         self.log_level = log_level
+        self.open_files = open_files
         self.settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
         self.process: subprocess.Popen[str] | None = None
         self.port = 0
@@ -50,6 +60,7 @@ class BrokerProcess:
                 stderr=log,
                 text=True,
                 env={**os.environ, "PYTHONWARNINGS": "error", "ONCELOG_FAIL_POINTS": fail_points},
+                preexec_fn=None if self.open_files is None else self._limit_open_files,
             )
         self.start_line = self._start_line()
         match = re.search(r"127\.0\.0\.1:(\d+)", self.start_line)
@@ -60,6 +71,10 @@ class BrokerProcess:
         # Not what the line says, which with advertised.listeners is where a proxy is.
         self.port = int(self.settings["listeners"].rpartition(":")[2])
         return self
+
+    def _limit_open_files(self) -> None:
+        assert self.open_files is not None
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self.open_files, self.open_files))
 
     def _start_line(self) -> str:
         assert self.process is not None

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
-from oncelog.fail_points.specification import Action, InvalidFailPoints, Kind, Rule, parse_action
+from oncelog.fail_points.specification import OF_THE_STEP, Action, InvalidFailPoints, Kind, Rule, parse_action
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -113,7 +113,7 @@ class Faults:
                 os.kill(os.getpid(), signal.SIGKILL)
             elif action.kind is Kind.DELAY:
                 yield action.delay_ms / 1000
-            else:
+            elif action.kind in OF_THE_STEP:
                 hit.kind = action.kind
 
     def _ask(self, path: str, hit: Hit, is_after: bool) -> Action:

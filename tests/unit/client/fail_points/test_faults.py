@@ -210,6 +210,13 @@ async def test_asked_the_test_decides(answers: Callable[..., list[str]], tmp_pat
     assert await call(steps, is_coroutine, 5) == 5  # nobody is there any more: go
 
 
+async def test_to_go_is_no_reason_not_to_drop(answers: Callable[..., list[str]], tmp_path: Path) -> None:
+    path = tmp_path / "questions.sock"
+    answers(path, "go")
+    steps = Steps(faults(f"one = drop; one = ask {path}; one = delay 0"))
+    assert steps.function(1) == "dropped"
+
+
 async def test_an_answer_that_the_step_cannot_do(answers: Callable[..., list[str]], tmp_path: Path) -> None:
     path = tmp_path / "questions.sock"
     answers(path, "drop")
