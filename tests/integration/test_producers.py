@@ -124,7 +124,7 @@ def test_t8_errors_of_producers_in_all_versions(raw: RawClient, topic: str, vers
     assert [answer.base_offset for answer in answers] == [0, -1, -1, -1, 1]
 
 
-def test_e4_what_kafka_2_0_said_to_unknown_producers(broker_factory: BrokerFactory, topic: str) -> None:
+def test_s9_e16_what_kafka_2_0_said_to_unknown_producers(broker_factory: BrokerFactory, topic: str) -> None:
     broker = broker_factory({"idempotence.unknown.producer": "legacy-2.0"}).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)

@@ -101,7 +101,7 @@ def test_s30_s31_the_coordinators_topic_is_made_at_first_use(broker: BrokerProce
     assert len(list(broker.data.glob("__transaction_state-*"))) == 50
 
 
-def test_clients_do_not_write_to_the_coordinators_topic(raw: RawClient, topic: str) -> None:
+def test_s31_clients_do_not_write_to_the_coordinators_topic(raw: RawClient, topic: str) -> None:
     txn = RawTransactions(raw, topic)
     txn.take_over()
     assert txn.produce("__transaction_state") == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -129,7 +129,7 @@ def test_s41_t8_a_fenced_producer_is_told_in_the_words_of_its_version(
     assert content(raw, topic) == []
 
 
-def test_e2_a_timeout_over_the_brokers_is_refused(raw: RawClient, topic: str) -> None:
+def test_s42_e31_a_timeout_over_the_brokers_is_refused(raw: RawClient, topic: str) -> None:
     assert RawTransactions(raw, topic).init(timeout_ms=900_001) == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
@@ -291,7 +291,7 @@ def test_s44_e20_killed_between_prepare_and_complete(
             data, *markers = content(client, topic, partition)
             assert data == "data"
             assert set(markers) == {marker}
-            assert len(markers) == 1 or not is_v2  # V1 may write it again, which does no harm (E13)
+            assert len(markers) == 1 or not is_v2  # V1 may write it again, which does no harm (S39)
         txn.client = client
         assert eventually(lambda: txn.end(commits, asking=old) == 0, "the retry is answered as the first try")
         txn.write(topic, 0)

@@ -15,7 +15,7 @@ from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.control import ControlType
 
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
-"""Default of producer.id.expiration.ms: a producer that was silent for longer is no longer known (E3)."""
+"""Default of producer.id.expiration.ms: a producer that was silent for longer is no longer known (S56)."""
 
 
 class ProducerBatches:

@@ -84,7 +84,7 @@ class TransactionMachine:
         """Nobody writes to `__transaction_state` in a transaction."""
 
     def on_loaded(self) -> Effects:
-        """What was decided is finished (S44); markers that were written already do no harm (E13)."""
+        """What was decided is finished (S44); markers that were written already do no harm (S39)."""
         effects = Effects()
         for metadata in self._transactions.values():
             if metadata.state.is_prepared:
@@ -107,7 +107,7 @@ class TransactionMachine:
         spare_producer_id: int | None,
         waiter: Waiter,
     ) -> Effects:
-        """Answers with the Producer to write as (S34). Raises KafkaError INVALID_TRANSACTION_TIMEOUT (E2), and as
+        """Answers with the Producer to write as (S34). Raises KafkaError INVALID_TRANSACTION_TIMEOUT (S42), and as
         `initialise`, NeedsProducerId."""
         if not 0 < timeout_ms <= self._config.max_timeout_ms:
             raise KafkaError(

@@ -230,7 +230,7 @@ async def test_a_failed_append_changes_nothing(runtime, internal_topic):
     assert counters(runtime).numbers == {}
 
 
-async def test_the_reply_waits_until_the_records_are_committed(runtime, internal_topic, monkeypatch):
+async def test_s40_the_reply_waits_until_the_records_are_committed(runtime, internal_topic, monkeypatch):
     runtime.on_image(internal_topic.lead())
     partition = internal_topic.led[0]
     advance = type(partition)._advance_high_watermark
@@ -265,7 +265,7 @@ async def test_who_waits_is_answered_when_the_coordinator_moves(runtime, interna
     assert waiting.result() is ErrorCode.NOT_COORDINATOR
 
 
-async def test_the_same_leader_in_a_new_epoch_keeps_its_machine(runtime, internal_topic):
+async def test_e11_the_same_leader_in_a_new_epoch_keeps_its_machine(runtime, internal_topic):
     runtime.on_image(internal_topic.lead())
     machine = counters(runtime)
     runtime.on_image(internal_topic.lead())

@@ -125,7 +125,7 @@ def test_s33_numbers_are_those_of_the_log() -> None:
     ]  # fmt: skip
 
 
-def test_s33_e12_a_fence_is_never_logged_as_such(driver: TransactionDriver) -> None:
+def test_s33_a_fence_is_never_logged_as_such(driver: TransactionDriver) -> None:
     begun(driver)
     driver.init()
     assert driver.states == [S.EMPTY, S.ONGOING, S.PREPARE_ABORT]
@@ -207,7 +207,7 @@ def test_s34_kip_360_for_an_id_that_has_expired(driver: TransactionDriver) -> No
 
 
 @pytest.mark.parametrize("timeout_ms", [900_001, 0, -1])
-def test_e2_a_timeout_over_the_brokers_is_refused(driver: TransactionDriver, timeout_ms: int) -> None:
+def test_s42_e31_a_timeout_over_the_brokers_is_refused(driver: TransactionDriver, timeout_ms: int) -> None:
     assert driver.init(timeout_ms=timeout_ms) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert not driver.log
 
