@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("client_contract")
 
 from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
+from raw_client import RawClient  # noqa: E402
 
 FOREIGN_ADDRESS = os.environ.get("ONCELOG_TEST_ADDRESS")
 
@@ -41,9 +42,22 @@ def address(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def raw(broker: BrokerProcess) -> Iterator[RawClient]:
+    """A connection to the broker of this module."""
+    with RawClient(broker.port) as client:
+        yield client
+
+
+@pytest.fixture
 def topic() -> str:
     """A topic name that no other test uses."""
     return f"test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def group() -> str:
+    """The name of a group that no other test uses."""
+    return f"group-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture

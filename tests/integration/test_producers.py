@@ -65,12 +65,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield process
 
 
-@pytest.fixture
-def raw(broker: BrokerProcess) -> Iterator[RawClient]:
-    with RawClient(broker.port) as client:
-        yield client
-
-
 def five(start: int = 0) -> list[bytearray]:
     """Five batches of different sizes that follow one another."""
     firsts = [start, start + 1, start + 4, start + 6, start + 11]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from broker_process import BrokerFactory, BrokerProcess
 from foreign_clients import eventually
 from raw_client import RawClient
-from raw_transactions import RawTransactions, is_stable, last_stable_offset
+from raw_transactions import BOTH, RawTransactions, committed_offset, content, is_stable, last_stable_offset
 
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_protocol.api import ApiKey
@@ -20,49 +19,7 @@ from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 from oncelog_protocol.messages.describe_producers import DescribeProducersRequest
 from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
-from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from oncelog_protocol.records.control import read_marker
-from oncelog_protocol.records.record import read_records
-
-BOTH = pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
-
-
-@pytest.fixture
-def raw(broker: BrokerProcess) -> Iterator[RawClient]:
-    with RawClient(broker.port) as client:
-        yield client
-
-
-@pytest.fixture
-def group() -> str:
-    return f"group-{os.urandom(4).hex()}"
-
-
-def content(client: RawClient, topic: str, partition: int = 0) -> list[str]:
-    """What the log holds: "data", "commit", "abort"."""
-    found, offset = [], 0
-    while batches := client.fetch(topic, partition, offset):
-        for batch in batches:
-            if batch.is_control:
-                marker = read_marker(batch)
-                assert marker is not None
-                found.append("commit" if marker.is_commit else "abort")
-            else:
-                found += ["data"] * len(list(read_records(batch)))
-            offset = batch.next_offset
-    return found
-
-
-def committed_offset(client: RawClient, group: str, topic: str, *, stable: bool = False) -> tuple[int, int]:
-    """(error code, offset)."""
-    asked = OffsetFetchRequest.OffsetFetchRequestTopic
-    request = OffsetFetchRequest(
-        group_id=group, topics=[asked(name=topic, partition_indexes=[0])], require_stable=stable
-    )
-    (found,) = client.call(request, ApiKey.OFFSET_FETCH, 7).topics[0].partitions
-    return found.error_code, found.committed_offset
-
 
 # --- whole transactions
 
