@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from oncelog_protocol.errors import KafkaError
 
@@ -25,6 +25,10 @@ class Encoded(NamedTuple):
 
     key: bytes
     value: bytes | None
+
+
+TOMBSTONE_OVERHEAD: Final = 64
+"""Bytes of a tombstone in a batch beside the names in its key, at most; a share of the batch's own header included."""
 
 
 class Effects:

@@ -11,6 +11,8 @@ from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest
 
 DAY = 24 * 3600.0
+PLENTY = 1 << 20
+"""Bytes of a batch of tombstones."""
 RANGE_OF_T = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
 """A subscription to the topic t."""
 
@@ -36,7 +38,7 @@ def committed(driver, topic="t", partition=0, group_id="g"):
 def expire(driver, group_id="g"):
     """Run the expiry once; how many records it logged."""
     before = len(driver.log)
-    driver.run(lambda answer: driver.machine.expire(group_id))
+    driver.run(lambda answer: driver.machine.expire(group_id, PLENTY))
     return len(driver.log) - before
 
 
@@ -244,21 +246,36 @@ class TestDeletedTopics:
         driver.commit({("t", 0): 2}, group_id="h")
         deleted_at = len(driver.log)
         driver.commit({("t", 1): 9})
-        driver.run(lambda answer: driver.machine.forget_topics(frozenset({"t"}), deleted_at))
+        driver.run(lambda answer: driver.machine.forget_topics(frozenset({"t"}), deleted_at, PLENTY))
         assert committed(driver) is None
         assert committed(driver, "t", 1) == 9
         assert committed(driver, "u") == 1
         assert committed(driver, group_id="h") is None
-        assert driver.machine.forget_topics(frozenset({"t"}), deleted_at).records == []
+        assert driver.machine.forget_topics(frozenset({"t"}), deleted_at, PLENTY).records == []
 
     def test_those_of_one_group_go_in_several_steps_too(self, driver):
         """All in one batch could be more than a segment takes: then none of them would go."""
         driver.commit({("t", partition): 1 for partition in range(700)})
         deleted_at, logged = len(driver.log), []
         for _ in range(3):
-            driver.run(lambda answer: driver.machine.forget_topics(frozenset({"t"}), deleted_at))
+            driver.run(lambda answer: driver.machine.forget_topics(frozenset({"t"}), deleted_at, PLENTY))
             logged.append(len(driver.log) - deleted_at)
         assert logged == [500, 700, 700]
+
+    def test_tombstones_of_long_ids_fit_into_a_batch(self, driver):
+        """A batch that is too large would be refused again and again, and no offset would ever go."""
+        groups = ["g" * 20_000 + str(number) for number in range(8)]
+        for group_id in groups:
+            driver.commit({("t", 0): 1, ("t", 1): 1}, group_id=group_id)
+        steps = 0
+        while records := driver.machine.forget_topics(frozenset({"t"}), 10**9, 50_000).records:
+            assert len(records) == 2
+            driver.run(lambda answer: driver.machine.forget_topics(frozenset({"t"}), 10**9, 50_000))
+            steps += 1
+        assert steps == 8
+        driver.commit({("t", 0): 1, ("t", 1): 1, ("t", 2): 1}, group_id=groups[0])
+        driver.advance(8 * DAY)
+        assert len(driver.machine.expire(groups[0], 50_000).records) == 2
 
 
 class TestTransactions:
