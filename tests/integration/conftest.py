@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -74,3 +74,18 @@ def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
     for process in started:
         if process.is_running:
             process.stop()
+
+
+@pytest.fixture
+def sabotage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """`sabotage(code)`: the brokers that this test starts from now on run `code` before anything else; "" for none."""
+
+    def set_code(code: str) -> None:
+        directory = tmp_path / "sabotage"
+        directory.mkdir(exist_ok=True)
+        (directory / "sitecustomize.py").write_text(code)
+        path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if str(directory) not in path:
+            monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(directory), *path]))
+
+    return set_code

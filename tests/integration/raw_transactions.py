@@ -223,3 +223,11 @@ def committed_offset(client: RawClient, group: str, topic: str, *, stable: bool 
     )
     (found,) = client.call(request, ApiKey.OFFSET_FETCH, 7).topics[0].partitions
     return found.error_code, found.committed_offset
+
+
+def new_producer_id(client: RawClient, version: int = 4) -> Producer:
+    """Of an idempotent producer without transactions."""
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS)
+    answer = client.call(request, ApiKey.INIT_PRODUCER_ID, version)
+    assert answer.error_code == 0, answer
+    return Producer(answer.producer_id, answer.producer_epoch)
