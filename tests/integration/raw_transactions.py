@@ -221,7 +221,10 @@ def committed_offset(client: RawClient, group: str, topic: str, *, stable: bool 
     request = OffsetFetchRequest(
         group_id=group, topics=[asked(name=topic, partition_indexes=[0])], require_stable=stable
     )
-    (found,) = client.call(request, ApiKey.OFFSET_FETCH, 7).topics[0].partitions
+    answer = client.call(request, ApiKey.OFFSET_FETCH, 7)
+    if answer.error_code:
+        return answer.error_code, -1
+    (found,) = answer.topics[0].partitions
     return found.error_code, found.committed_offset
 
 

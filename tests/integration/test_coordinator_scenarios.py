@@ -1,0 +1,261 @@
+"""The logs of the coordinators where others got stuck: compacted, refused, expired at once, killed over; live."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker_process import BrokerFactory
+from committed_reader import committed_values
+from foreign_clients import eventually
+from raw_client import PRODUCE_VERSION, RawClient, produce_request
+from raw_transactions import BOTH, RawTransactions, committed_offset, content, is_stable, last_stable_offset
+from tests.support.producers import sequenced
+
+from oncelog_broker.coordinator.transaction.metadata import Producer
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog_protocol.messages.describe_producers import DescribeProducersRequest
+from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest
+from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
+from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from oncelog_protocol.records.batch import RecordBatch
+
+SMALL_LOGS = {
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.segment.bytes": "2000",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.segment.bytes": "2000",
+    "log.cleaner.backoff.ms": "20",
+    "log.cleaner.min.cleanable.ratio": "0",
+    "log.cleaner.delete.retention.ms": "0",
+}
+
+
+def cleaned_up_to(data: Path, topic: str) -> int:
+    checkpoint = data / "cleaner-offset-checkpoint"
+    lines = checkpoint.read_text().splitlines()[2:] if checkpoint.exists() else []
+    return max((int(line.split()[2]) for line in lines if line.startswith(f"{topic} 0 ")), default=0)
+
+
+@BOTH
+def test_e10_e25_compacted_coordinator_logs_are_loaded(
+    broker_factory: BrokerFactory, topic: str, group: str, is_v2: bool
+) -> None:
+    """KAFKA-9065: loading waited for offsets that compaction had taken away. Here much of both logs is gone, markers
+    and their transactions among it; what is known after a kill is what was known before."""
+    broker = broker_factory(SMALL_LOGS).start()
+    version = 5 if is_v2 else 3
+    with RawClient(broker.port) as client:
+        client.create_topic(topic, 2)
+        txns = [RawTransactions(client, f"{topic}-{number}", is_v2=is_v2) for number in range(3)]
+        for txn in txns:
+            txn.take_over()
+        for number in range(90):
+            txn, commits = txns[number % 3], number % 4 != 3
+            txn.write(topic, value=b"%d" % number)
+            eventually(lambda: txn.add_offsets(group) == 0, "the last transaction is complete")  # noqa: B023
+            eventually(lambda: txn.commit_offset(group, topic, number, version) == 0, "coordinated")  # noqa: B023
+            assert txn.end(commits) == 0
+        eventually(lambda: is_stable(client, topic), "all are complete")
+        wanted = [b"%d" % number for number in range(90) if number % 4 != 3]
+        txns[0].write(topic, 1, value=b"open")
+        for log in ("__transaction_state", "__consumer_offsets"):
+            end, _ = client.list_offset(log, 0)
+            eventually(lambda: cleaned_up_to(broker.data, log) > end / 2, f"{log} is compacted")  # noqa: B023
+            assert sum(batch.records_count for batch in fetch_all(client, log)) < end * 3 / 4
+        before = [txn.producer for txn in txns]
+    broker.kill()
+    broker.start()
+    with RawClient(broker.port) as client:
+        assert committed_values(client, topic) == wanted
+        eventually(lambda: committed_offset(client, group, topic, stable=True) == (0, 89), "offsets are loaded")
+        assert last_stable_offset(client, topic, 1) == 0
+        for txn, producer in zip(txns, before, strict=True):
+            txn.client = client
+            assert txn.producer == producer
+        eventually(lambda: txns[0].end() == 0, "transactions are loaded")
+        eventually(lambda: is_stable(client, topic, 1), "the open transaction is committed")
+        assert committed_values(client, topic, 1) == [b"open"]
+        assert txns[1].init(shown=before[1]) == ErrorCode.NONE
+        assert txns[1].producer == before[1]._replace(epoch=before[1].epoch + 1)
+
+
+def fetch_all(client: RawClient, topic: str) -> list[RecordBatch]:
+    found: list[RecordBatch] = []
+    offset = 0
+    while batches := client.fetch(topic, 0, offset):
+        found += batches
+        offset = batches[-1].next_offset
+    return found
+
+
+@BOTH
+def test_e13_an_expiry_that_cannot_be_logged_locks_nobody_out(
+    broker_factory: BrokerFactory, topic: str, is_v2: bool
+) -> None:
+    """KAFKA-7519: the write of a tombstone failed, and the transactional id answered CONCURRENT_TRANSACTIONS for ever.
+    And many long ids expire at once (KAFKA-13099): in as many batches as it takes."""
+    settings = {
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "20",
+        "transactional.id.expiration.ms": "300",
+        "transaction.state.log.num.partitions": "1",
+    }
+    broker = broker_factory(settings).start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        txn = RawTransactions(client, topic, is_v2=is_v2)
+        first = txn.take_over()
+        txn.write(topic, value=b"first")
+        assert txn.end() == 0
+        client.alter_topic("__transaction_state", min_insync_replicas="2")
+        eventually(lambda: "not removed" in broker.log.read_text() or None, "an expiry has failed")
+        assert txn.init() == ErrorCode.COORDINATOR_NOT_AVAILABLE  # not CONCURRENT_TRANSACTIONS
+        client.alter_topic("__transaction_state", min_insync_replicas="1")
+        txn.take_over()
+        txn.write(topic, value=b"second")
+        assert txn.end() == 0
+        eventually(lambda: is_stable(client, topic), "the transaction is complete")
+        assert committed_values(client, topic) == [b"first", b"second"]
+
+        many = [RawTransactions(client, f"{number:030000d}", is_v2=is_v2) for number in range(60)]
+        for other in many:
+            other.take_over()
+        listing = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
+        eventually(
+            lambda: not client.call(listing, ApiKey.LIST_TRANSACTIONS, 0).transaction_states, "all are forgotten"
+        )
+        assert txn.take_over().producer_id != first.producer_id
+
+
+def test_e30_appends_while_the_topic_is_deleted_and_made_again(broker_factory: BrokerFactory, topic: str) -> None:
+    """KAFKA-19407: a partition that is led no more, with appends under way. Each is in the log that answers for it, at
+    the offset that was told, and no offset is given twice."""
+    broker = broker_factory().start()
+    delete = DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000)
+    with RawClient(broker.port) as client, RawClient(broker.port) as admin:
+        for turn in range(10):
+            admin.create_topic(topic)
+            offsets: list[int] = []
+            admin.send(delete, ApiKey.DELETE_TOPICS, 4)
+            for number in range(60):
+                client.send(produce_request(topic, 0, sequenced(turn, number)), ApiKey.PRODUCE, PRODUCE_VERSION)
+            for _ in range(60):
+                (answer,) = client.receive().responses[0].partition_responses
+                if answer.error_code == ErrorCode.NONE:
+                    offsets.append(answer.base_offset)
+                else:
+                    assert answer.error_code in (
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                        ErrorCode.KAFKA_STORAGE_ERROR,
+                    )
+            assert offsets == list(range(len(offsets)))
+            assert admin.receive().responses[0].error_code == ErrorCode.NONE
+    assert "Traceback" not in broker.log.read_text()
+
+
+@BOTH
+def test_e30_s39_a_transaction_whose_topic_is_deleted_ends(
+    broker_factory: BrokerFactory, topic: str, is_v2: bool
+) -> None:
+    """Its markers have nowhere to go; the other partitions get theirs, and the producer goes on."""
+    broker = broker_factory().start()
+    gone = f"{topic}-gone"
+    with RawClient(broker.port) as client, RawClient(broker.port) as admin:
+        for name in (topic, gone):
+            client.create_topic(name)
+        txn = RawTransactions(client, topic, is_v2=is_v2)
+        txn.take_over()
+        for number in range(3):
+            txn.write(topic, value=b"%d" % number)
+            txn.write(gone)
+            admin.send(DeleteTopicsRequest(topic_names=[gone], timeout_ms=5000), ApiKey.DELETE_TOPICS, 4)
+            assert txn.end() == 0
+            assert admin.receive().responses[0].error_code == ErrorCode.NONE
+            client.create_topic(gone)
+            eventually(lambda: is_stable(client, topic) and is_stable(client, gone), "the transaction is complete")
+            txn.sequences.pop((gone, 0), None)
+            if not is_v2:
+                txn.take_over()
+        assert committed_values(client, topic) == [b"0", b"1", b"2"]
+        assert committed_values(client, gone) == []
+
+
+def marker_of(producer: Producer, topic: str, *, commits: bool = False) -> WriteTxnMarkersRequest:
+    marker = WriteTxnMarkersRequest.WritableTxnMarker
+    return WriteTxnMarkersRequest(
+        markers=[
+            marker(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                transaction_result=commits,
+                topics=[marker.WritableTxnMarkerTopic(name=topic, partition_indexes=[0])],
+                coordinator_epoch=0,
+            )
+        ]
+    )
+
+
+def test_e2_e32_a_transaction_that_hangs_is_found_and_ended(broker_factory: BrokerFactory, topic: str) -> None:
+    """KIP-664: without verification a late batch opens a transaction that its coordinator does not know, and readers
+    stand still. The partition names the producer, the coordinator denies it, and an abort marker frees them."""
+    broker = broker_factory({"transaction.partition.verification.enable": "false"}).start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        txn = RawTransactions(client, topic)
+        txn.take_over()
+        txn.write(topic, value=b"first")
+        assert txn.end() == 0
+        eventually(lambda: is_stable(client, topic), "the transaction is complete")
+        assert txn.produce(topic, value=b"late") == ErrorCode.NONE
+        assert last_stable_offset(client, topic) == 2
+        assert txn.end() == ErrorCode.NONE  # its coordinator takes it for the retry of the commit that was
+
+        asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[0])
+        described = client.call(DescribeProducersRequest(topics=[asked]), ApiKey.DESCRIBE_PRODUCERS, 0)
+        (hanging,) = (
+            producer
+            for producer in described.topics[0].partitions[0].active_producers
+            if producer.current_txn_start_offset >= 0
+        )
+        assert (hanging.producer_id, hanging.current_txn_start_offset) == (txn.producer.producer_id, 2)
+        listed = client.call(
+            ListTransactionsRequest(state_filters=[], producer_id_filters=[hanging.producer_id]),
+            ApiKey.LIST_TRANSACTIONS,
+            0,
+        )
+        assert [found.transaction_state for found in listed.transaction_states] == ["CompleteCommit"]
+        (state,) = client.call(
+            DescribeTransactionsRequest(transactional_ids=[topic]), ApiKey.DESCRIBE_TRANSACTIONS, 0
+        ).transaction_states
+        assert state.topics == []
+
+        producer = Producer(hanging.producer_id, hanging.producer_epoch)
+        (answer,) = client.call(marker_of(producer, topic), ApiKey.WRITE_TXN_MARKERS, 1).markers
+        assert answer.topics[0].partitions[0].error_code == 0
+        assert is_stable(client, topic)
+        assert content(client, topic) == ["data", "commit", "data", "abort"]
+        assert committed_values(client, topic) == [b"first"]
+
+
+def test_s40_a_marker_of_an_older_coordinator_is_refused(broker_factory: BrokerFactory, topic: str) -> None:
+    """The coordinator epoch of the last marker is the least that counts from then on, after a kill too."""
+    broker = broker_factory().start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        txn = RawTransactions(client, topic)
+        producer = txn.take_over()
+        txn.write(topic, value=b"kept")
+        newer = marker_of(producer, topic, commits=True)
+        newer.markers[0].coordinator_epoch = 7
+        (answer,) = client.call(newer, ApiKey.WRITE_TXN_MARKERS, 1).markers
+        assert answer.topics[0].partitions[0].error_code == 0
+    broker.kill()
+    broker.start()
+    with RawClient(broker.port) as client:
+        txn.client = client
+        eventually(lambda: txn.produce(topic, value=b"open still") == 0, "the coordinator is back")
+        (answer,) = client.call(marker_of(producer, topic), ApiKey.WRITE_TXN_MARKERS, 1).markers
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        assert content(client, topic) == ["data", "commit", "data"]
