@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from foreign_clients import eventually
 from raw_client import LIST_OFFSETS_VERSION, RawClient, produce_request
-from tests.support.producers import sequenced
 from tests.support.storage import make_batch
 
 from oncelog_broker.coordinator.transaction.metadata import Producer
@@ -94,10 +93,11 @@ class RawTransactions:
         sequence: int | None = None,
         version: int | None = None,
         value: bytes | None = None,
+        key: bytes = b"k",
     ) -> int:
         """One record."""
         number = self.sequences.get((topic, partition), 0) if sequence is None else sequence
-        request = self.produce_request(topic, partition, number, asking, value)
+        request = self.produce_request(topic, partition, number, asking, value, key)
         answer = self.client.call(request, ApiKey.PRODUCE, version or self.produce_version)
         code = int(answer.responses[0].partition_responses[0].error_code)
         if code == 0 and sequence is None:
@@ -105,14 +105,24 @@ class RawTransactions:
         return code
 
     def produce_request(
-        self, topic: str, partition: int, sequence: int, asking: Producer | None = None, value: bytes | None = None
+        self,
+        topic: str,
+        partition: int,
+        sequence: int,
+        asking: Producer | None = None,
+        value: bytes | None = None,
+        key: bytes = b"k",
     ) -> ProduceRequest:
         """One record with this sequence; its value tells producer id and sequence unless it is given."""
         pid, epoch = asking or self.producer
-        if value is None:
-            batch = sequenced(pid, sequence, epoch=epoch, transactional=True)
-        else:
-            batch = make_batch(value, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, transactional=True)
+        batch = make_batch(
+            b"%d/%d" % (pid, sequence) if value is None else value,
+            key=key,
+            producer_id=pid,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
         request = produce_request(topic, partition, batch)
         request.transactional_id = self.transactional_id
         return request
@@ -125,13 +135,13 @@ class RawTransactions:
     def end_version(self) -> int:
         return V2_END if self.is_v2 else V1_END
 
-    def write(self, topic: str, *partitions: int, value: bytes | None = None) -> None:
+    def write(self, topic: str, *partitions: int, value: bytes | None = None, key: bytes = b"k") -> None:
         """A record to each partition, in the open transaction or a new one."""
         for partition in partitions or (0,):
             if not self.is_v2:
                 eventually(lambda: self.add(topic, partition) == 0, "the last transaction is complete")  # noqa: B023
             eventually(
-                lambda: self.produce(topic, partition, value=value) == 0,  # noqa: B023
+                lambda: self.produce(topic, partition, value=value, key=key) == 0,  # noqa: B023
                 "the last transaction is complete",
             )
 
