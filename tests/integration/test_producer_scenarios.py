@@ -293,3 +293,45 @@ def test_e23_an_internal_error_is_no_answer(broker_factory: BrokerFactory, sabot
     assert errors >= 10
     assert committed_values(client, topic) == [b"%d/%d" % (producer.producer_id, number) for number in range(20)]
     client.socket.close()
+
+
+# --- one thing after the other
+
+
+def test_s59_what_is_wrong_with_a_batch_is_said_in_order(raw: RawClient, topic: str) -> None:
+    """Topic, CRC, size, duplicate, epoch, sequence: a batch with several faults is answered with the first of them, and
+    changes nothing."""
+    pid = new_producer_id(raw).producer_id
+    wrong_in_all = sequenced(pid, 7)
+    wrong_in_all[-1] ^= 1
+    assert send(raw, topic, wrong_in_all).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    raw.create_topic(topic, max_message_bytes="200")
+    assert send(raw, topic, sequenced(pid, 0, epoch=1)).base_offset == 0
+    assert send(raw, topic, wrong_in_all).error_code == ErrorCode.CORRUPT_MESSAGE
+    large = make_batch(b"v" * 300, producer_id=pid, producer_epoch=0, base_sequence=7)
+    assert send(raw, topic, large).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    copy = send(raw, topic, sequenced(pid, 0, epoch=1))
+    assert (copy.error_code, copy.base_offset) == (ErrorCode.NONE, 0)
+    assert send(raw, topic, sequenced(pid, 7, epoch=0)).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert send(raw, topic, sequenced(pid, 7, epoch=1)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert raw.list_offset(topic, 0)[0] == 1
+    following = send(raw, topic, sequenced(pid, 1, epoch=1))
+    assert (following.error_code, following.base_offset) == (ErrorCode.NONE, 1)
+
+
+def test_s67_a_sequence_changed_on_its_way(raw: RawClient, topic: str) -> None:
+    """A batch whose sequence 1 arrives as 111: it is refused and nothing is written, it is right as it was meant, and a
+    producer that begins anew, with the next epoch or another id, begins at 0."""
+    raw.create_topic(topic)
+    pid = new_producer_id(raw).producer_id
+    assert send(raw, topic, sequenced(pid, 0)).base_offset == 0
+    for _ in range(2):
+        changed = send(raw, topic, sequenced(pid, 111))
+        assert (changed.error_code, changed.base_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert raw.list_offset(topic, 0)[0] == 1
+    assert send(raw, topic, sequenced(pid, 1)).base_offset == 1
+    assert send(raw, topic, sequenced(pid, 111, epoch=1)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(raw, topic, sequenced(pid, 0, epoch=1)).base_offset == 2
+    other = new_producer_id(raw)
+    assert other.producer_id != pid
+    assert send(raw, topic, sequenced(other.producer_id, 0)).base_offset == 3
