@@ -26,6 +26,7 @@ from oncelog.errors import (
     ConnectionFailed,
     DeliveryTimeout,
     KafkaError,
+    OutcomeUnknown,
     RequestTimedOut,
     StaleMetadata,
     error_for,
@@ -207,6 +208,7 @@ class Sender:
                 self._failed(batch, failure)
         else:
             self._read(batches, future.result())
+        self._abandon()
         self._on_progress()
         self._run()
 
@@ -286,7 +288,19 @@ class Sender:
             reason = self._why_not_sent(batch)
             self._give_up(batch, DeliveryTimeout(f"not acknowledged within delivery.timeout.ms: {reason}"))
         if expired:
+            self._abandon()
             self._on_progress()
+
+    def _abandon(self) -> None:
+        abandoned, self._accumulator.abandoned = self._accumulator.abandoned, []
+        for batch in abandoned:
+            self._give_up(
+                batch,
+                OutcomeUnknown(
+                    "a batch before it is missing in the log, and a try of this one was never answered: it may still"
+                    " arrive, so it is not sent again"
+                ),
+            )
 
     def _why_not_sent(self, batch: ProducerBatch) -> str:
         leader = self._metadata.cluster.leader(batch.topic, batch.partition)
