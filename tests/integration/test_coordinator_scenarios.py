@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from broker_process import BrokerFactory
 from committed_reader import committed_values
 from foreign_clients import eventually
@@ -94,8 +96,7 @@ def fetch_all(client: RawClient, topic: str) -> list[RecordBatch]:
 def test_e13_an_expiry_that_cannot_be_logged_locks_nobody_out(
     broker_factory: BrokerFactory, topic: str, is_v2: bool
 ) -> None:
-    """KAFKA-7519: the write of a tombstone failed, and the transactional id answered CONCURRENT_TRANSACTIONS for ever.
-    And many long ids expire at once (KAFKA-13099): in as many batches as it takes."""
+    """KAFKA-7519: the write of a tombstone failed, and the id answered CONCURRENT_TRANSACTIONS from then on."""
     settings = {
         "transaction.remove.expired.transaction.cleanup.interval.ms": "20",
         "transactional.id.expiration.ms": "300",
@@ -117,15 +118,33 @@ def test_e13_an_expiry_that_cannot_be_logged_locks_nobody_out(
         assert txn.end() == 0
         eventually(lambda: is_stable(client, topic), "the transaction is complete")
         assert committed_values(client, topic) == [b"first", b"second"]
-
-        many = [RawTransactions(client, f"{number:030000d}", is_v2=is_v2) for number in range(60)]
-        for other in many:
-            other.take_over()
-        listing = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
-        eventually(
-            lambda: not client.call(listing, ApiKey.LIST_TRANSACTIONS, 0).transaction_states, "all are forgotten"
-        )
+        eventually(lambda: is_forgotten(client), "it is forgotten in the end")
         assert txn.take_over().producer_id != first.producer_id
+
+
+def is_forgotten(client: RawClient) -> bool:
+    """Whether there is no transactional id, as far as the broker has loaded them."""
+    request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
+    answer = client.call(request, ApiKey.LIST_TRANSACTIONS, 0)
+    return answer.error_code == ErrorCode.NONE and not answer.transaction_states
+
+
+def test_e13_many_long_ids_expire_at_once(broker_factory: BrokerFactory) -> None:
+    """KAFKA-13099: more than fits into a batch, which was refused again and again."""
+    broker = broker_factory({"transaction.state.log.num.partitions": "1"}).start()
+    with RawClient(broker.port) as client:
+        for number in range(60):
+            RawTransactions(client, f"{number:030000d}").take_over()
+    broker.stop()
+    broker.settings |= {
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "20",
+        "transactional.id.expiration.ms": "1",
+    }
+    broker.start()
+    with RawClient(broker.port) as client:
+        eventually(lambda: is_forgotten(client), "all are forgotten")
+    broker.stop()
+    assert "not removed" not in broker.log.read_text()
 
 
 def test_e30_appends_while_the_topic_is_deleted_and_made_again(broker_factory: BrokerFactory, topic: str) -> None:
@@ -171,8 +190,13 @@ def test_e30_s39_a_transaction_whose_topic_is_deleted_ends(
             txn.write(topic, value=b"%d" % number)
             txn.write(gone)
             admin.send(DeleteTopicsRequest(topic_names=[gone], timeout_ms=5000), ApiKey.DELETE_TOPICS, 4)
+            producer = txn.producer
+            if number != 1:  # else while it ends
+                assert admin.receive().responses[0].error_code == ErrorCode.NONE
             assert txn.end() == 0
-            assert admin.receive().responses[0].error_code == ErrorCode.NONE
+            if number == 1:
+                assert admin.receive().responses[0].error_code == ErrorCode.NONE
+            eventually(lambda: txn.end(asking=producer) == 0, "the transaction is complete")  # noqa: B023
             client.create_topic(gone)
             eventually(lambda: is_stable(client, topic) and is_stable(client, gone), "the transaction is complete")
             txn.sequences.pop((gone, 0), None)
@@ -180,6 +204,74 @@ def test_e30_s39_a_transaction_whose_topic_is_deleted_ends(
                 txn.take_over()
         assert committed_values(client, topic) == [b"0", b"1", b"2"]
         assert committed_values(client, gone) == []
+
+
+SLOW_MARKERS = """
+import os
+from oncelog_broker.coordinator.transaction.markers import MarkerAppender
+from oncelog_protocol.errors import ErrorCode
+
+append = MarkerAppender.append
+
+def append_when_allowed(self, marker, where):
+    if os.path.exists({lock!r}):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return append(self, marker, where)
+
+MarkerAppender.append = append_when_allowed
+"""
+
+
+@BOTH
+@pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
+def test_e7_e21_while_markers_cannot_be_written(
+    broker_factory: BrokerFactory,
+    sabotage: Callable[[str], None],
+    tmp_path: Path,
+    topic: str,
+    is_v2: bool,
+    commits: bool,
+) -> None:
+    """YDB#52731: whoever asks for anything meanwhile is told to come again: an empty success would be taken for the end
+    of the next transaction. Then all goes on from where it was, also after a kill."""
+    lock = tmp_path / "lock"
+    sabotage(SLOW_MARKERS.format(lock=str(lock)))
+    lock.touch()
+    broker = broker_factory().start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic, 2)
+        txn = RawTransactions(client, topic, is_v2=is_v2)
+        first = txn.take_over()
+        txn.write(topic, 0, 1, value=b"first")
+        assert txn.end(commits) == ErrorCode.NONE
+        check_that_it_is_being_completed(txn, topic, first, commits)
+    broker.kill()
+    broker.start()
+    with RawClient(broker.port) as client:
+        txn.client = client
+        eventually(
+            lambda: txn.end(commits, asking=first) == ErrorCode.CONCURRENT_TRANSACTIONS, "transactions are loaded"
+        )
+        check_that_it_is_being_completed(txn, topic, first, commits)
+        lock.unlink()
+        txn.write(topic, 0, value=b"second")
+        assert txn.end(True) == ErrorCode.NONE
+        eventually(lambda: is_stable(client, topic, 0) and is_stable(client, topic, 1), "all is complete")
+        assert committed_values(client, topic, 0) == [b"first"] * commits + [b"second"]
+        assert committed_values(client, topic, 1) == [b"first"] * commits
+
+
+def check_that_it_is_being_completed(txn: RawTransactions, topic: str, ended_as: Producer, commits: bool) -> None:
+    for answer in (
+        txn.end(commits, asking=ended_as),
+        txn.end(not commits, asking=ended_as),
+        txn.end(False),
+        txn.produce(topic, 1) if txn.is_v2 else txn.add(topic, 1),
+        txn.init(),
+        txn.init(shown=txn.producer),
+    ):
+        assert answer == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert last_stable_offset(txn.client, topic) == 0
 
 
 def marker_of(producer: Producer, topic: str, *, commits: bool = False) -> WriteTxnMarkersRequest:
