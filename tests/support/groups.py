@@ -8,12 +8,12 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.joining import Join
 from oncelog_broker.coordinator.group.machine import GroupMachine
-from oncelog_broker.coordinator.group.step import Client
 from oncelog_broker.coordinator.timers import TimerQueue
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest

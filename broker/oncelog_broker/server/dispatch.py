@@ -14,6 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog_broker.config.broker_keys import QUEUED_MAX_REQUESTS
+from oncelog_broker.coordinator.client import Client
 from oncelog_broker.server.known_header import PREFIX, KnownHeader
 from oncelog_broker.server.limits import MAX_REQUEST_ELEMENTS
 from oncelog_broker.server.served import SERVED
@@ -54,6 +55,11 @@ class RequestContext:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
+
+    @property
+    def client(self) -> Client:
+        """Who asks, as others may be shown."""
+        return Client(self.client_id or "", f"/{self.connection.client_host}")
 
 
 class Route:

@@ -14,6 +14,7 @@ from typing import Final
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
+from oncelog_broker.coordinator.transaction.clients import LastClients
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.initialising import NeedsProducerId
 from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
@@ -51,6 +52,7 @@ class TransactionCoordinator:
         """Whether a partition must be in the transaction before records are appended to it."""
         self._abort_seconds = config[keys.TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS] / 1000
         self._expiry_seconds = config[keys.TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS] / 1000
+        self.last_clients = LastClients()
         self._markers = markers
         self._producer_ids = producer_ids
         self._tasks = tasks

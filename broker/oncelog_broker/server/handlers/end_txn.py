@@ -29,4 +29,5 @@ async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnRespo
         )
     except KafkaError as error:
         return EndTxnResponse(error_code=code_for(context.api_key, context.version, error.code))
+    context.broker.transactions.last_clients.note(request.transactional_id, context.client)
     return EndTxnResponse(error_code=ErrorCode.NONE, producer_id=producer.producer_id, producer_epoch=producer.epoch)

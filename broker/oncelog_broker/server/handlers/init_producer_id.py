@@ -38,6 +38,7 @@ async def _take_over(
         )
     except KafkaError as error:
         return _failed(code_for(context.api_key, context.version, error.code))
+    context.broker.transactions.last_clients.note(transactional_id, context.client)
     return InitProducerIdResponse(
         error_code=ErrorCode.NONE, producer_id=producer.producer_id, producer_epoch=producer.epoch
     )
