@@ -274,6 +274,104 @@ def check_that_it_is_being_completed(txn: RawTransactions, topic: str, ended_as:
     assert last_stable_offset(txn.client, topic) == 0
 
 
+FAILING_DISK = """
+import os
+from oncelog_broker.runtime.disk import RealFile
+
+append = RealFile.append
+
+def append_unless_broken(self, *buffers):
+    if os.path.exists({lock!r}) and {topic!r} + "-0/" in self.path and self.path.endswith(".log"):
+        if "torn" in {lock!r}:
+            os.pwrite(self._fd, bytes(buffers[0])[:40], self.size)
+        raise OSError(5, os.strerror(5))
+    return append(self, *buffers)
+
+RealFile.append = append_unless_broken
+"""
+
+
+@BOTH
+@pytest.mark.parametrize("how", ["refused", "torn"])
+def test_e26_a_disk_that_fails_under_a_transaction(
+    broker_factory: BrokerFactory, sabotage: Callable[[str], None], tmp_path: Path, topic: str, is_v2: bool, how: str
+) -> None:
+    """KAFKA-10778: the partition is offline from the first failed write on, its records and its marker are refused,
+    and nothing of what failed is there after a restart. The transaction ends when the partition is back."""
+    lock = tmp_path / how
+    sabotage(FAILING_DISK.format(lock=str(lock), topic=topic))
+    broker = broker_factory().start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic, 2)
+        txn = RawTransactions(client, topic, is_v2=is_v2)
+        txn.take_over()
+        txn.write(topic, 0, 1, value=b"committed")
+        assert txn.end() == 0
+        txn.write(topic, 0, 1, value=b"dropped")
+        lock.touch()
+        for _ in range(3):
+            assert txn.produce(topic, 0, value=b"refused") == ErrorCode.KAFKA_STORAGE_ERROR
+            lock.unlink(missing_ok=True)  # once is enough: nothing is known of the file any more
+        assert txn.end(False) == 0
+        eventually(lambda: is_stable(client, topic, 1), "the other partition is complete")
+        assert txn.init() == ErrorCode.CONCURRENT_TRANSACTIONS
+    broker.kill()
+    broker.start()
+    with RawClient(broker.port) as client:
+        txn.client = client
+        eventually(lambda: is_stable(client, topic, 0), "the transaction is aborted")
+        assert content(client, topic) == ["data", "commit", "data", "abort"]
+        eventually(lambda: txn.init() == 0, "the transactional id is free")
+        txn.write(topic, 0, value=b"after")
+        assert txn.end() == 0
+        eventually(lambda: is_stable(client, topic, 0), "the transaction is complete")
+        assert committed_values(client, topic) == [b"committed", b"after"]
+        assert committed_values(client, topic, 1) == [b"committed"]
+
+
+@BOTH
+def test_e5_offsets_are_pending_as_a_whole_or_not_at_all(
+    broker_factory: BrokerFactory, topic: str, group: str, is_v2: bool
+) -> None:
+    """KAFKA-15449, KAFKA-15784: what cannot be logged is not pending either, and what comes when the transaction has
+    ended is refused, whatever is open by then."""
+    broker = broker_factory().start()
+    version = 5 if is_v2 else 3
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        txn = RawTransactions(client, topic, is_v2=is_v2)
+        txn.take_over()
+        txn.write(topic)
+        assert txn.add_offsets(group) == 0
+        eventually(lambda: txn.commit_offset(group, topic, 1, version) == 0, "the group is coordinated")
+        assert txn.end() == 0
+        eventually(lambda: committed_offset(client, group, topic, stable=True) == (0, 1), "offsets are committed")
+
+        txn.write(topic)
+        if not is_v2:
+            assert txn.add_offsets(group) == 0
+        client.alter_topic("__consumer_offsets", min_insync_replicas="2")
+        for _ in range(3):
+            assert txn.commit_offset(group, topic, 2, version) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert committed_offset(client, group, topic, stable=True) == (0, 1)
+        client.alter_topic("__consumer_offsets", min_insync_replicas="1")
+        old = txn.producer
+        assert txn.end(False) == 0
+        eventually(lambda: is_stable(client, topic), "the transaction is aborted")
+
+        new, txn.producer = txn.producer, old
+        refused = ErrorCode.INVALID_PRODUCER_EPOCH if is_v2 else ErrorCode.INVALID_TXN_STATE
+        assert txn.commit_offset(group, topic, 3, version) == refused
+        txn.producer = new
+        txn.write(topic)
+        txn.producer = old
+        assert txn.commit_offset(group, topic, 3, version) == refused
+        txn.producer = new
+        assert txn.end() == 0
+        eventually(lambda: is_stable(client, topic), "the transaction is complete")
+        assert committed_offset(client, group, topic, stable=True) == (0, 1)
+
+
 def marker_of(producer: Producer, topic: str, *, commits: bool = False) -> WriteTxnMarkersRequest:
     marker = WriteTxnMarkersRequest.WritableTxnMarker
     return WriteTxnMarkersRequest(
