@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import selectors
 import signal
 import subprocess
@@ -19,9 +20,18 @@ STOP_TIMEOUT_SECONDS = 20.0
 class BrokerProcess:
     """`oncelog serve` on a free port. `start` returns when the broker says where to connect."""
 
-    def __init__(self, data: Path, settings: dict[str, str] | None = None, *, log_level: str = "warning") -> None:
+    def __init__(
+        self,
+        data: Path,
+        settings: dict[str, str] | None = None,
+        *,
+        log_level: str = "warning",
+        open_files: int | None = None,
+    ) -> None:
+        """`open_files`: the limit of the process, by default the same as ours."""
         self.data = data
         self.log_level = log_level
+        self.open_files = open_files
         self.settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
         self.process: subprocess.Popen[str] | None = None
         self.port = 0
@@ -44,7 +54,12 @@ class BrokerProcess:
             command += ["--set", f"{key}={value}"]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "PYTHONWARNINGS": "error"}
+                command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, "PYTHONWARNINGS": "error"},
+                preexec_fn=self._limit_open_files,
             )
         self.start_line = self._start_line()
         match = re.search(r"127\.0\.0\.1:(\d+)", self.start_line)
@@ -53,6 +68,10 @@ class BrokerProcess:
         # The next start, after a kill, must come back where clients look for it.
         self.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
         return self
+
+    def _limit_open_files(self) -> None:
+        if self.open_files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self.open_files, self.open_files))
 
     def _start_line(self) -> str:
         assert self.process is not None

@@ -86,7 +86,10 @@ class GroupDriver:
 
     def _carry_out(self, effects: Effects) -> None:
         if effects.records and self.fail_appends:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if effects.if_not_logged is not None:
+                self._carry_out(effects.if_not_logged(error))
+            raise error
         for record in effects.records:
             encoded = self.machine.encode(record)
             self.log.append(tuple(encoded))

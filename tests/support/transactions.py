@@ -22,7 +22,6 @@ from oncelog_broker.coordinator.transaction.metadata import (
     TransactionMetadata,
 )
 from oncelog_broker.coordinator.transaction.states import TransactionState
-from oncelog_broker.log.config import LogConfig
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 START_MS = 1_700_000_000_000
@@ -153,7 +152,7 @@ class TransactionDriver:
         return timed_out
 
     def expire(self) -> int:
-        return self.carry_out(self.machine.expire(LogConfig().max_message_bytes))
+        return self.carry_out(self.machine.expire())
 
     @property
     def metadata(self) -> TransactionMetadata:

@@ -63,7 +63,7 @@ class GroupCoordinator:
         for shard, before in shards:
             try:
                 while self.runtime.is_current(shard):
-                    if not self.runtime.step(shard, partial(_forget, topics, before, _max_bytes(shard))):
+                    if not self.runtime.step(shard, partial(_forget, topics, before)):
                         break
                     await asyncio.sleep(0)
             except KafkaError as error:
@@ -90,19 +90,15 @@ class GroupCoordinator:
     async def _expire(self, shard: Shard[GroupMachine], group_id: str) -> None:
         try:
             while self.runtime.is_current(shard):
-                if not self.runtime.step(shard, lambda machine: machine.expire(group_id, _max_bytes(shard))):
+                if not self.runtime.step(shard, lambda machine: machine.expire(group_id)):
                     break
                 await asyncio.sleep(0)
         except KafkaError as error:
             logger.error("offsets are not expired", extra={"group": group_id, "reason": error})
 
 
-def _forget(topics: frozenset[str], before: int, max_bytes: int, machine: GroupMachine) -> Effects:
-    return machine.forget_topics(topics, before, max_bytes)
-
-
-def _max_bytes(shard: Shard[GroupMachine]) -> int:
-    return shard.partition.log.config.max_message_bytes
+def _forget(topics: frozenset[str], before: int, machine: GroupMachine) -> Effects:
+    return machine.forget_topics(topics, before)
 
 
 def new_id() -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from oncelog_broker.coordinator.effects import TOMBSTONE_OVERHEAD, Effects, Encoded, TimerKey, Waiter
+from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey, Waiter
 from oncelog_broker.coordinator.group import joining, membership, records, transactional_offsets
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup
 from oncelog_broker.coordinator.group.config import GroupConfig
@@ -162,6 +162,7 @@ class GroupMachine:
         if group.state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         effects = Effects()
+        effects.may_be_divided = True
         for topic, partition in self.offsets.partitions_of(group_id):
             effects.append(offset_record(group_id, topic, partition, None))
         if group.is_logged:
@@ -181,6 +182,7 @@ class GroupMachine:
     ) -> Effects:
         """Serve an OffsetCommit; a topic that is not in `known_topics` is refused. `refused` joins the answer."""
         effects = Effects()
+        effects.too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         self._check_commit(request, effects)
         now_ms = self._now_ms()
         retention = request.retention_time_ms
@@ -243,6 +245,7 @@ class GroupMachine:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         reads = group.topics() if group.members else frozenset()
         effects = Effects()
+        effects.may_be_divided = True
         response = OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[])
         for topic in request.topics:
             if topic.name not in known_topics:
@@ -267,16 +270,13 @@ class GroupMachine:
 
     # --- expiry
 
-    def expire(self, group_id: str, max_bytes: int) -> Effects:
-        """Tombstones for what of this group is old enough to go (KIP-211), and for the group when nothing is left: some
-        of them, in a batch of at most `max_bytes`."""
-        effects, size = Effects(), 0
+    def expire(self, group_id: str) -> Effects:
+        """Tombstones for what of this group is old enough to go (KIP-211), and for the group when nothing is left."""
+        effects = Effects()
+        effects.may_be_divided = True
         group = self.groups.get(group_id)
         expired = self._expired(group_id, group)
         for topic, partition in expired[:MAX_EXPIRED_PER_STEP]:
-            size += _tombstone_bytes(group_id, topic)
-            if size > max_bytes:
-                break
             effects.append(offset_record(group_id, topic, partition, None))
         left = sum(1 for _ in self.offsets.partitions_of(group_id)) - len(effects.records)
         if group is not None and left == 0 and self._is_unused(group) and not self.offsets.has_pending(group_id):
@@ -304,22 +304,21 @@ class GroupMachine:
             keep_topics=keep_topics,
         )
 
-    def forget_topics(self, topics: frozenset[str], before: int, max_bytes: int) -> Effects:
+    def forget_topics(self, topics: frozenset[str], before: int) -> Effects:
         """Tombstones for offsets of topics that were deleted, or a new topic of that name would be read from there.
 
-        Only what was logged `before` that log offset: the rest belongs to the new topic. Some at a time, in a batch of
-        at most `max_bytes`.
+        Only what was logged `before` that log offset: the rest belongs to the new topic. Some at a time.
         """
-        effects, size = Effects(), 0
+        effects = Effects()
+        effects.may_be_divided = True
         for group_id in self.offsets.groups():
             of_group = self.offsets.of_group(group_id)
             for topic in topics & of_group.keys():
                 for partition, committed in of_group[topic].items():
                     if committed.record_offset < before:
-                        size += _tombstone_bytes(group_id, topic)
-                        if size > max_bytes or len(effects.records) == MAX_EXPIRED_PER_STEP:
-                            return effects
                         effects.append(offset_record(group_id, topic, partition, None))
+                        if len(effects.records) >= MAX_EXPIRED_PER_STEP:
+                            return effects
         return effects
 
     # --- inside
@@ -347,7 +346,3 @@ class GroupMachine:
         """A group that was never logged and has nobody is no group."""
         if not group.is_logged and self._is_unused(group):
             self.groups.pop(group.group_id, None)
-
-
-def _tombstone_bytes(group_id: str, topic: str) -> int:
-    return len(group_id.encode()) + len(topic) + TOMBSTONE_OVERHEAD

@@ -203,8 +203,7 @@ class TransactionCoordinator:
     def _expire(self, shard: Shard[TransactionMachine]) -> int:
         """How many were removed."""
         try:
-            max_bytes = shard.partition.log.config.max_message_bytes
-            return self.runtime.step(shard, lambda machine: machine.expire(max_bytes))
+            return self.runtime.step(shard, lambda machine: machine.expire())
         except KafkaError as error:
             logger.error("transactional ids not removed", extra={"shard": shard.index, "reason": error})
             return 0

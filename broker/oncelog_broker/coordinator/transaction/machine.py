@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from oncelog_broker.coordinator.effects import TOMBSTONE_OVERHEAD, Effects, Encoded, TimerKey, Waiter
+from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey, Waiter
 from oncelog_broker.coordinator.transaction import records
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.ending import end_v1, end_v2
@@ -214,18 +214,17 @@ class TransactionMachine:
             self._end(effects, after)
         return effects
 
-    def expire(self, max_bytes: int) -> Effects:
-        """Tombstones for transactional ids that were idle for transactional.id.expiration.ms (S43): some of them, in a
-        batch of at most `max_bytes`, or it would be refused again and again (E13)."""
-        effects, size = Effects(), 0
+    def expire(self) -> Effects:
+        """Tombstones for transactional ids that were idle for transactional.id.expiration.ms (S43)."""
+        effects = Effects()
+        effects.may_be_divided = True
         newest = self._now_ms() - self._config.id_expiration_ms
         for transactional_id, metadata in self._transactions.items():
             if metadata.state in IDLE and metadata.last_update_timestamp <= newest:
-                size += len(transactional_id.encode()) + TOMBSTONE_OVERHEAD
-                if size > max_bytes or len(effects.records) == MAX_EXPIRED_PER_STEP:
-                    break
                 metadata.check_expirable()
                 effects.append(TransactionRecord(transactional_id, None))
+                if len(effects.records) == MAX_EXPIRED_PER_STEP:
+                    break
         return effects
 
     # --- inside

@@ -12,8 +12,9 @@ DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPO
 from __future__ import annotations
 
 import logging
+from collections.abc import Coroutine
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
@@ -21,6 +22,7 @@ from oncelog_broker.log.producer_state import TRANSACTIONS_V2
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -42,7 +44,13 @@ PRODUCER: Final = slice(43, 53)
 PRODUCER_FIELDS: Final = Struct(">qh")
 
 
-def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+def handle(
+    request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+    return in_slices(_append_all(request, context), context.broker.clock)
+
+
+def _append_all(request: ProduceRequest, context: RequestContext) -> Slices[ProduceResponse | None]:
     response = ProduceResponse(responses=[])
     failed: KafkaError | None = None
     refused = None if request.transactional_id is None else _refused(request, request.transactional_id, context)
@@ -64,6 +72,7 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
                         error_message=error.message,
                     )
                 )
+            yield
     if request.acks == 0:
         if failed is not None:
             context.connection.close(f"acks=0 produce failed: {failed}")

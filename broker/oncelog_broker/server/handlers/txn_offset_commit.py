@@ -22,8 +22,6 @@ TopicResponse = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 
 FIRST_TRANSACTIONS_V2_VERSION: Final = 5
 ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 """What an error of the log is called here."""

@@ -19,19 +19,12 @@ from oncelog_broker.coordinator.transaction.states import (
     TransactionState,
     check_transition,
 )
-from oncelog_broker.log.config import LogConfig
 from oncelog_protocol.coordinator_records.transaction_state import TransactionLogKey, TransactionLogValue
 from oncelog_protocol.coordinator_records.versioned import encode_versioned
 from oncelog_protocol.errors import ErrorCode
-from oncelog_protocol.records.builder import build_batch
-from oncelog_protocol.records.record import Record
 
 S = TransactionState
 DAY_SECONDS = 24 * 3600
-
-
-def build_size(logged: list[tuple[bytes, bytes | None]]) -> int:
-    return len(build_batch([Record(0, 0, key, value, []) for key, value in logged]))
 
 
 @pytest.fixture
@@ -540,20 +533,6 @@ def test_s43_e13_many_go_in_batches() -> None:
         driver.init(name=f"id-{number}")
     driver.advance(2)
     assert [driver.expire(), driver.expire(), driver.expire()] == [MAX_EXPIRED_PER_STEP, 10, 0]
-
-
-def test_s43_e13_tombstones_of_long_ids_fit_into_a_batch() -> None:
-    """KAFKA-13099: one batch that is too large would be refused again and again, and no id forgotten ever after."""
-    driver = TransactionDriver(TransactionConfig(id_expiration_ms=1000))
-    for number in range(100):
-        driver.init(name=f"{number:032767d}")
-    driver.advance(2)
-    logged = len(driver.log)
-    while gone := driver.expire():
-        tombstones = driver.log[logged : logged + gone]
-        assert build_size(tombstones) < LogConfig().max_message_bytes
-        logged += gone
-    assert not driver.machine.transactions
 
 
 def test_s43_e13_an_epoch_of_minus_one_expires() -> None:
