@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-
 import pytest
 from broker_process import BrokerFactory, BrokerProcess
 from foreign_clients import eventually
 from raw_client import RawClient
-from raw_transactions import RawTransactions, committed_offset, is_stable, last_stable_offset
+from raw_transactions import BOTH, RawTransactions, committed_offset, content, is_stable, last_stable_offset
 
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_protocol.api import ApiKey
@@ -20,37 +17,6 @@ from oncelog_protocol.messages.describe_producers import DescribeProducersReques
 from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from oncelog_protocol.records.control import read_marker
-from oncelog_protocol.records.record import read_records
-
-BOTH = pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
-
-
-@pytest.fixture
-def raw(broker: BrokerProcess) -> Iterator[RawClient]:
-    with RawClient(broker.port) as client:
-        yield client
-
-
-@pytest.fixture
-def group() -> str:
-    return f"group-{os.urandom(4).hex()}"
-
-
-def content(client: RawClient, topic: str, partition: int = 0) -> list[str]:
-    """What the log holds: "data", "commit", "abort"."""
-    found, offset = [], 0
-    while batches := client.fetch(topic, partition, offset):
-        for batch in batches:
-            if batch.is_control:
-                marker = read_marker(batch)
-                assert marker is not None
-                found.append("commit" if marker.is_commit else "abort")
-            else:
-                found += ["data"] * len(list(read_records(batch)))
-            offset = batch.next_offset
-    return found
-
 
 # --- whole transactions
 
@@ -89,7 +55,7 @@ def test_s30_s31_the_coordinators_topic_is_made_at_first_use(broker: BrokerProce
     assert len(list(broker.data.glob("__transaction_state-*"))) == 50
 
 
-def test_clients_do_not_write_to_the_coordinators_topic(raw: RawClient, topic: str) -> None:
+def test_s31_clients_do_not_write_to_the_coordinators_topic(raw: RawClient, topic: str) -> None:
     txn = RawTransactions(raw, topic)
     txn.take_over()
     assert txn.produce("__transaction_state") == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -117,7 +83,7 @@ def test_s41_t8_a_fenced_producer_is_told_in_the_words_of_its_version(
     assert content(raw, topic) == []
 
 
-def test_e2_a_timeout_over_the_brokers_is_refused(raw: RawClient, topic: str) -> None:
+def test_s42_e31_a_timeout_over_the_brokers_is_refused(raw: RawClient, topic: str) -> None:
     assert RawTransactions(raw, topic).init(timeout_ms=900_001) == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
@@ -295,7 +261,7 @@ def test_s44_e20_killed_between_prepare_and_complete(
             data, *markers = content(client, topic, partition)
             assert data == "data"
             assert set(markers) == {marker}
-            assert len(markers) == 1 or not is_v2  # V1 may write it again, which does no harm (E13)
+            assert len(markers) == 1 or not is_v2  # V1 may write it again, which does no harm (S39)
         txn.client = client
         assert eventually(lambda: txn.end(commits, asking=old) == 0, "the retry is answered as the first try")
         txn.write(topic, 0)

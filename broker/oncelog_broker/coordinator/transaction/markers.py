@@ -30,7 +30,7 @@ NEEDS_NO_MARKER: Final = frozenset(
     {
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # the topic is deleted
-        # The log has seen a later epoch, so a marker that ended this transaction: sent again after a restart (E13).
+        # The log has seen a later epoch, so a marker that ended this transaction: sent again after a restart (S39).
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
