@@ -47,7 +47,8 @@ class BrokerProcess:
         assert self.process is not None
         return self.process.pid
 
-    def start(self) -> BrokerProcess:
+    def start(self, fail_points: str = "") -> BrokerProcess:
+        """`fail_points`: what ONCELOG_FAIL_POINTS is to be for this run of it."""
         command = [str(Path(sys.executable).parent / "oncelog"), "serve", "--data", str(self.data)]
         command += ["--log-level", self.log_level]
         for key, value in self.settings.items():
@@ -58,20 +59,22 @@ class BrokerProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "PYTHONWARNINGS": "error"},
-                preexec_fn=self._limit_open_files,
+                env={**os.environ, "PYTHONWARNINGS": "error", "ONCELOG_FAIL_POINTS": fail_points},
+                preexec_fn=None if self.open_files is None else self._limit_open_files,
             )
         self.start_line = self._start_line()
         match = re.search(r"127\.0\.0\.1:(\d+)", self.start_line)
         assert match, f"no address in {self.start_line!r}; log: {self.log.read_text()}"
-        self.port = int(match[1])
-        # The next start, after a kill, must come back where clients look for it.
-        self.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
+        if self.settings["listeners"].endswith(":0"):
+            # The next start, after a kill, must come back where clients look for it.
+            self.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{match[1]}"
+        # Not what the line says, which with advertised.listeners is where a proxy is.
+        self.port = int(self.settings["listeners"].rpartition(":")[2])
         return self
 
     def _limit_open_files(self) -> None:
-        if self.open_files is not None:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (self.open_files, self.open_files))
+        assert self.open_files is not None
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self.open_files, self.open_files))
 
     def _start_line(self) -> str:
         assert self.process is not None
@@ -93,6 +96,10 @@ class BrokerProcess:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         self._reap()
+
+    def wait_killed(self) -> None:
+        """Wait until it has died of a fail point."""
+        assert self._reap() == -signal.SIGKILL
 
     def stop(self) -> int:
         """Stop in an orderly way; the exit code."""

@@ -67,12 +67,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield process
 
 
-@pytest.fixture
-def raw(broker: BrokerProcess) -> Iterator[RawClient]:
-    with RawClient(broker.port) as client:
-        yield client
-
-
 def five(start: int = 0) -> list[bytearray]:
     """Five batches of different sizes that follow one another."""
     firsts = [start, start + 1, start + 4, start + 6, start + 11]
@@ -126,7 +120,7 @@ def test_t8_errors_of_producers_in_all_versions(raw: RawClient, topic: str, vers
     assert [answer.base_offset for answer in answers] == [0, -1, -1, -1, 1]
 
 
-def test_e4_what_kafka_2_0_said_to_unknown_producers(broker_factory: BrokerFactory, topic: str) -> None:
+def test_s9_e16_what_kafka_2_0_said_to_unknown_producers(broker_factory: BrokerFactory, topic: str) -> None:
     broker = broker_factory({"idempotence.unknown.producer": "legacy-2.0"}).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)

@@ -49,7 +49,7 @@ def values(client: ForeignClient, topic: str, count: int, **options: str) -> lis
     return [record.value for record in client.consume(topic, count, **options)]  # type: ignore[arg-type]
 
 
-def test_each_library_reads_exactly_what_was_committed(
+def test_s53_s54_each_library_reads_exactly_what_was_committed(
     producer: TransactionalProducer, reader: Librdkafka, address: str, topic: str
 ) -> None:
     reader.create_topic(topic)

@@ -49,6 +49,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_connections",
         "_dispatcher",
         "_end",
+        "_frame_is_lent",
         "_frame_since",
         "_limits",
         "_loop",
@@ -84,6 +85,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._outgoing: list[Buffer] | None = None
         self._waiting = False
         self._waiting_for: asyncio.Future[Any] | None = None
+        self._frame_is_lent = False
         self._reading_paused = False
         self._frame_since = 0.0
         self._stalled_since = 0.0
@@ -182,7 +184,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._begin = start + size
             self._frame_since = 0.0
             handle(self, view[start : self._begin])
-        if self._begin == self._end:
+        if self._frame_is_lent:
+            self._frame_is_lent = False
+            self._replace_buffer(max(INITIAL_BUFFER_BYTES, self._end - self._begin))
+            if self._end == len(self._view):
+                self._pause_reading()
+        elif self._begin == self._end:
             self._begin = self._end = 0
             if self._reserved and self._limits.is_short:
                 self._give_up_buffer()
@@ -257,9 +264,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def mute(self, waiting_for: asyncio.Future[Any] | None = None) -> None:
         """Handle no further request until `unmute`: the present one waits for its response.
 
-        `waiting_for` is cancelled if the client goes: nobody else waits for it.
+        `waiting_for` is cancelled if the client goes: nobody else waits for it. Without it the request is still being
+        worked on, and its frame stays as it is: what comes meanwhile goes into another buffer.
         """
         self._waiting = True
+        self._frame_is_lent = waiting_for is None
         self._waiting_for = waiting_for
 
     def unmute(self) -> None:

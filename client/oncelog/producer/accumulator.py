@@ -14,6 +14,7 @@ from typing import Final
 from oncelog.cluster import NO_NODE, Cluster, TopicPartition
 from oncelog.config import ProducerConfig
 from oncelog.errors import MessageTooLarge
+from oncelog.fail_points.point import fail_point
 from oncelog.producer.batch import NO_OFFSET, ProducerBatch, Waiter
 from oncelog.producer.sequences import PartitionSequences
 from oncelog.producer.session import ProducerSession
@@ -181,6 +182,7 @@ class Accumulator:
                 ready.next_check = due
         return ready
 
+    @fail_point("drain")
     def drain(self, queues: list[PartitionQueue]) -> list[ProducerBatch]:
         """One batch of each queue, closed, as far as max.request.size goes; drained queues go to the end of the line.
 

@@ -273,6 +273,7 @@ class GroupMachine:
     def expire(self, group_id: str) -> Effects:
         """Tombstones for what of this group is old enough to go (KIP-211), and for the group when nothing is left."""
         effects = Effects()
+        effects.may_be_divided = True
         group = self.groups.get(group_id)
         expired = self._expired(group_id, group)
         for topic, partition in expired[:MAX_EXPIRED_PER_STEP]:
@@ -309,6 +310,7 @@ class GroupMachine:
         Only what was logged `before` that log offset: the rest belongs to the new topic. Some at a time.
         """
         effects = Effects()
+        effects.may_be_divided = True
         for group_id in self.offsets.groups():
             of_group = self.offsets.of_group(group_id)
             for topic in topics & of_group.keys():

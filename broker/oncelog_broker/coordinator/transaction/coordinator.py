@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from oncelog.fail_points.point import fail_point
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
@@ -89,6 +90,7 @@ class TransactionCoordinator:
             )
         )
 
+    @fail_point("prepare-logged")
     async def end_txn(
         self, transactional_id: str, asking: Producer, commits: bool, client_transaction_version: int
     ) -> Producer:
@@ -118,6 +120,7 @@ class TransactionCoordinator:
             raise result
         return result
 
+    @fail_point("register-partitions", dropped=lambda: ErrorCode.COORDINATOR_NOT_AVAILABLE)
     def add_partitions(
         self,
         transactional_id: str,
@@ -144,12 +147,13 @@ class TransactionCoordinator:
     # --- the ends of transactions
 
     def write_markers(self, index: int, end: TransactionEnd) -> None:
-        """Have `end` written, beginning with the next turn of the loop: the answer to EndTxn goes first (S38)."""
+        """Have `end` written, in the background: the answer to EndTxn goes first (S38)."""
         shard = self.runtime.loaded_shard(index)
         if shard is not None:
             self._tasks.spawn(f"markers of {end.transactional_id}", self._finish(shard, end))
 
     async def _finish(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
+        await asyncio.sleep(0)  # in the next turn of the loop the answer leaves, in the one after that the markers
         marker = Marker(end.producer, end.commits, shard.partition.leader_epoch, end.transaction_version)
         try:
             await write_all(self._markers.append, marker, end.partitions, lambda: self.runtime.is_current(shard))
@@ -160,6 +164,7 @@ class TransactionCoordinator:
             return
         await self._complete(shard, end)
 
+    @fail_point("complete-logged", dropped=lambda: None)
     async def _complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
         """Log that `end` is in all logs; an append that fails is tried again, or the transactional id were stuck."""
         while self.runtime.is_current(shard):

@@ -14,8 +14,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Coroutine
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
+from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
 from oncelog_broker.log.producer_state import TRANSACTIONS_V2
@@ -148,13 +149,13 @@ def _append(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce version {FIRST_ZSTD_VERSION} or later, this is {context.version}",
         )
-    if transactional_id is not None:
-        producer = Producer(*PRODUCER_FIELDS.unpack(records[PRODUCER]))
-        check_in_transaction(context.broker.transactions, transactional_id, producer, [partition], registers=False)
-        # Nothing is awaited from here to the append: a marker in between would end what was just found open (E3).
-    version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else 0
     try:
-        base_offset, append_time = partition.append(records, required_acks=request.acks, transaction_version=version)
+        if transactional_id is None:
+            base_offset, append_time = partition.append(records, required_acks=request.acks)
+        else:
+            base_offset, append_time = _append_in_transaction(
+                partition, records, request.acks, transactional_id, context
+            )
     except KafkaError as error:
         if error.code != ErrorCode.UNKNOWN_PRODUCER_ID:
             raise
@@ -173,3 +174,19 @@ def _append(
         log_append_time_ms=append_time,
         log_start_offset=partition.log.log_start_offset,
     )
+
+
+def _not_appended() -> NoReturn:
+    raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+
+@fail_point("append", dropped=_not_appended)
+def _append_in_transaction(
+    partition: Partition, records: memoryview, acks: int, transactional_id: str, context: RequestContext
+) -> tuple[int, int]:
+    """As `Partition.append`, if the partition is in the open transaction. Nothing is awaited between the question and
+    the append: a marker in between would end what was just found open (E3)."""
+    producer = Producer(*PRODUCER_FIELDS.unpack(records[PRODUCER]))
+    check_in_transaction(context.broker.transactions, transactional_id, producer, [partition], registers=False)
+    version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else 0
+    return partition.append(records, required_acks=acks, transaction_version=version)

@@ -101,23 +101,17 @@ class Generation(NamedTuple):
 
 
 class Membership:
-    """One member. `is_lost`: it had a generation that went away before its partitions were given up.
+    """One member. `is_lost`: it had a generation that went away before its partitions were given up. `last_generation`
+    is the one that was joined last, gone or not.
 
     Invariant: in STABLE there is a generation. `rejoin_reason` says why a stable member is to join again.
     """
 
     def __init__(self) -> None:
         self.state = MemberState.LEFT
-        self.generation = Generation()
-        self._lost_generation = Generation()
+        self.generation = self.last_generation = Generation()
         self.is_lost = False
         self.rejoin_reason: str | None = None
-
-    @property
-    def reader(self) -> Generation:
-        """As whom what was read may be committed. Of a generation that went away, as that: the coordinator refuses it,
-        while for nobody in particular (-1) a transaction may commit anything (KIP-447)."""
-        return self._lost_generation if self.is_lost else self.generation
 
     @property
     def needs_join(self) -> bool:
@@ -145,7 +139,7 @@ class Membership:
         """JoinGroup was answered with a generation."""
         assert generation.generation_id != NO_GENERATION
         self._move(MemberState.COMPLETING)
-        self.generation = generation
+        self.generation = self.last_generation = generation
 
     def settle(self) -> None:
         """SyncGroup was answered with an assignment."""
@@ -193,7 +187,7 @@ class Membership:
         """For good, or until the next subscription."""
         if self.state is not MemberState.FENCED:
             self._move(MemberState.LEFT)
-        self.generation = Generation()
+        self.generation = self.last_generation = Generation()
         self.is_lost = False
         self.rejoin_reason = None
 
@@ -202,9 +196,7 @@ class Membership:
         self.is_lost = False
 
     def _reset(self, member_id: str) -> None:
-        if self.generation.generation_id != NO_GENERATION:
-            self.is_lost = True
-            self._lost_generation = self.generation
+        self.is_lost = self.is_lost or self.generation.generation_id != NO_GENERATION
         self.generation = Generation(NO_GENERATION, member_id)
         self.rejoin_reason = None
         self._move(MemberState.UNJOINED)

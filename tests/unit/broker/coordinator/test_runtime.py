@@ -7,6 +7,9 @@ from itertools import count
 from typing import Any
 
 import pytest
+from tests.support.compacted import all_batches, clean
+from tests.support.compacted import put as put_records
+from tests.support.storage import NOW
 
 from oncelog_broker.coordinator.effects import Effects, Encoded
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, divided
@@ -182,6 +185,25 @@ async def test_loading_passes_over_unknown_records_and_ends_transactions(runtime
     assert counters(runtime).pending == {}
 
 
+async def test_e10_a_log_whose_end_was_compacted_away_is_loaded(runtime, internal_topic):
+    """KAFKA-9065: from the last record to the end of the log there is nothing to read, and nothing to wait for."""
+    internal_topic.lead()
+    log = internal_topic.logs[0]
+    put_records(log, (b"a", b"1"))
+    gone = put_records(log, (b"b", b"2"))
+    put_records(log, (b"b", None))
+    log.roll()
+    clean(log)
+    clean(log, first_dirty=log.log_end_offset, now_ms=NOW + 2 * log.config.delete_retention_ms)
+    last = [batch.last_offset for batch in all_batches(log) if batch.records_count][-1]
+    assert last < gone < log.log_end_offset - 1
+    internal_topic.resign()
+    runtime.on_image(internal_topic.lead())
+    async with asyncio.timeout(5):
+        await loaded(runtime)
+    assert counters(runtime).numbers == {"a": 1}
+
+
 async def test_a_log_that_cannot_be_read_coordinates_nothing(runtime, internal_topic):
     internal_topic.lead()
     batch = build_batch([Record(0, 1, b"a", b"not a number", [])])
@@ -303,7 +325,7 @@ async def test_others_who_waited_for_records_hear_that_they_could_not_be_logged(
     assert await waiting is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_the_reply_waits_until_the_records_are_committed(runtime, internal_topic, monkeypatch):
+async def test_s40_the_reply_waits_until_the_records_are_committed(runtime, internal_topic, monkeypatch):
     runtime.on_image(internal_topic.lead())
     partition = internal_topic.led[0]
     advance = type(partition)._advance_high_watermark
@@ -338,7 +360,7 @@ async def test_who_waits_is_answered_when_the_coordinator_moves(runtime, interna
     assert waiting.result() is ErrorCode.NOT_COORDINATOR
 
 
-async def test_the_same_leader_in_a_new_epoch_keeps_its_machine(runtime, internal_topic):
+async def test_e11_the_same_leader_in_a_new_epoch_keeps_its_machine(runtime, internal_topic):
     runtime.on_image(internal_topic.lead())
     machine = counters(runtime)
     runtime.on_image(internal_topic.lead())

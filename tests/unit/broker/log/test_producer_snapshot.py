@@ -110,7 +110,7 @@ def test_s55_the_newest_valid_one_is_loaded_and_damaged_ones_are_deleted(snapsho
     assert snapshots.load_newest(names(tmp_path), 9) is None
 
 
-def test_e11_one_per_segment_and_the_newest_are_kept(snapshots, tmp_path):
+def test_s55_one_per_segment_and_the_newest_are_kept(snapshots, tmp_path):
     for offset in (0, 10, 15, 20, 25, 30):
         write(tmp_path, offset, entries(1, 1))
     (tmp_path / f"{7:020d}.window").write_bytes(b"x")

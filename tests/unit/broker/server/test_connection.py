@@ -59,9 +59,11 @@ class RecordingDispatcher:
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
+        self.last_frame = memoryview(b"")
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
         self.frames.append(bytes(frame))
+        self.last_frame = frame
         if frame[0:1] == b"M":
             connection.mute()
 
@@ -107,6 +109,16 @@ class Wire:
 
 def frame(body: bytes) -> bytes:
     return pack(">i", len(body)) + body
+
+
+@pytest.mark.parametrize("behind", [0, 1000, INITIAL_BUFFER_BYTES - 100])
+async def test_a_request_that_is_worked_on_keeps_its_frame(behind: int) -> None:
+    wire = Wire()
+    slow = frame(b"M" + bytes(range(256)) * 8)
+    wire.receive(slow + b"\0" * behind)
+    kept = bytes(wire.dispatcher.last_frame)
+    wire.receive(frame(b"c" * 3000) * 20)
+    assert bytes(wire.dispatcher.last_frame) == kept == slow[4:]
 
 
 @given(

@@ -162,27 +162,27 @@ def test_leaving_forgets_all_but_being_fenced() -> None:
         assert member.needs_join is (state is not FENCED)
 
 
+@pytest.mark.parametrize("code", [None, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
+def test_s46_s64_who_was_thrown_out_is_known_by_its_last_generation(code: ErrorCode | None) -> None:
+    member = member_in(STABLE)
+    if code is None:
+        member.drop_out()
+    else:
+        member.react(HEARTBEAT, code, CURRENT)
+    assert member.generation != CURRENT
+    assert member.last_generation == CURRENT
+    member.prepare()
+    member.complete(Generation(7, "another"))
+    assert member.last_generation == Generation(7, "another")
+    member.leave()
+    assert member.last_generation == Generation()
+
+
 def test_who_drops_out_has_lost_its_partitions() -> None:
     member = member_in(STABLE)
     member.drop_out()
     assert member.is_lost
     assert member.needs_join
-
-
-@pytest.mark.parametrize("code", [None, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
-def test_s46_what_a_lost_generation_has_read_is_committed_as_its(code: ErrorCode | None) -> None:
-    member = member_in(STABLE)
-    assert member.reader == CURRENT
-    if code is None:
-        member.drop_out()
-    else:
-        member.react(HEARTBEAT, code, CURRENT)
-    assert member.reader == CURRENT  # which the coordinator refuses; as nobody it would pass
-    member.prepare()
-    member.partitions_given_up()
-    assert member.reader == member.generation
-    member.complete(Generation(6, "me"))
-    assert member.reader == Generation(6, "me")
 
 
 def test_errors_that_nobody_listed_are_for_the_application() -> None:
