@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from oncelog.backoff import backoff_s
 from oncelog.cluster import NO_NODE
@@ -15,16 +15,21 @@ from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection
 from oncelog.coordinators import find_coordinator
 from oncelog.errors import AbortableError, FatalError, KafkaError, ProducerFenced, error_for
-from oncelog.producer.transaction_requests import HIGHEST_BEFORE_V2, Meaning, codes_of, meaning_of, worst
+from oncelog.producer.transaction_requests import (
+    CONCURRENT_BACKOFF_MS,
+    HIGHEST_BEFORE_V2,
+    Meaning,
+    codes_of,
+    meaning_of,
+    worst,
+)
+from oncelog_protocol.errors import ErrorCode, UnencodableMessage
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.schema import Request
 
 R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
-
-CONCURRENT_BACKOFF_MS: Final = 20
-"""The first wait for the transaction before to be completed: that takes a few milliseconds, not retry.backoff.ms."""
 
 
 class CoordinatorKey(NamedTuple):
@@ -48,7 +53,7 @@ class CoordinatorCalls:
         self.has_unanswered = False
 
     async def ask(self, coordinator: CoordinatorKey, request: Request[R], *, is_v2: bool) -> R:
-        """Raises KafkaError: ProducerFenced, FatalError, or an AbortableError; ClientClosed."""
+        """Raises KafkaError: ProducerFenced, FatalError, AbortableError, and what finding the coordinator raises."""
         name = type(request).__name__.removesuffix("Request")
         failures = 0
         while True:
@@ -104,7 +109,10 @@ class CoordinatorCalls:
         return self._pool.ready(node_id) or await self._pool.connection(node_id)
 
     async def _send(self, connection: BrokerConnection, request: Request[R], *, is_v2: bool) -> R:
-        pending = connection.start(request, None if is_v2 else _version_before_v2(connection, request))
+        try:
+            pending = connection.start(request, None if is_v2 else _version_before_v2(connection, request))
+        except UnencodableMessage as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
         try:
             return await pending
         except BaseException:

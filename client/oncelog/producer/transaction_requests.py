@@ -44,6 +44,10 @@ FIRST_WITH_IDENTITY: Final = 3
 """InitProducerId from this version on lets a producer go on after an error (KIP-360)."""
 
 
+CONCURRENT_BACKOFF_MS: Final = 20
+"""The first wait for the transaction before to be completed: that takes a few milliseconds, not retry.backoff.ms."""
+
+
 class Meaning(Enum):
     """What a coordinator's answer means for the producer."""
 

@@ -104,7 +104,7 @@ async def test_an_answer_in_front_of_garbage_counts(fake_broker: Any) -> None:
     connection.buffer_updated(len(data))
     async with asyncio.timeout(5):
         assert (await first).cluster_id == "c"
-        with pytest.raises(ConnectionFailed, match="does not speak Kafka.s protocol"):
+        with pytest.raises(ConnectionFailed, match="does not speak Kafka's protocol"):
             await second
     assert not connection.is_open
 

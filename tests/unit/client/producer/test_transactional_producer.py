@@ -26,13 +26,14 @@ from oncelog.errors import (
 )
 from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from oncelog.producer.producer import Producer
+from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from oncelog_protocol.messages.end_txn import EndTxnRequest
 from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
-from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from oncelog_protocol.records.batch import RecordBatch, batches
@@ -788,6 +789,48 @@ async def test_e2_what_was_refused_after_a_lost_answer_may_have_begun(
         assert coordinator_v1.transaction().epoch > 0
         await commit_one(producer, b"1")
     assert coordinator_v1.committed == {P0: [b"1"]}
+
+
+async def test_s38_one_of_two_leaders_takes_nothing_from_us(coordinator_v2: FakeCoordinator) -> None:
+    broker = coordinator_v2.broker
+    broker.topics["topic"] = 2
+    other = type(broker)()
+    other.max_versions[ApiKey.PRODUCE] = 2
+    other.handlers[FindCoordinatorRequest] = broker.handlers[FindCoordinatorRequest]
+    await other.start()
+
+    def metadata(request: Any) -> Any:
+        response = broker.on_metadata(request)
+        listed = MetadataResponse.MetadataResponseBroker(node_id=2, host="127.0.0.1", port=other.port)
+        response.brokers.append(listed)
+        for topic in response.topics:
+            topic.partitions[0].leader_id = 2
+        return response
+
+    broker.handlers[MetadataRequest] = other.handlers[MetadataRequest] = metadata
+    try:
+        async with Producer(other.address, transactional_id="t", linger_ms=5) as producer:
+            producer.begin_transaction()
+            futures = [await producer.send("topic", b"v", partition=index) for index in (0, 1)]
+            await asyncio.wait(futures)
+            assert all(isinstance(future.exception(), KafkaError) for future in futures)
+            with pytest.raises(FatalError):
+                await producer.commit_transaction()
+    finally:
+        await other.stop()
+    assert broker.requests_of(ProduceRequest) == []
+
+
+async def test_s37_offsets_that_cannot_be_encoded_count_as_failed(coordinator: FakeCoordinator) -> None:
+    async with started(coordinator) as producer:
+        producer.begin_transaction()
+        await producer.send("topic", b"v")
+        with pytest.raises(AbortableError):
+            await producer.send_offsets({TopicPartition("in", 0): 2**63}, GROUP)
+        with pytest.raises(AbortableError):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+    assert coordinator.committed == {}
 
 
 @pytest.mark.parametrize(
