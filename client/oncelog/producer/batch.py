@@ -60,6 +60,7 @@ class ProducerBatch:
         "deadline",
         "identity",
         "is_maybe_written",
+        "last_error",
         "not_before",
         "order",
         "partition",
@@ -90,6 +91,7 @@ class ProducerBatch:
         self.identity = NO_IDENTITY
         self.base_sequence = NO_SEQUENCE
         self.is_maybe_written = False
+        self.last_error: KafkaError | None = None
         self.reserved = 0
         self.uncompressed_size = 0
         self.timestamps: list[int] = []

@@ -286,6 +286,7 @@ class Sender:
         if is_retriable and self._is_wanted and batch.attempts <= config.retries and not self._is_closed:
             if not_before < batch.deadline:
                 logger.info("%s-%d: sending again after %s", batch.topic, batch.partition, error)
+                batch.last_error = error
                 self._accumulator.requeue(batch, not_before)
                 return
             error = DeliveryTimeout(f"not acknowledged within delivery.timeout.ms; the last error was {error}")
@@ -301,6 +302,8 @@ class Sender:
         expired = self._accumulator.expire(now)
         for batch in expired:
             reason = self._why_not_sent(batch)
+            if batch.last_error is not None:
+                reason += f"; the last error was {batch.last_error}"
             self._give_up(batch, DeliveryTimeout(f"not acknowledged within delivery.timeout.ms: {reason}"))
         if expired:
             self._abandon()

@@ -336,9 +336,8 @@ class Transactions:
         """READY for the next transaction."""
         manager = self.manager
         # What was not answered may arrive in the next transaction: begin it, end it (E1, KAFKA-17754), or have old
-        # offsets committed with it. Under V2 the next epoch comes with the end of each transaction.
-        needs_new_epoch = manager.session.needs_new_epoch or (self._calls.has_unanswered and not manager.is_v2)
-        if identity is None and needs_new_epoch:
+        # offsets committed with it. Under V2 the next epoch comes with the end of each transaction that was begun.
+        if identity is None and (manager.session.needs_new_epoch or self._calls.has_unanswered):
             manager.begin_initialising()
             await self._initialise(self._identity)
         else:

@@ -31,7 +31,7 @@ from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from oncelog_protocol.messages.end_txn import EndTxnRequest
-from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.messages.produce import ProduceRequest
@@ -66,6 +66,11 @@ def identities(coordinator: FakeCoordinator) -> list[tuple[int, int]]:
 def ends(coordinator: FakeCoordinator) -> list[bool]:
     """Of each EndTxn, whether it was to commit."""
     return [request.committed for request in coordinator.broker.requests_of(EndTxnRequest)]
+
+
+def listed(broker: Any) -> Any:
+    """A second node, as metadata name it."""
+    return MetadataResponse.MetadataResponseBroker(node_id=2, host="127.0.0.1", port=broker.port)
 
 
 async def commit_one(producer: Producer, value: bytes) -> None:
@@ -245,6 +250,66 @@ async def test_s45_abort_drops_what_waits_for_its_partition(coordinator_v1: Fake
         await commit_one(producer, b"v")
     assert ends(coordinator_v1) == [False, True]  # the partition was added all the same
     assert [record.value for record in coordinator_v1.broker.records()] == [b"v"]
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+async def test_e2_the_end_waits_for_offsets_that_are_handed_over(coordinator: FakeCoordinator, end: str) -> None:
+    # EndTxn goes to another coordinator, on a connection of its own: it must not overtake them.
+    broker = coordinator.broker
+    group_broker = type(broker)()
+    await group_broker.start()
+    hold = asyncio.Event()
+
+    def metadata(request: Any) -> Any:
+        response = broker.on_metadata(request)
+        response.brokers.append(listed(group_broker))
+        return response
+
+    def find(request: Any) -> Any:
+        found = coordinator.answer(request, broker.version)
+        if request.key_type == CoordinatorType.GROUP:
+            (only,) = found.coordinators
+            only.node_id, only.port = 2, group_broker.port
+        return found
+
+    async def offsets(request: Any) -> Any:
+        await hold.wait()
+        return coordinator.answer(request, group_broker.version)
+
+    broker.handlers[MetadataRequest] = metadata
+    broker.handlers[FindCoordinatorRequest] = find
+    group_broker.handlers[TxnOffsetCommitRequest] = offsets
+    try:
+        async with started(coordinator) as producer:
+            producer.begin_transaction()
+            handing = asyncio.ensure_future(producer.send_offsets(OFFSETS, GROUP))
+            await group_broker.received(TxnOffsetCommitRequest)
+            ending = asyncio.ensure_future(
+                producer.commit_transaction() if end == "commit" else producer.abort_transaction()
+            )
+            await turns()
+            assert ends(coordinator) == []
+            hold.set()
+            await asyncio.gather(handing, ending)
+    finally:
+        await group_broker.stop()
+    assert coordinator.offsets == ({("g", "in", 0): 42} if end == "commit" else {})
+
+
+async def test_s45_nothing_joins_a_batch_while_the_transaction_is_committed(coordinator_v1: FakeCoordinator) -> None:
+    hold = asyncio.Event()
+    coordinator_v1.script[AddPartitionsToTxnRequest] = [hold]
+    async with started(coordinator_v1) as producer:
+        producer.begin_transaction()
+        await producer.send("topic", b"v")
+        await coordinator_v1.broker.received(AddPartitionsToTxnRequest)
+        committing = asyncio.ensure_future(producer.commit_transaction())
+        await turns()
+        with pytest.raises(InvalidTransactionState, match="COMMITTING"):
+            await producer.send("topic", b"w")
+        hold.set()
+        await committing
+    assert coordinator_v1.committed == {P0: [b"v"]}
 
 
 async def test_s38_abort_waits_for_what_is_on_its_way(coordinator: FakeCoordinator) -> None:
@@ -584,6 +649,39 @@ async def test_s44_a_coordinator_that_moved_is_looked_for_again(coordinator: Fak
     assert coordinator.committed == {P0: [b"v"]}
 
 
+async def test_s44_a_coordinator_that_is_gone_is_not_waited_for(coordinator: FakeCoordinator) -> None:
+    broker = coordinator.broker
+    gone = type(broker)()
+    await gone.start()
+    is_up = True
+
+    def metadata(request: Any) -> Any:
+        response = broker.on_metadata(request)
+        response.brokers.append(listed(gone))
+        return response
+
+    def find(request: Any) -> Any:
+        found = coordinator.answer(request, broker.version)
+        if is_up:
+            found.coordinators[0].node_id, found.coordinators[0].port = 2, gone.port
+        return found
+
+    broker.handlers[MetadataRequest] = metadata
+    broker.handlers[FindCoordinatorRequest] = find
+    gone.finalized = broker.finalized
+    for kind in (InitProducerIdRequest, EndTxnRequest, AddPartitionsToTxnRequest):
+        gone.handlers[kind] = lambda request: coordinator.answer(request, gone.version)
+    async with started(coordinator) as producer:
+        await commit_one(producer, b"0")
+        await gone.stop()
+        is_up = False
+        await turns()
+        async with asyncio.timeout(5):
+            await commit_one(producer, b"1")
+    assert coordinator.committed == {P0: [b"0", b"1"]}
+    assert len(ends(coordinator)) == 1
+
+
 async def test_s30_a_transaction_that_nobody_coordinates_times_out(coordinator: FakeCoordinator) -> None:
     coordinator.script[FindCoordinatorRequest] = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 1000
     with pytest.raises(RequestTimedOut, match=r"could not be taken over \(max\.block\.ms=30 has passed\)"):
@@ -801,8 +899,7 @@ async def test_s38_one_of_two_leaders_takes_nothing_from_us(coordinator_v2: Fake
 
     def metadata(request: Any) -> Any:
         response = broker.on_metadata(request)
-        listed = MetadataResponse.MetadataResponseBroker(node_id=2, host="127.0.0.1", port=other.port)
-        response.brokers.append(listed)
+        response.brokers.append(listed(other))
         for topic in response.topics:
             topic.partitions[0].leader_id = 2
         return response
