@@ -291,9 +291,10 @@ async def test_s60_a_wrong_call_is_not_repeated(coordinator: FakeCoordinator) ->
     assert len(run.seen) == 1
 
 
-async def test_s41_who_is_fenced_stops(coordinator: FakeCoordinator) -> None:
+@pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
+async def test_s41_who_is_fenced_stops(coordinator: FakeCoordinator, code: ErrorCode) -> None:
     async with started(coordinator) as run:
-        coordinator.script[EndTxnRequest] = [Step.PASS, ErrorCode.PRODUCER_FENCED]
+        coordinator.script[EndTxnRequest] = [Step.PASS, code]
         with pytest.raises(ProducerFenced):
             await run.until_done()
     assert run.consumer.positions == {IN0: 2}
