@@ -13,7 +13,7 @@ from transactional_clients import new_id
 
 from oncelog import Admin, Consumer, ConsumerGroupMetadata, NewTopic, Producer, TopicPartition
 from oncelog.connection.transport import BrokerConnection
-from oncelog.errors import AbortableError, ConnectionFailed, KafkaError, MessageTooLarge
+from oncelog.errors import AbortableError, ConnectionFailed, InvalidTransactionState, KafkaError, MessageTooLarge
 from oncelog.offsets import LATEST_TIMESTAMP
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.end_txn import EndTxnRequest
@@ -238,3 +238,40 @@ async def test_s45_what_the_state_does_not_allow(producing: Producer, address: s
     with pytest.raises(KafkaError, match="IN_TRANSACTION"):
         producing.begin_transaction()
     await producing.abort_transaction()
+
+
+async def test_s36_the_last_record_without_a_key_goes_to_another_partition(
+    address: str, level: int, topic: str
+) -> None:
+    """Each record fills a batch, and the next one goes elsewhere: also that partition is part of the transaction."""
+    await create(address, topic)
+    options: dict[str, Any] = {"transactional_id": new_id(), "batch_size": 100, "retry_backoff_ms": 10}
+    async with asyncio.timeout(TIMEOUT_SECONDS), Producer(address, **options) as producer:
+        for number in range(10):
+            async with producer.transaction():
+                for _ in range(1 + number % 2):
+                    await producer.send(topic, b"v" * 100)
+        found = await committed(address, topic, producer)
+    assert sum(map(len, found)) == 15
+
+
+async def test_s45_a_record_that_waits_for_room_when_its_transaction_ends(address: str, level: int, topic: str) -> None:
+    """It fails, and what comes after it does not."""
+    await create(address, topic)
+    options: dict[str, Any] = {"transactional_id": new_id(), "batch_size": 200, "buffer_memory": 200, "linger_ms": 5000}
+    async with asyncio.timeout(TIMEOUT_SECONDS), Producer(address, **options) as producer:
+        for begins_next in (True, False):
+            producer.begin_transaction()
+            await producer.send(topic, b"first", partition=0)
+            waiting = asyncio.create_task(producer.send(topic, b"second", partition=1))
+            await asyncio.sleep(0)
+            await producer.abort_transaction()
+            if begins_next:
+                producer.begin_transaction()
+            with pytest.raises(InvalidTransactionState):
+                await waiting
+            if not begins_next:
+                producer.begin_transaction()
+            await producer.send(topic, b"kept", partition=0)
+            await producer.commit_transaction()
+        assert await committed(address, topic, producer) == [[b"kept"] * 2, [], []]

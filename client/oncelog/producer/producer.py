@@ -43,6 +43,10 @@ __all__ = ["Producer", "RecordMetadata"]
 NO_HEADERS: Final[HeaderSequence] = ()
 
 
+class _TransactionOver(InvalidTransactionState):
+    """The transaction of a record has ended while it waited: nothing has gone wrong with the one that is open now."""
+
+
 class _Route:
     """Where the records of one topic go: a queue for each partition, and the partition for records without a key."""
 
@@ -236,6 +240,8 @@ class Producer:
                 "key and value must be bytes or None, headers a sequence of (name, value) pairs, where the name is"
                 f" str and the value bytes or None: {error}"
             ) from error
+        except _TransactionOver:
+            raise
         except KafkaError as error:
             if self._transactions is not None:
                 self._transactions.failed(error)  # what was to be part of the transaction is not
@@ -381,6 +387,8 @@ class Producer:
         has_filled = queue.tail is not None
         if sticky_route is not None:
             queue = sticky_route.next_sticky_queue()
+            if self._transactions is not None:
+                self._transactions.sending_to(queue.topic_partition)  # perhaps another one than `send` has chosen
         deadline: float | None = None
         is_first_try = True
         transaction_number = 0 if self._manager is None else self._manager.number
@@ -394,12 +402,15 @@ class Producer:
                     break
             if deadline is None:
                 deadline = self._loop.time() + self.config.max_block_ms / 1000
-            await self._wait_for_room(deadline, is_newcomer=is_first_try)
+            try:
+                await self._wait_for_room(deadline, is_newcomer=is_first_try)
+            except KafkaError:
+                self._check_transaction(transaction_number)
+                raise
             is_first_try = False
             if self._manager is not None:
+                self._check_transaction(transaction_number)
                 self._manager.check_in_transaction()
-                if self._manager.number != transaction_number:
-                    raise InvalidTransactionState("the transaction ended while its record waited for room")
         if sticky_route is not None:
             sticky_route.sticky_batch = queue.tail
         if has_filled or self.config.linger_ms == 0:
@@ -407,6 +418,10 @@ class Producer:
             await asyncio.sleep(0)  # a caller that never waits would keep the loop from sending anything
         else:
             self._sender.wake_at(self._loop.time() + self.config.linger_ms / 1000)
+
+    def _check_transaction(self, number: int) -> None:
+        if self._manager is not None and self._manager.number != number:
+            raise _TransactionOver("the transaction ended while its record waited for room")
 
     async def _wait_for_room(self, deadline: float, *, is_newcomer: bool) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()

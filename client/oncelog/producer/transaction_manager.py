@@ -149,8 +149,8 @@ class TransactionManager:
             self.state, self.error = TransactionState.FATAL_ERROR, error
             logger.error("transactional id %s: %s", self.transactional_id, error)
             return error
-        if self.state is TransactionState.ABORTING:
-            return error  # it is being aborted already
+        if self.state in (TransactionState.ABORTING, TransactionState.READY):
+            return error  # it is being aborted already, or has ended: the next one has nothing to do with it
         if not isinstance(error, AbortableError):
             told = AbortableError(error.code, f"the transaction can only be aborted: {error.message}")
             told.__cause__ = error
