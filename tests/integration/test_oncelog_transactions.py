@@ -275,3 +275,32 @@ async def test_s45_a_record_that_waits_for_room_when_its_transaction_ends(addres
             await producer.send(topic, b"kept", partition=0)
             await producer.commit_transaction()
         assert await committed(address, topic, producer) == [[b"kept"] * 2, [], []]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_s38_a_broker_that_is_killed_as_it_says_that_the_transaction_has_ended(
+    broker_factory: BrokerFactory, topic: str, level: int, commits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing more is needed of it then: the producer goes on when there is a broker again."""
+    broker = broker_factory().start()
+    await create(broker.address, topic)
+    start, killed = BrokerConnection.start, list[str]()
+
+    def last_words(connection: BrokerConnection, request: Any, *arguments: Any) -> Any:
+        answer = start(connection, request, *arguments)
+        if isinstance(request, EndTxnRequest) and not killed:
+            killed.append(topic)
+            answer.add_done_callback(lambda _: broker.kill())
+            answer.add_done_callback(lambda _: connection.close())
+        return answer
+
+    options: dict[str, Any] = {"transactional_id": new_id(), "retry_backoff_ms": 10, "reconnect_backoff_ms": 10}
+    async with Producer(broker.address, **options) as producer:
+        producer.begin_transaction()
+        await producer.send_and_wait(topic, b"first", partition=0)
+        with monkeypatch.context() as patch:
+            patch.setattr(BrokerConnection, "start", last_words)
+            await (producer.commit_transaction() if commits else producer.abort_transaction())
+        assert killed
+        await asyncio.to_thread(broker.start)
+        assert await committed(broker.address, topic, producer) == [[b"first"] if commits else [], [], []]

@@ -13,6 +13,7 @@ from oncelog.cluster import NO_NODE
 from oncelog.config import ProducerConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection
+from oncelog.connection.versions import VersionTable
 from oncelog.coordinators import find_coordinator
 from oncelog.errors import AbortableError, FatalError, KafkaError, ProducerFenced, error_for
 from oncelog.producer.transaction_requests import HIGHEST_BEFORE_V2, Meaning, codes_of, meaning_of, worst
@@ -36,10 +37,12 @@ class CoordinatorKey(NamedTuple):
 
 @dataclass(slots=True)
 class Answer(Generic[R]):
-    """`is_uncertain`: an earlier try was not answered; a copy of the request may still be on its way (E1)."""
+    """`is_uncertain`: an earlier try was not answered; a copy of the request may still be on its way (E1). `versions`:
+    what the coordinator that has answered supports."""
 
     response: R
     is_uncertain: bool
+    versions: VersionTable
 
 
 class CoordinatorCalls:
@@ -58,7 +61,7 @@ class CoordinatorCalls:
         while True:
             is_sent = False
             try:
-                connection = await self.connection(coordinator)
+                connection = await self._connection(coordinator)
                 pending = connection.start(request, None if is_v2 else _version_before_v2(connection, request))
                 is_sent = True
                 response = await pending
@@ -72,7 +75,8 @@ class CoordinatorCalls:
                 code = worst(codes_of(response))
                 meaning, reason = meaning_of(code), code.meaning
                 if meaning is Meaning.DONE:
-                    return Answer(response, is_uncertain)
+                    assert connection.versions is not None
+                    return Answer(response, is_uncertain, connection.versions)
             name = type(request).__name__.removesuffix("Request")
             if meaning in (Meaning.ABORTABLE, Meaning.FENCED, Meaning.FATAL):
                 raise _error(meaning, error_for(code, f"{name}: {reason}"))
@@ -85,7 +89,7 @@ class CoordinatorCalls:
                 first_ms = min(first_ms, CONCURRENT_BACKOFF_MS)
             await asyncio.sleep(backoff_s(failures, first_ms, self._config.retry_backoff_max_ms, self._rng))
 
-    async def connection(self, coordinator: CoordinatorKey) -> BrokerConnection:
+    async def _connection(self, coordinator: CoordinatorKey) -> BrokerConnection:
         """To the broker that coordinates, looked for where it is not known. Raises KafkaError."""
         node_id = self._nodes.get(coordinator, NO_NODE)
         if node_id == NO_NODE or node_id not in self._pool.cluster.brokers:

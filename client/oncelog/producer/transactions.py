@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from oncelog.cluster import TopicPartition
 from oncelog.config import ProducerConfig
+from oncelog.connection.versions import VersionTable
 from oncelog.errors import (
     AbortableError,
     ClientClosed,
@@ -64,7 +65,8 @@ class Transactions:
         self._flush = flush
         self._drop_waiting = drop_waiting
         self._coordinator = CoordinatorKey(manager.transactional_id, CoordinatorType.TRANSACTION)
-        self._is_v2 = False
+        self._versions: VersionTable | None = None
+        """The coordinator's, as of the last InitProducerId or EndTxn: a transaction ends as it began (T7)."""
         self._adding: asyncio.Task[None] | None = None
         self._ending: _Ending | None = None
         self._offsets_under_way = 0
@@ -179,15 +181,18 @@ class Transactions:
         return self.manager.transactional_id
 
     @property
+    def _is_v2(self) -> bool:
+        return self._versions is not None and self._versions.transaction_version >= requests.TRANSACTIONS_V2
+
+    @property
     def _identity(self) -> ProducerIdentity:
         return self.manager.session.identity
 
     async def _initialise(self, identity: ProducerIdentity) -> None:
         """InitProducerId, then READY. `identity` is what we have, to go on; NO_IDENTITY to take over."""
         if identity is not NO_IDENTITY:
-            connection = await self._calls.connection(self._coordinator)
-            assert connection.versions is not None
-            if connection.versions.choose(InitProducerIdRequest) < requests.FIRST_WITH_IDENTITY:
+            assert self._versions is not None
+            if self._versions.choose(InitProducerIdRequest) < requests.FIRST_WITH_IDENTITY:
                 raise FatalError(
                     ErrorCode.UNSUPPORTED_VERSION,
                     "the broker is older than Kafka 2.5: after this error only a new producer can go on",
@@ -195,14 +200,8 @@ class Transactions:
         request = requests.init_producer_id(self._id, self._config.transaction_timeout_ms, identity)
         answer = await self._calls.ask(self._coordinator, request, is_v2=self._is_v2)
         response = answer.response
-        await self._learn_version()
+        self._versions = answer.versions
         self.manager.initialised(ProducerIdentity(response.producer_id, response.producer_epoch))
-
-    async def _learn_version(self) -> None:
-        """Whether the cluster has V2: asked between transactions, since one must end as it began (T7)."""
-        connection = await self._calls.connection(self._coordinator)
-        assert connection.versions is not None
-        self._is_v2 = connection.versions.transaction_version >= requests.TRANSACTIONS_V2
 
     async def _add_pending(self) -> None:
         manager = self.manager
@@ -308,6 +307,7 @@ class Transactions:
                 raise AbortableError(error.code, "the coordinator has aborted it: it took too long") from None
             raise
         response = answer.response
+        self._versions = answer.versions
         if response.producer_id >= 0:
             return ProducerIdentity(response.producer_id, response.producer_epoch)
         if answer.is_uncertain:
@@ -322,7 +322,6 @@ class Transactions:
             manager.begin_initialising()
             await self._initialise(self._identity)
         else:
-            await self._learn_version()
             manager.ended(identity)
 
     def _timed_out(self, what: str) -> RequestTimedOut:
