@@ -13,6 +13,7 @@ from transactional_clients import new_id
 
 from oncelog import Admin, Consumer, ConsumerGroupMetadata, NewTopic, Producer, TopicPartition
 from oncelog.connection.transport import BrokerConnection
+from oncelog.consume_process_produce import consume_process_produce
 from oncelog.errors import AbortableError, ConnectionFailed, InvalidTransactionState, KafkaError, MessageTooLarge
 from oncelog.offsets import LATEST_TIMESTAMP
 from oncelog_protocol.errors import ErrorCode
@@ -304,3 +305,86 @@ async def test_s38_a_broker_that_is_killed_as_it_says_that_the_transaction_has_e
         assert killed
         await asyncio.to_thread(broker.start)
         assert await committed(broker.address, topic, producer) == [[b"first"] if commits else [], [], []]
+
+
+async def test_s60_cancelled_while_it_commits_it_can_be_called_again(
+    producing: Producer, address: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit is on its way then, and counts: what it has committed is not processed again."""
+    source = topic + "-in"
+    await create(address, topic)
+    await create(address, source, 1)
+    async with producing.transaction():
+        await producing.send(source, b"once")
+    start, cancelled = BrokerConnection.start, list[str]()
+
+    def cancelling(connection: BrokerConnection, request: Any, *arguments: Any) -> Any:
+        answer = start(connection, request, *arguments)
+        if isinstance(request, EndTxnRequest) and not cancelled:
+            cancelled.append(topic)
+            running.cancel()
+        return answer
+
+    async def process(records: list[Any]) -> None:
+        for record in records:
+            await producing.send(topic, record.value, partition=0)
+        if records[-1].value == b"twice":
+            stop.set()
+
+    stop = asyncio.Event()
+    options: dict[str, Any] = {"group_id": topic, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
+    async with (
+        asyncio.timeout(TIMEOUT_SECONDS),
+        Consumer(address, isolation_level="read_committed", **options) as consumer,
+    ):
+        consumer.subscribe([source])
+        with monkeypatch.context() as patch:
+            patch.setattr(BrokerConnection, "start", cancelling)
+            running = asyncio.create_task(consume_process_produce(consumer, producing, process))
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        assert cancelled
+        async with Producer(address) as other:
+            await other.send_and_wait(source, b"twice")
+        await consume_process_produce(consumer, producing, process, stop=stop)
+    assert await committed(address, topic, producing) == [[b"once", b"twice"], [], []]
+
+
+async def test_s60_a_broker_that_is_away_when_the_consumer_goes_back(
+    broker_factory: BrokerFactory, topic: str, level: int
+) -> None:
+    """However long that takes: nothing is passed over."""
+    broker = broker_factory().start()
+    source, failures = topic + "-in", list[asyncio.Task[Any]]()
+    await create(broker.address, topic)
+    await create(broker.address, source, 1)
+    fast = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 10}
+    read: dict[str, Any] = {"group_id": topic, "enable_auto_commit": False, "auto_offset_reset": "earliest", **fast}
+    async with (
+        asyncio.timeout(TIMEOUT_SECONDS),
+        Producer(broker.address, transactional_id=new_id(), **fast) as producer,
+        Consumer(broker.address, isolation_level="read_committed", default_api_timeout_ms=200, **read) as consumer,
+    ):
+        for value in (b"first", b"second"):
+            async with producer.transaction():
+                await producer.send(source, value)
+
+        async def process(records: list[Any]) -> None:
+            if not failures:
+                broker.kill()
+                failures.append(asyncio.create_task(later()))
+                raise KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "for now")
+            for record in records:
+                await producer.send(topic, record.value, partition=0)
+            if records[-1].value == b"second":
+                stop.set()
+
+        async def later() -> None:
+            await asyncio.sleep(1)  # longer than default.api.timeout.ms
+            await asyncio.to_thread(broker.start)
+
+        stop = asyncio.Event()
+        consumer.subscribe([source])
+        await consume_process_produce(consumer, producer, process, max_records=1, stop=stop)
+        await failures[0]
+        assert await committed(broker.address, topic, producer) == [[b"first", b"second"], [], []]
