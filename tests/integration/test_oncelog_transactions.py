@@ -18,6 +18,7 @@ from oncelog.errors import AbortableError, ConnectionFailed, InvalidTransactionS
 from oncelog.offsets import LATEST_TIMESTAMP
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.end_txn import EndTxnRequest
+from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 TIMEOUT_SECONDS = 60
 PARTITIONS = 3
@@ -388,3 +389,59 @@ async def test_s60_a_broker_that_is_away_when_the_consumer_goes_back(
         await consume_process_produce(consumer, producer, process, max_records=1, stop=stop)
         await failures[0]
         assert await committed(broker.address, topic, producer) == [[b"first", b"second"], [], []]
+
+
+async def test_s37_offsets_that_arrive_in_the_next_transaction(
+    producing: Producer, address: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A try that was not answered comes late: it must not set back what the next transaction commits."""
+    await create(address, topic)
+    source = TopicPartition(topic, 0)
+    start, late = BrokerConnection.start, list[tuple[Any, ...]]()
+
+    def losing(connection: BrokerConnection, request: Any, *arguments: Any) -> Any:
+        if not isinstance(request, TxnOffsetCommitRequest) or late:
+            return start(connection, request, *arguments)
+        late.append((request, *arguments))
+        nothing: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        nothing.set_exception(ConnectionFailed("the connection is lost, and the request is on its way"))
+        return nothing
+
+    async with Consumer(address, group_id=topic, enable_auto_commit=False) as consumer:
+        consumer.assign([source])
+        group = ConsumerGroupMetadata(topic, -1, "", None)
+        with monkeypatch.context() as patch:
+            patch.setattr(BrokerConnection, "start", losing)
+            async with producing.transaction():
+                await producing.send(topic, b"first", partition=1)
+                await producing.send_offsets({source: 1}, group)
+        async with producing.transaction():
+            await producing.send(topic, b"second", partition=1)
+            await producing.send_offsets({source: 2}, group)
+            assert producing._pool is not None
+            (node_id,) = producing._pool.cluster.brokers
+            await start(await producing._pool.connection(node_id), *late[0])
+        found = (await consumer.committed([source]))[source]
+    assert found is not None
+    assert found.offset == 2
+
+
+async def test_s38_closed_while_a_commit_fails(producing: Producer, address: str, topic: str) -> None:
+    """The transaction is aborted then, and does not wait for its timeout."""
+    await create(address, topic, max_message_bytes="1000")
+    producing.begin_transaction()
+    await producing.send_and_wait(topic, b"small", partition=0)
+    await producing.send(topic, b"large" * 1000, partition=1)
+    committing = asyncio.create_task(producing.commit_transaction())
+    await asyncio.sleep(0)
+    await producing.close()
+    with pytest.raises(AbortableError):
+        await committing
+    async with Producer(address) as other, Consumer(address, isolation_level="read_committed") as consumer:
+        await other.send_and_wait(topic, b"plain", partition=0)
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek_to_beginning()
+        async with asyncio.timeout(10):
+            while not (found := await consumer.poll(1000)):
+                pass
+    assert [record.value for records in found.values() for record in records] == [b"plain"]

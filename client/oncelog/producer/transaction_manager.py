@@ -114,6 +114,12 @@ class TransactionManager:
         self.session.identify(identity)
         self._ended()
 
+    def may_arrive_late(self) -> None:
+        """A request was sent and not answered. Before V2 the next transaction would have the same epoch: it might be
+        ended by it (E1, KAFKA-17754), or have its offsets set back."""
+        if not self.is_v2:
+            self.session.needs_new_epoch = True
+
     def were_added(self, partitions: set[TopicPartition]) -> None:
         """The coordinator knows these partitions now."""
         self._is_begun_at_broker = True

@@ -152,10 +152,10 @@ class Transactions:
     async def close(self) -> None:
         """Abort what is open, and end what is under way for these transactions."""
         try:
-            if self.is_open:
+            if self._ending is not None:
+                await asyncio.wait([self._ending.task])
+            if self.is_open:  # also after a commit that has failed
                 await self.abort()
-            elif self._ending is not None:
-                await asyncio.shield(self._ending.task)
         except KafkaError as error:
             logger.warning("transactional id %s: an open transaction was left to its timeout: %s", self._id, error)
         finally:
@@ -231,12 +231,17 @@ class Transactions:
         coordinator = CoordinatorKey(group.group_id, CoordinatorType.GROUP)
         request = requests.txn_offset_commit(self._id, self._identity, offsets, group)
         try:
-            await self._calls.ask(coordinator, request, is_v2=is_v2)
+            answer = await self._calls.ask(coordinator, request, is_v2=is_v2)
         except ProducerFenced as error:
             if error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise
             # As of a write, it may only mean that the transaction took too long; the abort finds out (KIP-588).
             raise AbortableError(error.code, error.message) from None
+        except asyncio.CancelledError:
+            manager.may_arrive_late()
+            raise
+        if answer.is_uncertain:
+            manager.may_arrive_late()
 
     def _forget_ended(self) -> None:
         """Raises InvalidTransactionState while the last transaction is being ended."""
@@ -311,8 +316,7 @@ class Transactions:
         if response.producer_id >= 0:
             return ProducerIdentity(response.producer_id, response.producer_epoch)
         if answer.is_uncertain:
-            # The try that was not answered may arrive in the next transaction, and end it (E1, KAFKA-17754).
-            manager.session.needs_new_epoch = True
+            manager.may_arrive_late()
         return None
 
     async def _conclude(self, identity: ProducerIdentity | None) -> None:
