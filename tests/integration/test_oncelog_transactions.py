@@ -445,3 +445,21 @@ async def test_s38_closed_while_a_commit_fails(producing: Producer, address: str
             while not (found := await consumer.poll(1000)):
                 pass
     assert [record.value for records in found.values() for record in records] == [b"plain"]
+
+
+async def test_s45_aborted_while_a_batch_that_is_too_large_is_on_its_way(
+    producing: Producer, address: str, topic: str
+) -> None:
+    """It is not split, and the abort does not wait for its pieces."""
+    await create(address, topic, max_message_bytes="1000")
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        producing.begin_transaction()
+        await producing.send_and_wait(topic, b"small", partition=0)
+        for _ in range(3):
+            await producing.send(topic, b"v" * 500, partition=0)
+        flushing = asyncio.create_task(producing.flush())
+        while producing._accumulator.is_wire_empty:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0)
+        await producing.abort_transaction()
+        await flushing
+        assert await committed(address, topic, producing) == [[], [], []]

@@ -430,9 +430,11 @@ class Producer:
         else:
             self._room_waiters.appendleft(waiter)
         self._sender.wake()
+        is_served = False
         try:
             async with asyncio.timeout_at(deadline):
                 await waiter
+            is_served = True
         except TimeoutError:
             raise BufferExhausted(
                 f"no room within max.block.ms={self.config.max_block_ms}:"
@@ -441,6 +443,8 @@ class Producer:
         finally:
             if waiter in self._room_waiters:
                 self._room_waiters.remove(waiter)
+            if not is_served and waiter.done() and not waiter.cancelled():
+                self._progressed()  # there was room, and whoever waits next may have it
         if self._is_closed:
             raise ClientClosed("the producer was closed")
 

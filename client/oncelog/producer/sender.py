@@ -243,7 +243,8 @@ class Sender:
 
     def _refused(self, batch: ProducerBatch, answer: PartitionResponse) -> None:
         code = ErrorCode.of(answer.error_code)
-        if code is ErrorCode.MESSAGE_TOO_LARGE and batch.records_count > 1:
+        is_wanted = self._manager is None or self._manager.is_sending
+        if code is ErrorCode.MESSAGE_TOO_LARGE and batch.records_count > 1 and is_wanted:
             logger.info("%s-%d: splitting a batch of %d bytes", batch.topic, batch.partition, batch.size)
             self._accumulator.split(batch)
             return
