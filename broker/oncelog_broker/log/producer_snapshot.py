@@ -10,7 +10,7 @@
 
     00000000000000000042.window      ours: what Kafka's has no room for, the batches before the last one
 
-        0  int16   version 1
+        0  int16   version 2 (1 had the fields of past batches in another order)
         2  uint32  CRC-32C of what follows
         6  uint32  the CRC of the snapshot that it belongs to
        10  for each entry of that snapshot, in its order: uint8 number of past batches, then the rest of the entry
@@ -50,7 +50,7 @@ from oncelog_broker.runtime.disk import Disk
 logger = logging.getLogger(__name__)
 
 SNAPSHOT_VERSION: Final = 1
-WINDOW_VERSION: Final = 1
+WINDOW_VERSION: Final = 2
 FILE_HEAD: Final = Struct(">hI")
 """Version and CRC."""
 COUNT: Final = Struct(">i")
