@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from oncelog.admin import Admin, NewTopic
     from oncelog.cluster import TopicPartition
     from oncelog.consumer.consumer import Consumer
-    from oncelog.consumer.group.commits import OffsetAndMetadata
-    from oncelog.consumer.group.coordinator import ConsumerGroupMetadata
     from oncelog.consumer.group.interest import RebalanceListener
     from oncelog.consumer.records import ConsumerRecord
     from oncelog.errors import KafkaError
+    from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from oncelog.producer.producer import Producer, RecordMetadata
 
 __all__ = [
@@ -41,11 +40,11 @@ __all__ = [
 _HOMES: Final = {
     "Admin": "oncelog.admin",
     "Consumer": "oncelog.consumer.consumer",
-    "ConsumerGroupMetadata": "oncelog.consumer.group.coordinator",
+    "ConsumerGroupMetadata": "oncelog.group_offsets",
     "ConsumerRecord": "oncelog.consumer.records",
     "KafkaError": "oncelog.errors",
     "NewTopic": "oncelog.admin",
-    "OffsetAndMetadata": "oncelog.consumer.group.commits",
+    "OffsetAndMetadata": "oncelog.group_offsets",
     "Producer": "oncelog.producer.producer",
     "RebalanceListener": "oncelog.consumer.group.interest",
     "RecordMetadata": "oncelog.producer.producer",

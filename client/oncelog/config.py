@@ -19,6 +19,8 @@ MAX_INT32: Final = 2**31 - 1
 MAX_REQUEST_BYTES: Final = 100 * 1024 * 1024
 """socket.request.max.bytes, the largest request that a broker reads by default."""
 DEFAULT_PORT: Final = 9092
+MAX_IDEMPOTENT_IN_FLIGHT: Final = 5
+"""A broker remembers the last five batches of a producer in a partition: an older one it cannot recognise (S8, S14)."""
 
 ACKS: Final = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
 COMPRESSION_TYPES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -103,6 +105,7 @@ class ProducerConfig(ClientConfig):
         "max_in_flight_requests_per_connection": Bounds(1),
         "retries": Bounds(0),
         "delivery_timeout_ms": Bounds(0),
+        "transaction_timeout_ms": Bounds(1),
     }
 
     acks: str | int = "all"
@@ -117,11 +120,20 @@ class ProducerConfig(ClientConfig):
     max_block_ms: int = 60_000
     max_request_size: int = 1_048_576
     max_in_flight_requests_per_connection: int = 5
-    """With more than 1, records may change places when a batch fails and the next one does not."""
+    """Without idempotence and with more than 1, records may change places when a batch fails and the next does not."""
     retries: int = MAX_INT32
     delivery_timeout_ms: int = 120_000
     """From `send` to success or failure, with all retries."""
     partitioner_ignore_keys: bool = False
+    enable_idempotence: bool | None = None
+    """Whether the broker can tell a retry from a new record: each record is in the log once, and in order, as long as
+    this producer lives (S29). It needs acks="all", retries above 0 and at most 5 requests in flight; None means: where
+    these allow it, so by default it is on (S14)."""
+    transactional_id: str | None = None
+    """With it, records are sent in transactions; who starts with the same one takes over from whoever had it."""
+    transaction_timeout_ms: int = 60_000
+    """After this time the coordinator aborts an open transaction by itself; transaction.max.timeout.ms of the broker
+    bounds it."""
 
     def validate(self) -> ProducerConfig:
         super(ProducerConfig, self).validate()
@@ -133,7 +145,37 @@ class ProducerConfig(ClientConfig):
                 f"delivery_timeout_ms={self.delivery_timeout_ms}: must be at least linger_ms + request_timeout_ms,"
                 f" which is {least}"
             )
+        self._validate_idempotence()
         return self
+
+    def _validate_idempotence(self) -> None:
+        if self.enable_idempotence not in (None, True, False):
+            raise ConfigError(f"enable_idempotence={self.enable_idempotence!r}: must be True, False or None")
+        if self.transactional_id is not None:
+            if not isinstance(self.transactional_id, str) or not self.transactional_id:
+                raise ConfigError(f"transactional_id={self.transactional_id!r}: must be a str that is not empty")
+            if self.enable_idempotence is False:
+                raise ConfigError("enable_idempotence=False: transactions (transactional_id) need idempotence")
+        obstacle = self._obstacle_to_idempotence()
+        if obstacle and (self.enable_idempotence or self.transactional_id is not None):
+            needed = "transactions need it" if self.transactional_id is not None else "idempotence needs it"
+            raise ConfigError(f"{obstacle}, as {needed}")
+
+    def _obstacle_to_idempotence(self) -> str | None:
+        """The setting that a broker cannot keep retries apart under (S14)."""
+        in_flight = self.max_in_flight_requests_per_connection
+        if self.required_acks != ACKS["all"]:
+            return f"acks={self.acks!r}: must be 'all'"
+        if self.retries == 0:
+            return "retries=0: must be above 0"
+        if in_flight > MAX_IDEMPOTENT_IN_FLIGHT:
+            return f"max_in_flight_requests_per_connection={in_flight}: must be at most {MAX_IDEMPOTENT_IN_FLIGHT}"
+        return None
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether records carry a producer id and sequence numbers."""
+        return self.enable_idempotence is not False and self._obstacle_to_idempotence() is None
 
     @property
     def required_acks(self) -> int:

@@ -5,17 +5,21 @@
     │   ├── StaleMetadata         ... after the metadata was refreshed: the leader has moved, the topic is not there yet
     │   ├── ConnectionFailed      ... on a new connection: none could be made, or it broke before the answer
     │   └── RequestTimedOut       no answer in time; whether it took effect is not known
-    │       └── DeliveryTimeout   a record was not acknowledged within delivery.timeout.ms
+    │       ├── DeliveryTimeout   a record was not acknowledged within delivery.timeout.ms
+    │       └── EndNotKnown       a commit or abort goes on for longer than max.block.ms: the same call waits on
     ├── FatalError                this client cannot go on
     │   ├── AuthenticationFailed
     │   ├── UnsupportedVersion    broker and client have no version of an API in common
     │   ├── ProducerFenced        another producer has taken over
     │   ├── FencedInstance        another consumer has taken over the group.instance.id
     │   └── ClientClosed          the client was closed before, or while, this was under way
+    ├── AbortableError            the transaction cannot be committed: abort it, then the next one may begin
     ├── AuthorizationFailed
     ├── OffsetOutOfRange          and auto.offset.reset is "none"
     ├── MessageTooLarge
     ├── CommitFailed              offsets were not stored: the group has rebalanced since they were read
+    ├── OutOfOrderSequence        an earlier batch is missing in the log: this one was not appended
+    ├── InvalidTransactionState   a call that the state of the producer's transaction does not allow
     ├── CorruptRecords            a fetched batch failed its checks
     ├── BufferExhausted           no room in buffer.memory within max.block.ms
     ├── TopicAlreadyExists
@@ -34,6 +38,7 @@ from typing import Any, Final
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 __all__ = [
+    "AbortableError",
     "AuthenticationFailed",
     "AuthorizationFailed",
     "BufferExhausted",
@@ -43,13 +48,16 @@ __all__ = [
     "ConnectionFailed",
     "CorruptRecords",
     "DeliveryTimeout",
+    "EndNotKnown",
     "ErrorCode",
     "FatalError",
     "FencedInstance",
     "InvalidTopic",
+    "InvalidTransactionState",
     "KafkaError",
     "MessageTooLarge",
     "OffsetOutOfRange",
+    "OutOfOrderSequence",
     "PartialFailure",
     "ProducerFenced",
     "RequestTimedOut",
@@ -87,6 +95,13 @@ class DeliveryTimeout(RequestTimedOut):
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
+class EndNotKnown(RequestTimedOut):
+    """The commit or abort of a transaction goes on; calling again waits for it, nothing else goes before (S44)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
 class FatalError(KafkaError):
     """This client cannot go on."""
 
@@ -113,6 +128,24 @@ class ClientClosed(FatalError):
     def __init__(self, message: str) -> None:
         # KAFKA: exceptions that never cross the wire have no code of their own, and -1 stands for them.
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+
+    def __str__(self) -> str:
+        return self.message  # no server was asked
+
+
+class AbortableError(KafkaError):
+    """The transaction cannot be committed any more: abort it, then the next one may begin (KIP-588, KIP-890)."""
+
+
+class OutOfOrderSequence(KafkaError):
+    """The broker misses an earlier batch of this producer, or no longer knows the producer (S9, S28)."""
+
+
+class InvalidTransactionState(KafkaError):
+    """What was called does not fit the state of the producer's transaction; nothing has changed (S45)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_TXN_STATE, message)
 
     def __str__(self) -> str:
         return self.message  # no server was asked
@@ -188,7 +221,12 @@ CLASSES: Final[Mapping[ErrorCode, type[KafkaError]]] = {
     ErrorCode.ILLEGAL_SASL_STATE: AuthenticationFailed,
     ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersion,
     ErrorCode.PRODUCER_FENCED: ProducerFenced,
-    ErrorCode.INVALID_PRODUCER_EPOCH: ProducerFenced,
+    # Of a write it may only mean that the coordinator has aborted a transaction that took too long (KIP-588); where it
+    # means more, the transaction requests say so.
+    ErrorCode.INVALID_PRODUCER_EPOCH: AbortableError,
+    ErrorCode.TRANSACTION_ABORTABLE: AbortableError,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: OutOfOrderSequence,
+    ErrorCode.UNKNOWN_PRODUCER_ID: OutOfOrderSequence,
     ErrorCode.FENCED_INSTANCE_ID: FencedInstance,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: AuthorizationFailed,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationFailed,

@@ -22,6 +22,8 @@ client that finds leaders by name, and would make each request depend on metadat
 CLIENT_SOFTWARE_NAME: Final = "oncelog"
 CLIENT_SOFTWARE_VERSION: Final = "0.1.0"
 
+TRANSACTION_VERSION: Final = "transaction.version"
+
 FIRST_TRY: Final = 3
 """The newest version that brokers do not choke on: before KAFKA-17011 v4 gains us nothing."""
 LAST_TRY: Final = 0
@@ -49,16 +51,25 @@ def next_try(response: ApiVersionsResponse, tried: int) -> int | None:
     return LAST_TRY
 
 
+def _finalized(response: ApiVersionsResponse, feature: str) -> int:
+    """The level of a feature of the whole cluster; 0 where it has none, or the broker does not know yet."""
+    if response.finalized_features_epoch < 0:
+        return 0
+    return next((entry.max_version_level for entry in response.finalized_features if entry.name == feature), 0)
+
+
 class VersionTable:
     """What one broker supports."""
 
-    __slots__ = ("_chosen", "_ranges")
+    __slots__ = ("_chosen", "_ranges", "transaction_version")
 
     def __init__(self, response: ApiVersionsResponse) -> None:
         self._ranges = {
             entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in response.api_keys
         }
         self._chosen: dict[type, int] = {}
+        self.transaction_version = _finalized(response, TRANSACTION_VERSION)
+        """The level of transactions that the cluster has switched on; from 2 on they are V2 (KIP-890, T6)."""
 
     def choose(self, cls: type[Request[Any]]) -> int:
         """The version to send `cls` in. Raises UnsupportedVersion if there is none."""
@@ -66,6 +77,10 @@ class VersionTable:
         if version is None:
             version = self._chosen[cls] = self._choose(cls)
         return version
+
+    def choose_at_most(self, cls: type[Request[Any]], highest: int) -> int:
+        """As `choose`, but not above `highest`: for what newer versions only mean elsewhere (T6)."""
+        return min(self.choose(cls), highest)
 
     def supports(self, cls: type[Request[Any]]) -> bool:
         """Whether there is a version of `cls` that both sides know."""

@@ -15,13 +15,13 @@ from oncelog.connection.pool import ConnectionPool
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.fetcher import Fetcher
 from oncelog.consumer.group.assignors import ASSIGNORS, assignors_for
-from oncelog.consumer.group.commits import OffsetAndMetadata
-from oncelog.consumer.group.coordinator import ConsumerGroupMetadata, GroupCoordinator
+from oncelog.consumer.group.coordinator import GroupCoordinator
 from oncelog.consumer.group.interest import Interest, RebalanceListener
 from oncelog.consumer.positions import UNKNOWN_OFFSET, PartitionPosition, Positions
 from oncelog.consumer.records import ConsumerRecord
 from oncelog.consumer.starts import Starts
 from oncelog.errors import ClientClosed, ConfigError, ErrorCode, KafkaError, RequestTimedOut
+from oncelog.group_offsets import ConsumerGroupMetadata, Offset, OffsetAndMetadata, offset_and_metadata
 from oncelog.metadata import Metadata
 from oncelog.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndTimestamp, list_offsets
 from oncelog_protocol.messages.fetch import IsolationLevel
@@ -35,8 +35,6 @@ __all__ = [
     "RebalanceListener",
     "TopicPartition",
 ]
-
-Offset = int | OffsetAndMetadata
 
 logger = logging.getLogger(__name__)
 
@@ -255,7 +253,7 @@ class Consumer:
         if offsets is None:
             wanted = group.consumed()
         else:
-            wanted = {TopicPartition(*partition): _offset(offset) for partition, offset in offsets.items()}
+            wanted = {TopicPartition(*partition): offset_and_metadata(offset) for partition, offset in offsets.items()}
         if wanted:
             await group.commits.commit(wanted, self.config.default_api_timeout_ms / 1000)
 
@@ -461,14 +459,6 @@ class Consumer:
             config=self.config,
             timeout_s=self.config.default_api_timeout_ms / 1000,
         )
-
-
-def _offset(offset: Offset) -> OffsetAndMetadata:
-    """Raises ValueError for a negative one."""
-    told = OffsetAndMetadata(offset) if isinstance(offset, int) else OffsetAndMetadata(*offset)
-    if told.offset < 0:
-        raise ValueError(f"offset {told.offset}: must not be negative")
-    return told
 
 
 def _check_strategy(config: ConsumerConfig) -> None:

@@ -9,9 +9,9 @@ from typing import Final
 
 from oncelog.cluster import TopicPartition
 from oncelog.config import ConsumerConfig
-from oncelog.consumer.group.commits import OffsetAndMetadata
 from oncelog.consumer.positions import PartitionPosition, Positions
 from oncelog.errors import ErrorCode, KafkaError, OffsetOutOfRange, RequestTimedOut
+from oncelog.group_offsets import OffsetAndMetadata
 from oncelog.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndTimestamp
 
 logger = logging.getLogger(__name__)

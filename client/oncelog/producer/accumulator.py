@@ -7,13 +7,16 @@ counted (memory, readiness, order) is counted by batch.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.cluster import NO_NODE, Cluster, TopicPartition
 from oncelog.config import ProducerConfig
 from oncelog.errors import MessageTooLarge
-from oncelog.producer.batch import ProducerBatch, Waiter
+from oncelog.producer.batch import NO_OFFSET, ProducerBatch, Waiter
+from oncelog.producer.sequences import PartitionSequences
+from oncelog.producer.session import ProducerSession
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.builder import HeaderSequence, RecordBatchBuilder, record_size_upper_bound
@@ -30,16 +33,28 @@ class PartitionQueue:
     while a batch that is sent again is in flight (`is_retrying`) no other one of the partition is.
     """
 
-    __slots__ = ("batches", "in_flight", "is_retrying", "leader", "partition", "tail", "topic")
+    __slots__ = (
+        "batches",
+        "in_flight",
+        "is_retrying",
+        "leader",
+        "partition",
+        "sequences",
+        "tail",
+        "topic",
+        "topic_partition",
+    )
 
     def __init__(self, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
+        self.topic_partition = TopicPartition(topic, partition)
         self.leader = NO_NODE
         self.batches: deque[ProducerBatch] = deque()
         self.tail: ProducerBatch | None = None
         self.in_flight = 0
         self.is_retrying = False
+        self.sequences = PartitionSequences()
 
 
 @dataclass(slots=True)
@@ -52,12 +67,21 @@ class Ready:
 
 
 class Accumulator:
-    """`append` to a queue's tail, else `open` a batch; `ready`, `drain`; then `complete` or `requeue` each batch.
+    """`append` to a queue's tail, else `open` a batch; `ready`, `drain`; then `complete`, `give_up`, `split` or
+    `requeue` each batch.
 
-    Invariant: `free_memory` plus what the `incomplete` batches reserved is buffer.memory.
+    With a `session` batches are stamped when they are drained; `may_send` says of each partition whether its
+    transaction is ready for it. Invariant: `free_memory` plus what the `incomplete` batches reserved is buffer.memory.
     """
 
-    def __init__(self, config: ProducerConfig) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        session: ProducerSession | None = None,
+        may_send: Callable[[TopicPartition], bool] | None = None,
+    ) -> None:
+        self._session = session
+        self._may_send = may_send
         self._batch_size = max(1, min(config.batch_size, config.max_request_size))
         self._max_request_size = config.max_request_size
         self._buffer_memory = config.buffer_memory
@@ -145,6 +169,8 @@ class Accumulator:
             if queue.leader == NO_NODE:
                 ready.is_leader_missing = True
                 due = head.deadline
+            elif due <= now and not self._may_drain(queue, head):
+                due = head.deadline  # what it waits for wakes the sender
             elif due <= now:
                 ready.nodes.setdefault(queue.leader, []).append(queue)
                 continue
@@ -174,21 +200,39 @@ class Accumulator:
                 self._waiting[queue] = None
             queue.in_flight += 1
             queue.is_retrying = head.attempts > 0
+            if self._session is not None and not head.is_stamped:
+                queue.sequences.stamp(head)
             head.attempts += 1
             self._reserve(head, head.size)
             batches.append(head)
         return batches
 
-    def complete(self, batch: ProducerBatch) -> None:
-        """`batch`, which was in flight, is done with, for better or worse."""
+    def complete(self, batch: ProducerBatch, base_offset: int = NO_OFFSET) -> None:
+        """`batch`, which was in flight, is in the log."""
         if self._forget(batch):
-            self._landed(batch)
+            queue = self._landed(batch)
+            queue.sequences.acknowledged(batch, base_offset)
+            self._settle(queue)
+
+    def give_up(self, batch: ProducerBatch) -> None:
+        """`batch`, which was in flight, is not sent again."""
+        if self._forget(batch):
+            queue = self._landed(batch)
+            queue.sequences.given_up(batch)
+            self._settle(queue)
 
     def requeue(self, batch: ProducerBatch, not_before: float) -> None:
-        """Send `batch`, which was in flight, again: it takes its old place in the queue, at `not_before` or later."""
+        """Send `batch`, which was in flight, again: it takes its old place in the queue, at `not_before` or later.
+
+        Raises RuntimeError for a batch that is not in flight, as far as its sequences know (S23).
+        """
         if batch.number in self.incomplete:
+            queue = self._landed(batch)
+            if self._session is not None:
+                queue.sequences.check_tracked(batch)
             batch.not_before = not_before
-            self._insert(self._landed(batch), batch)
+            self._insert(queue, batch)
+            self._settle(queue)
 
     def split(self, batch: ProducerBatch) -> None:
         """In place of `batch`, which was in flight and is too large for its topic, send its records in smaller ones."""
@@ -196,7 +240,9 @@ class Accumulator:
             return
         queue = self._landed(batch)
         siblings = self.incomplete.setdefault(batch.number, [])
-        for piece in batch.split(max(1, batch.uncompressed_size // SPLIT_FACTOR)):
+        pieces = batch.split(max(1, batch.uncompressed_size // SPLIT_FACTOR))
+        queue.sequences.split(batch, pieces)
+        for piece in pieces:
             piece.close(self._compression)
             self._reserve(piece, piece.size)
             siblings.append(piece)
@@ -207,14 +253,26 @@ class Accumulator:
         expired = []
         for queue in list(self._waiting):
             while queue.batches and queue.batches[0].deadline <= now:
-                batch = queue.batches.popleft()
-                if batch is queue.tail:
-                    queue.tail = None
-                self._forget(batch)
-                expired.append(batch)
+                expired.append(self._take_out_first(queue))
             if not queue.batches:
                 del self._waiting[queue]
+            self._settle(queue)
         return expired
+
+    def drop_waiting(self) -> list[ProducerBatch]:
+        """Take out the batches not in flight: their transaction is not to be."""
+        dropped = []
+        for queue in list(self._waiting):
+            while queue.batches:
+                dropped.append(self._take_out_first(queue))
+            self._settle(queue)
+        self._waiting.clear()
+        return dropped
+
+    @property
+    def is_wire_empty(self) -> bool:
+        """Whether every batch that was sent has its answer."""
+        return not any(queue.in_flight for queue in self._queues.values())
 
     def drop_all(self) -> list[ProducerBatch]:
         """Take out every batch, in flight or not: the producer closes, and answers that still come find nothing."""
@@ -236,6 +294,24 @@ class Accumulator:
         """Whether all batches up to `number` are done with."""
         oldest = next(iter(self.incomplete), None)  # numbers come in order, and so do the keys
         return oldest is None or oldest > number
+
+    def _may_drain(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
+        if self._may_send is not None and not self._may_send(queue.topic_partition):
+            return False
+        return self._session is None or self._session.may_drain(queue.sequences, head)
+
+    def _settle(self, queue: PartitionQueue) -> None:
+        """While something is on the wire, its answer may still tell where the sequences are."""
+        if self._session is not None and not queue.in_flight and queue.sequences.is_troubled:
+            self._session.settle(queue.sequences)
+
+    def _take_out_first(self, queue: PartitionQueue) -> ProducerBatch:
+        batch = queue.batches.popleft()
+        if batch is queue.tail:
+            queue.tail = None
+        self._forget(batch)
+        queue.sequences.given_up(batch)
+        return batch
 
     def _reserve(self, batch: ProducerBatch, size: int) -> None:
         self.free_memory -= size - batch.reserved

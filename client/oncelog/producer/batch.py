@@ -8,10 +8,12 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple, Protocol
 
 from oncelog.errors import KafkaError
-from oncelog_protocol.records.batch import Buffer, RecordBatch
+from oncelog.producer.identity import NO_IDENTITY
+from oncelog_protocol.records.batch import NO_SEQUENCE, Buffer, RecordBatch
 from oncelog_protocol.records.builder import HeaderSequence, RecordBatchBuilder
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.record import read_records
+from oncelog_protocol.records.sequence import increment_sequence
 
 NO_OFFSET: Final = -1
 """The offset of a record sent with acks=0: the broker did not say."""
@@ -45,13 +47,19 @@ class ProducerBatch:
 
     `order` says where a batch that is sent again goes in its queue: (number,), or for a piece of a batch that was split
     the order of that batch and the piece's own number. So pieces sort between the batches around the one they were.
+
+    `identity` and `base_sequence` are stamped when the batch is drained for the first time, and stay for all retries
+    unless the partition is numbered anew (S21). `is_maybe_written`: a try of this stamp ended without a clear answer.
     """
 
     __slots__ = (
         "attempts",
+        "base_sequence",
         "builder",
         "created",
         "deadline",
+        "identity",
+        "is_maybe_written",
         "not_before",
         "order",
         "partition",
@@ -79,6 +87,9 @@ class ProducerBatch:
         self.deadline = deadline
         self.not_before = 0.0
         self.attempts = 0
+        self.identity = NO_IDENTITY
+        self.base_sequence = NO_SEQUENCE
+        self.is_maybe_written = False
         self.reserved = 0
         self.uncompressed_size = 0
         self.timestamps: list[int] = []
@@ -99,6 +110,26 @@ class ProducerBatch:
         if not self.builder.is_closed:
             self.uncompressed_size = self.builder.size
             self.builder.close(compression)
+
+    def build(self, *, transactional: bool = False) -> bytearray:
+        """The closed batch as it goes on the wire."""
+        producer_id, epoch = self.identity
+        return self.builder.build(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=self.base_sequence,
+            transactional=transactional,
+        )
+
+    @property
+    def is_stamped(self) -> bool:
+        """Whether it has been given sequence numbers."""
+        return self.base_sequence != NO_SEQUENCE
+
+    @property
+    def end_sequence(self) -> int:
+        """The sequence of the record that comes after this batch (S10, S11)."""
+        return increment_sequence(self.base_sequence, self.builder.records_count)
 
     @property
     def number(self) -> int:

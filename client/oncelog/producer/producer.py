@@ -5,21 +5,36 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
 from oncelog.clock import now_ms
-from oncelog.cluster import Topic
+from oncelog.cluster import Topic, TopicPartition
 from oncelog.config import ProducerConfig, load
 from oncelog.connection.pool import ConnectionPool
-from oncelog.errors import BufferExhausted, ClientClosed, ErrorCode, StaleMetadata
+from oncelog.errors import (
+    BufferExhausted,
+    ClientClosed,
+    ErrorCode,
+    InvalidTransactionState,
+    KafkaError,
+    StaleMetadata,
+)
+from oncelog.group_offsets import ConsumerGroupMetadata, Offset, offset_and_metadata
 from oncelog.metadata import Metadata
 from oncelog.producer.accumulator import Accumulator, PartitionQueue
 from oncelog.producer.batch import ProducerBatch, RecordMetadata
+from oncelog.producer.coordinator_calls import CoordinatorCalls
+from oncelog.producer.identity import ProducerIdentity
 from oncelog.producer.partitioner import StickyPartition, partition_for_key
+from oncelog.producer.producer_ids import ProducerIds
 from oncelog.producer.sender import Sender
+from oncelog.producer.session import ProducerSession
+from oncelog.producer.transaction import Transaction
+from oncelog.producer.transaction_manager import TransactionManager
+from oncelog.producer.transactions import Transactions
 from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.builder import HeaderSequence
 
@@ -55,6 +70,15 @@ class Producer:
             future = await producer.send("topic", b"value")
             await producer.flush()
 
+    By default it is idempotent: retries never write a record twice. That holds for one producer as long as it lives: a
+    record that the application sends again, or another process sends, is a new record (S29). With a `transactional_id`
+    records, and the offsets of what they were made from, are written together or not at all:
+
+        async with Producer("127.0.0.1:9092", transactional_id="billing-1") as producer:
+            async with producer.transaction():
+                await producer.send("invoices", b"value")
+                await producer.send_offsets({TopicPartition("orders", 0): 42}, consumer.group_metadata())
+
     Keywords are those of `config.ProducerConfig`. Not safe for use from several threads or event loops.
     """
 
@@ -65,13 +89,28 @@ class Producer:
         self._routes: dict[str, _Route] = {}
         self._room_waiters: deque[asyncio.Future[None]] = deque()
         self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self._accumulator = Accumulator(self.config)
+        transactional_id = self.config.transactional_id
+        self._session: ProducerSession | None = None
+        self._manager: TransactionManager | None = None
+        if self.config.is_idempotent:
+            self._session = ProducerSession(is_transactional=transactional_id is not None)
+            if transactional_id is not None:
+                self._manager = TransactionManager(transactional_id, self._session)
+        self._accumulator = Accumulator(
+            self.config, self._session, None if self._manager is None else self._manager.may_send
+        )
+        self._transactions: Transactions | None = None
+        self._producer_ids: ProducerIds | None = None
+        self._fatal: KafkaError | None = None
         self._pool: ConnectionPool | None = None
         self._ignores_keys = self.config.partitioner_ignore_keys
         self._is_closed = False
 
     async def start(self) -> None:
-        """Connect to the cluster. Raises KafkaError if no broker can be reached."""
+        """Connect to the cluster; with a transactional id, take it over: whoever had it before is fenced (S41).
+
+        Raises KafkaError if no broker can be reached, or the transactional id cannot be had.
+        """
         if self._is_closed or self._pool is not None:
             raise ClientClosed("a producer is started once")
         self._pool = ConnectionPool(self.config, self._rng)
@@ -84,15 +123,72 @@ class Producer:
             self.config,
             is_memory_short=lambda: bool(self._room_waiters),
             on_progress=self._progressed,
+            session=self._session,
+            manager=self._manager,
+            on_identity_wanted=self._want_identity,
+            on_failed=self._batch_failed,
         )
         self._loop = asyncio.get_running_loop()
         # What `loop.create_future` does, without its Python frame: one of these is made for each record.
         self._create_future: Callable[[], asyncio.Future[RecordMetadata]] = partial(asyncio.Future, loop=self._loop)
         try:
             await self._metadata.refresh()
+            if self._manager is not None:
+                calls = CoordinatorCalls(self._pool, self.config, self._rng)
+                self._transactions = Transactions(
+                    self._manager,
+                    calls,
+                    self.config,
+                    wake=self._sender.wake,
+                    flush=self.flush,
+                    drop_waiting=self._drop_waiting,
+                )
+                await self._transactions.initialise()
+            elif self._session is not None:
+                self._producer_ids = ProducerIds(
+                    self._pool,
+                    self._metadata,
+                    self.config,
+                    self._rng,
+                    on_identity=self._identify,
+                    on_fatal=self._end_for_good,
+                )
+                self._producer_ids.want()
         except BaseException:
             await self.close(timeout_s=0)
             raise
+
+    def transaction(self) -> Transaction:
+        """A block that is a transaction: `async with producer.transaction(): ...` (S60)."""
+        return Transaction(self._need_transactions())
+
+    def begin_transaction(self) -> None:
+        """Nothing is sent by this (S45). Raises InvalidTransactionState, FatalError."""
+        self._need_transactions().begin()
+
+    async def send_offsets(self, offsets: Mapping[TopicPartition, Offset], group: ConsumerGroupMetadata) -> None:
+        """Commit a consumer's offsets with the transaction: of each partition the offset of the next record to read.
+
+        `group` is `consumer.group_metadata()`, by which a consumer that is behind its group is fenced (S37, S46).
+        Raises AbortableError, FatalError, InvalidTransactionState; ValueError for a negative offset.
+        """
+        told = {TopicPartition(*partition): offset_and_metadata(offset) for partition, offset in offsets.items()}
+        await self._need_transactions().send_offsets(told, group)
+
+    async def commit_transaction(self) -> None:
+        """Send what is waiting, and commit: all of it, or nothing (S38).
+
+        Raises AbortableError where something failed and only `abort_transaction` is left; FatalError;
+        InvalidTransactionState; EndNotKnown after max.block.ms: call it again to wait on.
+        """
+        await self._need_transactions().commit()
+
+    async def abort_transaction(self) -> None:
+        """Drop what was not sent yet, and have everything else of the transaction ignored.
+
+        Raises FatalError, InvalidTransactionState; EndNotKnown after max.block.ms: call it again to wait on.
+        """
+        await self._need_transactions().abort()
 
     async def send(
         self,
@@ -110,7 +206,8 @@ class Producer:
         their order. A future that nobody looks at stays silent; the log has a warning.
 
         Raises MessageTooLarge, BufferExhausted, RequestTimedOut (no metadata within max.block.ms), AuthorizationFailed,
-        ClientClosed; TypeError for a key or value that is not bytes; ValueError for a negative timestamp.
+        ClientClosed; with a transactional id InvalidTransactionState and AbortableError; TypeError for a key or value
+        that is not bytes; ValueError for a negative timestamp.
         """
         route = self._routes.get(topic)
         if route is None or (partition is not None and not 0 <= partition < route.count):
@@ -124,6 +221,8 @@ class Producer:
             is_sticky = key is None or self._ignores_keys
             partition = route.sticky.current if is_sticky else partition_for_key(key, route.count)
         queue = route.queues[partition]
+        if self._transactions is not None:
+            self._transactions.sending_to(queue.topic_partition)
         future: asyncio.Future[RecordMetadata] = self._create_future()
         batch = queue.tail
         try:
@@ -137,6 +236,10 @@ class Producer:
                 "key and value must be bytes or None, headers a sequence of (name, value) pairs, where the name is"
                 f" str and the value bytes or None: {error}"
             ) from error
+        except KafkaError as error:
+            if self._transactions is not None:
+                self._transactions.failed(error)  # what was to be part of the transaction is not
+            raise
         return future
 
     async def send_and_wait(
@@ -172,7 +275,8 @@ class Producer:
             self._accumulator.is_flushing = bool(self._flush_waiters)
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Flush, for `timeout_s` at most (None: as long as delivery.timeout.ms allows), then close.
+        """Flush, for `timeout_s` at most (None: as long as delivery.timeout.ms allows), then close. An open transaction
+        is aborted.
 
         Records that are not acknowledged by then fail with ClientClosed. The second call does nothing.
         """
@@ -184,7 +288,10 @@ class Producer:
             return
         try:
             async with asyncio.timeout(timeout_s):
-                await self.flush()
+                if self._transactions is None:
+                    await self.flush()
+                else:
+                    await self._transactions.close()
         except TimeoutError:
             pass
         finally:
@@ -208,6 +315,8 @@ class Producer:
         for batch in self._accumulator.drop_all():
             batch.fail(ClientClosed("the producer was closed before the record was acknowledged"))
         self._progressed()
+        if self._producer_ids is not None:
+            await self._producer_ids.close()
         await self._sender.close()
         await self._metadata.close()
         await pool.close()
@@ -215,6 +324,8 @@ class Producer:
     async def _route(self, topic: str, partition: int | None) -> _Route:
         if self._is_closed or self._pool is None:
             raise ClientClosed("the producer is closed" if self._is_closed else "the producer is not started")
+        if self._fatal is not None:
+            raise self._fatal
         timeout_s = self.config.max_block_ms / 1000
         known = await self._metadata.topic(topic, timeout_s)
         if partition is not None and partition not in known.partitions:
@@ -272,6 +383,7 @@ class Producer:
             queue = sticky_route.next_sticky_queue()
         deadline: float | None = None
         is_first_try = True
+        transaction_number = 0 if self._manager is None else self._manager.number
         while True:
             # Who waited is served before who comes: the records of one task stay in order, and nobody starves.
             if not (is_first_try and self._room_waiters):
@@ -284,6 +396,10 @@ class Producer:
                 deadline = self._loop.time() + self.config.max_block_ms / 1000
             await self._wait_for_room(deadline, is_newcomer=is_first_try)
             is_first_try = False
+            if self._manager is not None:
+                self._manager.check_in_transaction()
+                if self._manager.number != transaction_number:
+                    raise InvalidTransactionState("the transaction ended while its record waited for room")
         if sticky_route is not None:
             sticky_route.sticky_batch = queue.tail
         if has_filled or self.config.linger_ms == 0:
@@ -312,6 +428,39 @@ class Producer:
                 self._room_waiters.remove(waiter)
         if self._is_closed:
             raise ClientClosed("the producer was closed")
+
+    def _need_transactions(self) -> Transactions:
+        if self._transactions is None or self._is_closed:
+            if self._manager is None:
+                raise InvalidTransactionState("transactions need a transactional_id")
+            raise ClientClosed("the producer is closed" if self._is_closed else "the producer is not started")
+        return self._transactions
+
+    def _want_identity(self) -> None:
+        if self._producer_ids is not None and self._fatal is None:
+            self._producer_ids.want()
+
+    def _identify(self, identity: ProducerIdentity) -> None:
+        assert self._session is not None
+        self._session.identify(identity)
+        self._sender.wake()
+
+    def _end_for_good(self, error: KafkaError) -> None:
+        """Nothing can be sent any more, now or later."""
+        self._fatal = error
+        self._routes.clear()  # so that the next `send` finds out
+        for batch in self._accumulator.drop_all():
+            batch.fail(error)
+        self._progressed()
+
+    def _batch_failed(self, error: KafkaError) -> None:
+        if self._transactions is not None:
+            self._transactions.failed(error)
+
+    def _drop_waiting(self, error: KafkaError) -> None:
+        for batch in self._accumulator.drop_waiting():
+            batch.fail(error)
+        self._progressed()
 
     def _progressed(self) -> None:
         """Batches are done with: there may be room, and flushes may be complete."""

@@ -33,6 +33,9 @@ from oncelog.errors import (
 from oncelog.metadata import Metadata
 from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.batch import NO_OFFSET, ProducerBatch
+from oncelog.producer.session import ProducerSession, Verdict
+from oncelog.producer.transaction_manager import TransactionManager
+from oncelog.producer.transaction_requests import HIGHEST_BEFORE_V2
 from oncelog_protocol.errors import ErrorCode, UnencodableMessage
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 
@@ -43,10 +46,16 @@ PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceRespons
 logger = logging.getLogger(__name__)
 
 NO_ACKS: Final = 0
+CONCURRENT_BACKOFF_MS: Final = 20
+"""The transaction before this one is being completed, which takes a few milliseconds."""
 
 
 class Sender:
-    """Sends what the accumulator has ready. `is_memory_short` asks whether `send` calls wait for room."""
+    """Sends what the accumulator has ready.
+
+    `is_memory_short` asks whether `send` calls wait for room; `on_identity_wanted` is called when batches wait for a
+    producer id, `on_failed` when a batch of the open transaction has failed for good.
+    """
 
     def __init__(
         self,
@@ -57,7 +66,15 @@ class Sender:
         *,
         is_memory_short: Callable[[], bool],
         on_progress: Callable[[], None],
+        session: ProducerSession | None = None,
+        manager: TransactionManager | None = None,
+        on_identity_wanted: Callable[[], None] | None = None,
+        on_failed: Callable[[KafkaError], object] | None = None,
     ) -> None:
+        self._session = session
+        self._manager = manager
+        self._on_identity_wanted = on_identity_wanted
+        self._on_failed = on_failed
         self._accumulator = accumulator
         self._metadata = metadata
         self._pool = pool
@@ -102,6 +119,8 @@ class Sender:
             return
         now = self._loop.time()
         self._expire(now)
+        if self._session is not None and not self._session.has_identity and self._on_identity_wanted is not None:
+            self._on_identity_wanted()
         is_blocked: set[int] = set()
         while True:
             ready = self._accumulator.ready(now, is_memory_short=self._is_memory_short())
@@ -148,10 +167,12 @@ class Sender:
         self.wake_at(self._loop.time() + self._config.reconnect_backoff_ms / 1000)
 
     def _send(self, node_id: int, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
+        manager = self._manager
         request = ProduceRequest(
+            transactional_id=None if manager is None else manager.transactional_id,
             acks=self._config.required_acks,
             timeout_ms=self._config.request_timeout_ms,
-            topic_data=_topic_data(batches),
+            topic_data=_topic_data(batches, is_transactional=manager is not None),
         )
         try:
             if request.acks == NO_ACKS:
@@ -160,7 +181,13 @@ class Sender:
                     self._acknowledge(batch, NO_OFFSET)
                 self._on_progress()
                 return
-            future = connection.start(request)
+            version = None
+            if manager is not None:
+                manager.sent()
+                if not manager.is_v2:
+                    assert connection.versions is not None
+                    version = connection.versions.choose_at_most(ProduceRequest, HIGHEST_BEFORE_V2[ProduceRequest])
+            future = connection.start(request, version)
         except (KafkaError, UnencodableMessage) as error:
             failure = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.INVALID_REQUEST, str(error))
             for batch in batches:
@@ -176,6 +203,7 @@ class Sender:
         if error is not None:
             failure = error if isinstance(error, KafkaError) else ConnectionFailed(repr(error))
             for batch in batches:
+                batch.is_maybe_written = True
                 self._failed(batch, failure)
         else:
             self._read(batches, future.result())
@@ -189,6 +217,7 @@ class Sender:
         for batch in batches:
             answer = answers.get((batch.topic, batch.partition))
             if answer is None:
+                batch.is_maybe_written = True
                 self._failed(batch, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer lacks this batch"))
             elif answer.error_code == ErrorCode.NONE:
                 self._acknowledge(batch, answer.base_offset, answer.log_append_time_ms)
@@ -196,7 +225,7 @@ class Sender:
                 self._refused(batch, answer)
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int = -1) -> None:
-        self._accumulator.complete(batch)
+        self._accumulator.complete(batch, base_offset)
         batch.acknowledge(base_offset, log_append_time_ms)
 
     def _refused(self, batch: ProducerBatch, answer: PartitionResponse) -> None:
@@ -214,43 +243,70 @@ class Sender:
                 f"record {record.batch_index}: {record.batch_index_error_message or message or code.meaning}"
                 for record in answer.record_errors
             )
-        self._failed(batch, error_for(answer.error_code, message))
+        error = error_for(answer.error_code, message)
+        verdict = Verdict.BY_ERROR
+        if self._session is not None:
+            sequences = self._accumulator.queue(batch.topic, batch.partition).sequences
+            verdict = self._session.judge(sequences, batch, code, answer.log_start_offset)
+        if verdict is Verdict.DUPLICATE:
+            self._acknowledge(batch, NO_OFFSET)
+        elif verdict is Verdict.BY_ERROR:
+            self._failed(batch, error)
+        else:
+            self._failed(batch, error, is_retriable=verdict is Verdict.RETRY)
 
-    def _failed(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """Send `batch` again if that may help and there is time and a try left; else tell those who wait."""
+    def _failed(self, batch: ProducerBatch, error: KafkaError, *, is_retriable: bool | None = None) -> None:
+        """Send `batch` again if that may help and there is time and a try left; else tell those who wait.
+
+        `is_retriable`: whether it may help, where that is not for the error alone to say.
+        """
         if isinstance(error, StaleMetadata | ConnectionFailed | RequestTimedOut):
             self._metadata.request_refresh()
         config = self._config
-        not_before = self._loop.time() + backoff_s(
-            batch.attempts, config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng
-        )
-        if error.retriable and batch.attempts <= config.retries and not self._is_closed:
+        first_ms = config.retry_backoff_ms
+        if error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+            first_ms = min(first_ms, CONCURRENT_BACKOFF_MS)
+        not_before = self._loop.time() + backoff_s(batch.attempts, first_ms, config.retry_backoff_max_ms, self._rng)
+        if is_retriable is None:
+            is_retriable = error.retriable
+        if self._manager is not None and not self._manager.is_sending:
+            is_retriable = False  # its transaction is not to be
+        if is_retriable and batch.attempts <= config.retries and not self._is_closed:
             if not_before < batch.deadline:
                 logger.info("%s-%d: sending again after %s", batch.topic, batch.partition, error)
                 self._accumulator.requeue(batch, not_before)
                 return
             error = DeliveryTimeout(f"not acknowledged within delivery.timeout.ms; the last error was {error}")
-        self._accumulator.complete(batch)
+        self._accumulator.give_up(batch)
         self._give_up(batch, error)
 
     def _expire(self, now: float) -> None:
         expired = self._accumulator.expire(now)
         for batch in expired:
-            leader = self._metadata.cluster.leader(batch.topic, batch.partition)
-            reason = (
-                "no leader is known" if leader == NO_NODE else self._connect_errors.get(leader, "it was not its turn")
-            )
+            reason = self._why_not_sent(batch)
             self._give_up(batch, DeliveryTimeout(f"not acknowledged within delivery.timeout.ms: {reason}"))
         if expired:
             self._on_progress()
+
+    def _why_not_sent(self, batch: ProducerBatch) -> str:
+        leader = self._metadata.cluster.leader(batch.topic, batch.partition)
+        if leader == NO_NODE:
+            return "no leader is known"
+        if leader in self._connect_errors:
+            return self._connect_errors[leader]
+        if self._session is not None and not self._session.has_identity:
+            return "no broker has given a producer id"
+        return "it was not its turn"
 
     def _give_up(self, batch: ProducerBatch, error: KafkaError) -> None:
         level = logging.INFO if isinstance(error, ClientClosed) else logging.WARNING
         logger.log(level, "%s-%d: %d records failed: %s", batch.topic, batch.partition, batch.records_count, error)
         batch.fail(error)
+        if self._on_failed is not None:
+            self._on_failed(error)
 
 
-def _topic_data(batches: list[ProducerBatch]) -> list[TopicData]:
+def _topic_data(batches: list[ProducerBatch], *, is_transactional: bool) -> list[TopicData]:
     def topic_of(batch: ProducerBatch) -> str:
         return batch.topic
 
@@ -258,7 +314,10 @@ def _topic_data(batches: list[ProducerBatch]) -> list[TopicData]:
     return [
         TopicData(
             name=topic,
-            partition_data=[PartitionData(index=batch.partition, records=batch.builder.build()) for batch in group],
+            partition_data=[
+                PartitionData(index=batch.partition, records=batch.build(transactional=is_transactional))
+                for batch in group
+            ],
         )
         for topic, group in groupby(by_topic, key=topic_of)
     ]

@@ -15,6 +15,7 @@ from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.messages.headers import RequestHeader, ResponseHeader
+from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, ListOffsetsRequest, ListOffsetsResponse
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -49,6 +50,7 @@ class FakeBroker:
         self.max_versions: dict[int, int] = {}
         self.leader_epoch = 5
         self.connections = 0
+        self.producer_ids = 1000
         self.port = 0
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -139,13 +141,17 @@ class FakeBroker:
         keys = [ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.API_VERSIONS]
         keys += [ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.DELETE_RECORDS]
         keys += [ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP]
-        keys += [ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH]
+        keys += [ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.INIT_PRODUCER_ID]
         ranges = []
         for key in keys:
             declared = schema_of(request_type(key)).versions
             high = self.max_versions.get(key, declared.high)
             ranges.append(ApiVersionsResponse.ApiVersion(api_key=key, min_version=declared.low, max_version=high))
         return ApiVersionsResponse(error_code=error_code, api_keys=ranges)
+
+    def on_init_producer_id(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
+        self.producer_ids += 1
+        return InitProducerIdResponse(error_code=0, producer_id=self.producer_ids, producer_epoch=0)
 
     def on_api_versions(self, request: ApiVersionsRequest) -> ApiVersionsResponse:
         return self._api_versions(ErrorCode.NONE)

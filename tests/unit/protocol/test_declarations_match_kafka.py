@@ -1,6 +1,6 @@
 """Every declared message against Kafka's own definition of it: field by field, version by version.
 
-The definitions are data beside the repository, `../shared/kafka-messages` (or where ONCELOG_KAFKA_MESSAGES says): they
+The definitions are data beside the repository, `../shared/kafka-messages` (or where KAFKA_MESSAGES says): they
 are not part of the project, so without them these tests are skipped.
 """
 
@@ -19,7 +19,7 @@ from oncelog_protocol.schema import ZERO_UUID, fields_of, schema_of
 from oncelog_protocol.versions import NO_VERSIONS, VersionRange, version_range
 
 REPOSITORY = Path(__file__).parents[3]
-KAFKA_MESSAGES = Path(os.environ.get("ONCELOG_KAFKA_MESSAGES", REPOSITORY.parent / "shared" / "kafka-messages"))
+KAFKA_MESSAGES = Path(os.environ.get("KAFKA_MESSAGES", REPOSITORY.parent / "shared" / "kafka-messages"))
 MESSAGE_MODULES = {path.stem for path in (REPOSITORY / "protocol/oncelog_protocol/messages").glob("[!_]*.py")}
 DECLARED_KEYS = [key for key in ApiKey if key.name.lower() in MESSAGE_MODULES]
 DECLARED = [headers.RequestHeader, headers.ResponseHeader]

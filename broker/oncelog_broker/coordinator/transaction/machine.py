@@ -201,10 +201,15 @@ class TransactionMachine:
         return self._monotonic() - begun > self._transactions[transactional_id].timeout_ms / 1000
 
     def abort_timed_out(self, transactional_id: str) -> Effects:
-        """Abort the transaction if it is open for too long still, and fence its producer (S42)."""
+        """Abort the transaction if it is open for too long still, and fence its producer (S42).
+
+        The producer may go on with InitProducerId, where it shows the epoch that it has: nobody has taken over from it.
+        Kafka fences it for good, and cannot tell the two (KIP-588 asks for more than Kafka does).
+        """
         effects = Effects()
         if self._is_timed_out(transactional_id):
-            after = self._transactions[transactional_id].fenced(self._now_ms())
+            open_ = self._transactions[transactional_id]
+            after = open_.fenced(self._now_ms(), last_epoch=open_.producer_epoch)
             effects.append(TransactionRecord(transactional_id, after))
             self._end(effects, after)
         return effects

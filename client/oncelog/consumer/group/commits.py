@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from oncelog.cluster import NO_LEADER_EPOCH, TopicPartition
+from oncelog.cluster import TopicPartition
 from oncelog.config import ConsumerConfig
 from oncelog.consumer.group.coordinator_connection import CoordinatorConnection
 from oncelog.consumer.group.membership import Generation, Membership, MemberState, Reaction
@@ -21,6 +21,7 @@ from oncelog.errors import (
     RequestTimedOut,
     error_for,
 )
+from oncelog.group_offsets import OffsetAndMetadata
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.fetch import IsolationLevel
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
@@ -30,15 +31,6 @@ logger = logging.getLogger(__name__)
 
 NO_OFFSET: Final = -1
 NO_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-class OffsetAndMetadata(NamedTuple):
-    """`offset` of the next record to read; `metadata` is the application's own text; `leader_epoch` of the record
-    before `offset`, -1 where it is not known."""
-
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = NO_LEADER_EPOCH
 
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]

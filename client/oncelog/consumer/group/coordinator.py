@@ -16,12 +16,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from oncelog.cluster import TopicPartition
 from oncelog.config import ConsumerConfig
 from oncelog.consumer.group.assignors import assignors_for
-from oncelog.consumer.group.commits import AutoCommit, Commits, OffsetAndMetadata
+from oncelog.consumer.group.commits import AutoCommit, Commits
 from oncelog.consumer.group.coordinator_connection import CoordinatorConnection
 from oncelog.consumer.group.heartbeat import Heartbeat
 from oncelog.consumer.group.interest import Interest, RebalanceListener
@@ -30,6 +29,7 @@ from oncelog.consumer.group.membership import NO_MEMBER_ID, Generation, Membersh
 from oncelog.consumer.group.subscription import NO_GENERATION
 from oncelog.consumer.positions import Positions
 from oncelog.errors import ErrorCode, KafkaError, error_for
+from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from oncelog.metadata import Metadata
 from oncelog_protocol.messages.leave_group import LeaveGroupRequest
 
@@ -39,15 +39,6 @@ REASON_BYTES = 255
 """Longer reasons are refused by some brokers (KIP-800)."""
 
 CLOSED, UNSUBSCRIBED, POLL_TOO_LATE = "the consumer is closed", "the consumer unsubscribed", "no poll in time"
-
-
-class ConsumerGroupMetadata(NamedTuple):
-    """Who a consumer is in its group: what a transaction needs to commit its offsets (KIP-447)."""
-
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
 
 
 @dataclass(slots=True)

@@ -460,6 +460,28 @@ def test_s42_e18_a_transaction_that_takes_too_long_is_aborted_and_its_producer_f
     assert driver.abort_timed_out() == []
 
 
+@pytest.mark.parametrize("version", [V1, V2])
+def test_s42_its_producer_goes_on_where_nobody_took_over(driver: TransactionDriver, version: int) -> None:
+    producer = begun(driver, version)
+    driver.advance(TIMEOUT_MS)
+    driver.abort_timed_out()
+    assert driver.init(producer) is ErrorCode.CONCURRENT_TRANSACTIONS  # the abort has to be complete first
+    driver.complete()
+    after = driver.init(producer)
+    assert after == producer._replace(epoch=1)
+    assert driver.run(after) == after
+
+
+def test_s42_its_producer_is_fenced_where_somebody_did(driver: TransactionDriver) -> None:
+    producer = begun(driver)
+    driver.advance(TIMEOUT_MS)
+    driver.abort_timed_out()
+    driver.complete()
+    new = driver.init()
+    assert driver.init(producer) is ErrorCode.PRODUCER_FENCED
+    assert driver.run(new) == new
+
+
 def test_s42_ended_in_time_is_not_aborted(driver: TransactionDriver) -> None:
     driver.end(begun(driver))
     driver.advance(TIMEOUT_MS)

@@ -1,0 +1,146 @@
+"""Consume, process, produce: what was read, what became of it and how far we are, in one transaction (S60, KIP-447)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from oncelog.backoff import backoff_s
+from oncelog.cluster import TopicPartition
+from oncelog.consumer.consumer import Consumer
+from oncelog.consumer.records import ConsumerRecord
+from oncelog.errors import AbortableError, ConfigError, EndNotKnown, ErrorCode, FatalError, KafkaError
+from oncelog.group_offsets import OffsetAndMetadata
+from oncelog.producer.producer import Producer
+
+logger = logging.getLogger(__name__)
+
+POLL_TIMEOUT_MS: Final = 1_000
+
+PASSING: Final = frozenset(
+    {
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    }
+)
+"""Beside what is retriable: the group has rebalanced, or only this transaction is lost."""
+
+Polled = Mapping[TopicPartition, list[ConsumerRecord]]
+
+
+async def consume_process_produce(
+    consumer: Consumer,
+    producer: Producer,
+    process: Callable[[list[ConsumerRecord]], Awaitable[object]],
+    *,
+    max_records: int | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Have each record of `consumer` processed exactly once, as far as `process` only sends with `producer`.
+
+    One poll is one transaction: `process` gets its records, of each partition in order, and sends what comes of them.
+    A transaction that has to be aborted is repeated, if that may help: the consumer goes back to what is committed. So
+    `process` may see a record again, and whatever it does besides sending happens again too (S63).
+
+    Runs until cancelled, until `stop` is set (seen between two transactions), or until `process` raises: then its
+    transaction is aborted, the consumer is where it was before, and the error goes on to the caller.
+
+    Raises ConfigError for a consumer that commits by itself or reads what is not committed; FatalError where another
+    producer has taken over, and what `Consumer.poll` raises.
+    """
+    _check(consumer, producer)
+    rng = random.Random()  # noqa: S311 - jitter, not a secret
+    failures = 0
+    while stop is None or not stop.is_set():
+        polled = await consumer.poll(POLL_TIMEOUT_MS, max_records)
+        if not polled:
+            continue
+        try:
+            await _transact(consumer, producer, process, polled)
+            failures = 0
+        except KafkaError as error:
+            if not _may_pass(error):
+                raise
+            failures += 1
+            logger.info("a transaction was aborted, and is repeated (attempt %d): %s", failures, error)
+            config = producer.config
+            await asyncio.sleep(backoff_s(failures, config.retry_backoff_ms, config.retry_backoff_max_ms, rng))
+
+
+async def _transact(
+    consumer: Consumer, producer: Producer, process: Callable[[list[ConsumerRecord]], Awaitable[object]], polled: Polled
+) -> None:
+    """Raises what went wrong, when the transaction is aborted and the consumer is back before it."""
+    try:
+        try:
+            async with producer.transaction():
+                await process([record for records in polled.values() for record in records])
+                offsets = {partition: _next(records) for partition, records in polled.items()}
+                await producer.send_offsets(offsets, consumer.group_metadata())
+        except EndNotKnown:
+            await _commit_at_last(producer)
+    except asyncio.CancelledError:
+        for partition in consumer.assignment().intersection(polled):
+            consumer.seek(partition, polled[partition][0].offset)  # at once: somebody wants to be done
+        raise
+    except BaseException:
+        await rewind(consumer, polled)
+        raise
+
+
+async def _commit_at_last(producer: Producer) -> None:
+    """The commit takes longer than max.block.ms. Nothing can be said or done before it has ended."""
+    while True:
+        try:
+            return await producer.commit_transaction()
+        except EndNotKnown as error:
+            logger.warning("%s", error)
+        except AbortableError:
+            await producer.abort_transaction()
+            raise
+
+
+def _may_pass(error: KafkaError) -> bool:
+    """Whether the same records may go through the next time: not where one is too large, or may not be written."""
+    return not isinstance(error, FatalError) and (error.retriable or error.code in PASSING)
+
+
+async def rewind(consumer: Consumer, polled: Polled) -> None:
+    """Have `consumer` read again what it got by this poll and did not commit.
+
+    To the committed offset, not to the first record: the group may have given the partition to somebody else meanwhile.
+    """
+    mine = [partition for partition in polled if partition in consumer.assignment()]
+    committed = await consumer.committed(mine)
+    for partition in mine:
+        offset = committed[partition]
+        if partition in consumer.assignment():
+            consumer.seek(partition, polled[partition][0].offset if offset is None else offset.offset)
+
+
+def _next(records: list[ConsumerRecord]) -> OffsetAndMetadata:
+    """The offset of the next record to read, not of the last one read."""
+    last = records[-1]
+    return OffsetAndMetadata(last.offset + 1)
+
+
+def _check(consumer: Consumer, producer: Producer) -> None:
+    config = consumer.config
+    if producer.config.transactional_id is None:
+        raise ConfigError("transactional_id: consume-process-produce needs a producer that has one")
+    if config.group_id is None or config.enable_auto_commit:
+        raise ConfigError(
+            "enable_auto_commit: must be False, with a group_id: the offsets are committed with the transactions"
+        )
+    if config.isolation_level != "read_committed":
+        raise ConfigError(
+            "isolation_level: must be 'read_committed', or what a transaction before this one has aborted is processed"
+        )

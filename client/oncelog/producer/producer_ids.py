@@ -1,0 +1,83 @@
+"""Where an idempotent producer gets its producer id: from any broker, as often as it takes (S20)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Final
+
+from oncelog.backoff import backoff_s
+from oncelog.config import MAX_INT32, ClientConfig
+from oncelog.connection.pool import ConnectionPool
+from oncelog.errors import KafkaError, error_for
+from oncelog.metadata import Metadata
+from oncelog.producer.identity import ProducerIdentity
+from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
+
+logger = logging.getLogger(__name__)
+
+NO_TIMEOUT_MS: Final = MAX_INT32
+"""There is no transaction that could time out."""
+
+
+class ProducerIds:
+    """`want` one; `on_identity` or `on_fatal` is called when it is clear whether there is one."""
+
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        metadata: Metadata,
+        config: ClientConfig,
+        rng: random.Random,
+        *,
+        on_identity: Callable[[ProducerIdentity], None],
+        on_fatal: Callable[[KafkaError], None],
+    ) -> None:
+        self._pool = pool
+        self._metadata = metadata
+        self._config = config
+        self._rng = rng
+        self._on_identity = on_identity
+        self._on_fatal = on_fatal
+        self._asking: asyncio.Task[None] | None = None
+
+    def want(self) -> None:
+        """Ask, unless that is under way."""
+        if self._asking is None:
+            self._asking = asyncio.get_running_loop().create_task(self._ask())
+
+    async def close(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+
+    async def _ask(self) -> None:
+        failures = 0
+        while True:
+            try:
+                identity = await self._ask_once()
+            except KafkaError as error:
+                if not error.retriable:
+                    self._asking = None
+                    self._on_fatal(error)
+                    return
+                failures += 1
+                logger.info("no producer id yet (attempt %d): %s", failures, error)
+                self._metadata.request_refresh()
+                config = self._config
+                await asyncio.sleep(
+                    backoff_s(failures, config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng)
+                )
+            else:
+                self._asking = None
+                self._on_identity(identity)
+                return
+
+    async def _ask_once(self) -> ProducerIdentity:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TIMEOUT_MS)
+        response = await self._pool.send_to_any(request)
+        if response.error_code:
+            raise error_for(response.error_code, "no producer id")
+        return ProducerIdentity(response.producer_id, response.producer_epoch)

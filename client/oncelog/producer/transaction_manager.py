@@ -1,0 +1,189 @@
+"""What a transactional producer may do now, and what has still to be asked of its coordinator (S36, S38, S45). Pure.
+
+Under transactions V2 (KIP-890) the leader of a partition enrols it in the transaction with the first write, and the end
+of a transaction brings the next epoch. Before that the producer asks the coordinator to add each partition first, and
+keeps its epoch from one transaction to the next.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from oncelog.cluster import TopicPartition
+from oncelog.errors import AbortableError, ErrorCode, FatalError, InvalidTransactionState, KafkaError, ProducerFenced
+from oncelog.producer.identity import ProducerIdentity
+from oncelog.producer.session import ProducerSession
+from oncelog.producer.transaction_states import TransactionState, check
+
+logger = logging.getLogger(__name__)
+
+SENDING = frozenset({TransactionState.IN_TRANSACTION, TransactionState.COMMITTING})
+"""The states in which batches may leave; in ABORTABLE_ERROR nothing more is sent."""
+
+NO_END_POSSIBLE = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID}
+)
+"""After these the coordinator takes no EndTxn of ours; asking for the next epoch ends the transaction too (KIP-588)."""
+
+
+class TransactionManager:
+    """Invariants: `state` moves only along `transaction_states.PREVIOUS`; `error` is set in the two error states;
+    `added` and `pending` are disjoint, and empty outside a transaction.
+    """
+
+    def __init__(self, transactional_id: str, session: ProducerSession) -> None:
+        self.transactional_id = transactional_id
+        self.session = session
+        self.state = TransactionState.UNINITIALIZED
+        self.error: KafkaError | None = None
+        self.is_v2 = False
+        self.number = 0
+        """Of the transaction: a record that waited for room while another one began is none of its."""
+        self.added: set[TopicPartition] = set()
+        self.pending: set[TopicPartition] = set()
+        self._is_begun_at_broker = False
+
+    # what the user asks for
+
+    def begin_initialising(self) -> None:
+        self._to(TransactionState.INITIALIZING)
+
+    def begin(self, *, is_v2: bool) -> None:
+        """Local only (S45). Raises InvalidTransactionState, and the fatal error if there was one."""
+        self.check_usable()
+        if self.state is not TransactionState.READY:
+            raise InvalidTransactionState(f"a transaction begins when the last one has ended; this one: {self._told}")
+        self._to(TransactionState.IN_TRANSACTION)
+        self.is_v2 = is_v2
+        self.number += 1
+
+    def check_usable(self) -> None:
+        """Raises the fatal error if there was one."""
+        if self.state is TransactionState.FATAL_ERROR:
+            assert self.error is not None
+            raise self.error
+
+    def check_in_transaction(self) -> None:
+        """Raises InvalidTransactionState outside a transaction, and in one that can only be aborted its error."""
+        if self.state is TransactionState.IN_TRANSACTION:
+            return
+        self.check_usable()
+        if self.state is TransactionState.ABORTABLE_ERROR:
+            assert self.error is not None
+            raise self.error
+        raise InvalidTransactionState(f"only in a transaction: {self._told}")
+
+    def sending_to(self, partition: TopicPartition) -> None:
+        """Records for this partition come. Raises as `check_in_transaction`."""
+        self.check_in_transaction()
+        if partition not in self.added and partition not in self.pending:
+            (self.added if self.is_v2 else self.pending).add(partition)
+
+    def begin_commit(self) -> None:
+        """Raises as `check_in_transaction`."""
+        self.check_in_transaction()
+        self._to(TransactionState.COMMITTING)
+
+    def begin_abort(self) -> None:
+        """Raises InvalidTransactionState where there is nothing to abort, and the fatal error if there was one."""
+        self.check_usable()
+        if self.state not in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+            raise InvalidTransactionState(f"there is nothing to abort: {self._told}")
+        self._to(TransactionState.ABORTING)
+        self.pending.clear()
+
+    # what the sender asks
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether anything of this transaction is still to be sent."""
+        return self.state in SENDING
+
+    def may_send(self, partition: TopicPartition) -> bool:
+        """Whether a batch of this partition may leave now: the coordinator knows the partition, or will by itself."""
+        return self.is_sending and partition in self.added
+
+    def sent(self) -> None:
+        """Something is on its way that makes the transaction exist at the broker (V2; before, adding does)."""
+        self._is_begun_at_broker = True
+
+    # what was answered
+
+    def initialised(self, identity: ProducerIdentity) -> None:
+        """InitProducerId has given an identity: all transactions before it have ended."""
+        self.session.identify(identity)
+        self._ended()
+
+    def were_added(self, partitions: set[TopicPartition]) -> None:
+        """The coordinator knows these partitions now."""
+        self._is_begun_at_broker = True
+        if self.state in SENDING:
+            self.pending -= partitions
+            self.added |= partitions
+
+    @property
+    def must_be_ended(self) -> bool:
+        """Whether the coordinator knows of this transaction, or may."""
+        return self._is_begun_at_broker
+
+    @property
+    def may_send_end(self) -> bool:
+        """Whether EndTxn has a chance: else InitProducerId alone has to end the transaction."""
+        return self.error is None or self.error.code not in NO_END_POSSIBLE
+
+    def ended(self, identity: ProducerIdentity | None) -> None:
+        """EndTxn is answered, or was not needed. `identity` is the next one under V2, None where it stays."""
+        if identity is not None:
+            self.session.identify(identity)
+        self._ended()
+
+    def failed(self, error: KafkaError) -> KafkaError:
+        """Something of this transaction went wrong for good: it can only be aborted, or nothing goes on at all.
+
+        Returns the error to tell the user: the first one stays.
+        """
+        if self.state is TransactionState.FATAL_ERROR:
+            assert self.error is not None
+            return self.error
+        if isinstance(error, FatalError):
+            self.state, self.error = TransactionState.FATAL_ERROR, error
+            logger.error("transactional id %s: %s", self.transactional_id, error)
+            return error
+        if self.state is TransactionState.ABORTING:
+            return error  # it is being aborted already
+        if not isinstance(error, AbortableError):
+            told = AbortableError(error.code, f"the transaction can only be aborted: {error.message}")
+            told.__cause__ = error
+            error = told
+        if self.error is None:
+            logger.info("transactional id %s: %s", self.transactional_id, error)
+            self.error = error
+        self._to(TransactionState.ABORTABLE_ERROR)
+        self.pending.clear()
+        return self.error
+
+    def fenced(self, error: KafkaError) -> KafkaError:
+        """The coordinator says that another producer has this transactional id (S41)."""
+        return self.failed(
+            ProducerFenced(
+                ErrorCode.PRODUCER_FENCED,
+                f"another producer with the transactional id {self.transactional_id!r} has taken over: {error.message}",
+            )
+        )
+
+    # inside
+
+    def _ended(self) -> None:
+        self._to(TransactionState.READY)
+        self.error = None
+        self._is_begun_at_broker = False
+        self.added.clear()
+        self.pending.clear()
+
+    def _to(self, state: TransactionState) -> None:
+        check(self.state, state)
+        self.state = state
+
+    @property
+    def _told(self) -> str:
+        return f"transactional id {self.transactional_id!r} is {self.state.name}"

@@ -1,0 +1,203 @@
+"""The requests of a transactional producer to its coordinators, and what their answers mean. Pure.
+
+An answer means one of six things (`Meaning`), whatever the API; the tables below are Kafka's rules (KIP-98, KIP-360,
+KIP-447, KIP-588, KIP-890).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum, auto
+from functools import singledispatch
+from itertools import groupby
+from typing import Any, Final
+
+from oncelog.cluster import TopicPartition
+from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from oncelog.producer.identity import ProducerIdentity
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from oncelog_protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from oncelog_protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog_protocol.messages.produce import ProduceRequest
+from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from oncelog_protocol.schema import Request
+
+TRANSACTIONS_V2: Final = 2
+"""The level of `transaction.version` from which on transactions are V2."""
+
+HIGHEST_BEFORE_V2: Final[Mapping[type[Request[Any]], int]] = {
+    ProduceRequest: 11,
+    EndTxnRequest: 4,
+    TxnOffsetCommitRequest: 4,
+    AddPartitionsToTxnRequest: 3,  # above, it is a request between brokers
+    AddOffsetsToTxnRequest: 4,
+}
+"""Newer versions mean V2: a producer whose transactions are not stops here (T6)."""
+
+FIRST_WITH_IDENTITY: Final = 3
+"""InitProducerId from this version on lets a producer go on after an error (KIP-360)."""
+
+
+class Meaning(Enum):
+    """What a coordinator's answer means for the producer."""
+
+    DONE = auto()
+    AGAIN = auto()  # it may pass by itself
+    CONCURRENT = auto()  # the transaction before this one is being completed: very soon
+    MOVED = auto()  # another broker is the coordinator
+    ABORTABLE = auto()
+    FENCED = auto()
+    FATAL = auto()
+
+
+MEANINGS: Final[Mapping[ErrorCode, Meaning]] = {
+    ErrorCode.NONE: Meaning.DONE,
+    ErrorCode.CONCURRENT_TRANSACTIONS: Meaning.CONCURRENT,
+    ErrorCode.NOT_COORDINATOR: Meaning.MOVED,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Meaning.MOVED,
+    ErrorCode.PRODUCER_FENCED: Meaning.FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH: Meaning.FENCED,  # how versions without PRODUCER_FENCED say it (T8)
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: Meaning.ABORTABLE,  # the transactional id has expired (S43, KIP-360)
+    ErrorCode.UNKNOWN_PRODUCER_ID: Meaning.ABORTABLE,
+    ErrorCode.TRANSACTION_ABORTABLE: Meaning.ABORTABLE,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Meaning.ABORTABLE,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: Meaning.ABORTABLE,
+    ErrorCode.ILLEGAL_GENERATION: Meaning.ABORTABLE,  # the consumer is behind its group: its records are another's
+    ErrorCode.UNKNOWN_MEMBER_ID: Meaning.ABORTABLE,
+    ErrorCode.FENCED_INSTANCE_ID: Meaning.ABORTABLE,
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: Meaning.ABORTABLE,
+    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: Meaning.ABORTABLE,
+}
+"""What is not here may pass if the code is retriable, else it is fatal."""
+
+NOT_THE_REASON: Final = (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)
+"""Of the results of several partitions, these are there because of another one."""
+
+
+def meaning_of(code: ErrorCode) -> Meaning:
+    return MEANINGS.get(code, Meaning.AGAIN if code.retriable else Meaning.FATAL)
+
+
+def worst(codes: Iterable[ErrorCode]) -> ErrorCode:
+    """The code that decides about a whole answer."""
+    order = list(Meaning)
+    found = [code for code in codes if code not in NOT_THE_REASON]
+    return max(found, key=lambda code: order.index(meaning_of(code)), default=ErrorCode.NONE)
+
+
+@singledispatch
+def codes_of(response: object) -> Iterator[ErrorCode]:
+    """All error codes of an answer."""
+    raise TypeError(f"{type(response).__name__} is not an answer of a coordinator")
+
+
+@codes_of.register(InitProducerIdResponse)
+@codes_of.register(AddOffsetsToTxnResponse)
+@codes_of.register(EndTxnResponse)
+def _(response: InitProducerIdResponse | AddOffsetsToTxnResponse | EndTxnResponse) -> Iterator[ErrorCode]:
+    yield ErrorCode.of(response.error_code)
+
+
+@codes_of.register(AddPartitionsToTxnResponse)
+def _(response: AddPartitionsToTxnResponse) -> Iterator[ErrorCode]:
+    for topic in response.results_by_topic_v3_and_below:
+        for partition in topic.results_by_partition:
+            yield ErrorCode.of(partition.partition_error_code)
+
+
+@codes_of.register(TxnOffsetCommitResponse)
+def _(response: TxnOffsetCommitResponse) -> Iterator[ErrorCode]:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            yield ErrorCode.of(partition.error_code)
+
+
+def init_producer_id(transactional_id: str, timeout_ms: int, identity: ProducerIdentity) -> InitProducerIdRequest:
+    """`identity` is what the producer has, to go on after an error; NO_IDENTITY to take over (S34)."""
+    return InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+    )
+
+
+def add_partitions(
+    transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition]
+) -> AddPartitionsToTxnRequest:
+    """S36."""
+    topics = [
+        AddPartitionsToTxnTopic(name=name, partitions=[partition.partition for partition in group])
+        for name, group in groupby(sorted(partitions), key=_topic)
+    ]
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=identity.producer_id,
+        v3_and_below_producer_epoch=identity.epoch,
+        v3_and_below_topics=topics,
+    )
+
+
+def add_offsets(transactional_id: str, identity: ProducerIdentity, group_id: str) -> AddOffsetsToTxnRequest:
+    """S37."""
+    return AddOffsetsToTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        group_id=group_id,
+    )
+
+
+def txn_offset_commit(
+    transactional_id: str,
+    identity: ProducerIdentity,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    group: ConsumerGroupMetadata,
+) -> TxnOffsetCommitRequest:
+    """S37, S46."""
+    topic_type = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    topics = [
+        topic_type(
+            name=name,
+            partitions=[
+                topic_type.TxnOffsetCommitRequestPartition(
+                    partition_index=partition.partition,
+                    committed_offset=offsets[partition].offset,
+                    committed_leader_epoch=offsets[partition].leader_epoch,
+                    committed_metadata=offsets[partition].metadata,
+                )
+                for partition in partitions
+            ],
+        )
+        for name, partitions in groupby(sorted(offsets), key=_topic)
+    ]
+    return TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group.group_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        generation_id=group.generation_id,
+        member_id=group.member_id,
+        group_instance_id=group.group_instance_id,
+        topics=topics,
+    )
+
+
+def end_txn(transactional_id: str, identity: ProducerIdentity, *, commits: bool) -> EndTxnRequest:
+    """S38."""
+    return EndTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        committed=commits,
+    )
+
+
+def _topic(partition: TopicPartition) -> str:
+    return partition.topic

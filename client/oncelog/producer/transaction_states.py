@@ -1,0 +1,50 @@
+"""The states of a transactional producer, and which may follow which (S45). Pure.
+
+    UNINITIALIZED -> INITIALIZING -> READY -> IN_TRANSACTION -> COMMITTING or ABORTING -> READY
+
+An error that a new transaction can leave behind leads to ABORTABLE_ERROR, from where only abort leads on; FATAL_ERROR
+is the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final
+
+from oncelog.errors import InvalidTransactionState
+
+
+class TransactionState(Enum):
+    """Kafka's names (TransactionManager.State)."""
+
+    UNINITIALIZED = auto()
+    INITIALIZING = auto()
+    READY = auto()
+    IN_TRANSACTION = auto()
+    COMMITTING = auto()
+    ABORTING = auto()
+    ABORTABLE_ERROR = auto()
+    FATAL_ERROR = auto()
+
+
+_S = TransactionState
+
+PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
+    _S.UNINITIALIZED: frozenset(),
+    # From COMMITTING and ABORTING: after some errors the next epoch has to be asked for before all is over (KIP-360).
+    _S.INITIALIZING: frozenset({_S.UNINITIALIZED, _S.COMMITTING, _S.ABORTING}),
+    _S.READY: frozenset({_S.INITIALIZING, _S.COMMITTING, _S.ABORTING}),
+    _S.IN_TRANSACTION: frozenset({_S.READY}),
+    _S.COMMITTING: frozenset({_S.IN_TRANSACTION}),
+    _S.ABORTING: frozenset({_S.IN_TRANSACTION, _S.ABORTABLE_ERROR}),
+    _S.ABORTABLE_ERROR: frozenset({_S.IN_TRANSACTION, _S.COMMITTING, _S.ABORTABLE_ERROR, _S.INITIALIZING}),
+    _S.FATAL_ERROR: frozenset(_S),
+}
+"""state -> the states that it may follow."""
+
+
+def check(before: TransactionState, after: TransactionState) -> None:
+    """Raises InvalidTransactionState."""
+    if before not in PREVIOUS[after]:
+        raise InvalidTransactionState(f"a producer that is {before.name} cannot become {after.name}")

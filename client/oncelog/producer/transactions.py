@@ -1,0 +1,339 @@
+"""The transactions of one producer, carried out: the rim around `transaction_manager`.
+
+Ending a transaction is one task, whoever waits for it: a caller who gives up waiting (a timeout, a cancellation) can
+call again and finds it under way or done, as with Kafka's client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from oncelog.cluster import TopicPartition
+from oncelog.config import ProducerConfig
+from oncelog.errors import (
+    AbortableError,
+    ClientClosed,
+    EndNotKnown,
+    ErrorCode,
+    FatalError,
+    InvalidTransactionState,
+    KafkaError,
+    ProducerFenced,
+    RequestTimedOut,
+)
+from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from oncelog.producer import transaction_requests as requests
+from oncelog.producer.coordinator_calls import CoordinatorCalls, CoordinatorKey
+from oncelog.producer.identity import NO_IDENTITY, ProducerIdentity
+from oncelog.producer.transaction_manager import TransactionManager
+from oncelog.producer.transaction_states import TransactionState
+from oncelog_protocol.messages.find_coordinator import CoordinatorType
+from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
+
+logger = logging.getLogger(__name__)
+
+
+class _Ending(NamedTuple):
+    """The end of a transaction under way, or done and not seen by anybody yet."""
+
+    commits: bool
+    task: asyncio.Task[None]
+
+
+class Transactions:
+    """`wake` has the sender look again; `flush` waits until every batch has its answer; `drop_waiting` fails what was
+    not sent yet."""
+
+    def __init__(
+        self,
+        manager: TransactionManager,
+        calls: CoordinatorCalls,
+        config: ProducerConfig,
+        *,
+        wake: Callable[[], None],
+        flush: Callable[[], Awaitable[None]],
+        drop_waiting: Callable[[KafkaError], None],
+    ) -> None:
+        self.manager = manager
+        self._calls = calls
+        self._config = config
+        self._wake = wake
+        self._flush = flush
+        self._drop_waiting = drop_waiting
+        self._coordinator = CoordinatorKey(manager.transactional_id, CoordinatorType.TRANSACTION)
+        self._is_v2 = False
+        self._adding: asyncio.Task[None] | None = None
+        self._ending: _Ending | None = None
+        self._offsets_under_way = 0
+        self._offsets_done = asyncio.Event()
+        self._groups_added: set[str] = set()
+
+    # what the user asks for
+
+    async def initialise(self) -> None:
+        """Take over the transactional id: older producers with it are fenced, and their transaction is ended (S34).
+
+        Raises KafkaError; RequestTimedOut after max.block.ms.
+        """
+        self.manager.begin_initialising()
+        try:
+            async with asyncio.timeout(self._config.max_block_ms / 1000):
+                await self._initialise(NO_IDENTITY)
+        except TimeoutError:
+            raise self._timed_out("the transactional id could not be taken over") from None
+        except KafkaError as error:
+            raise self.manager.failed(_fatal(error)) from None
+
+    def begin(self) -> None:
+        """Raises InvalidTransactionState, FatalError."""
+        self._forget_ended()
+        self.manager.begin(is_v2=self._is_v2)
+        self._groups_added.clear()
+
+    def sending_to(self, partition: TopicPartition) -> None:
+        """A record for this partition is about to be appended. Raises InvalidTransactionState, KafkaError."""
+        manager = self.manager
+        manager.sending_to(partition)
+        if manager.pending and self._adding is None:
+            self._adding = asyncio.get_running_loop().create_task(self._add_pending())
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        """Have the group's offsets committed with the transaction (S37, S46). Raises KafkaError."""
+        manager = self.manager
+        manager.check_in_transaction()
+        if not offsets:
+            return
+        self._offsets_under_way += 1
+        self._offsets_done.clear()
+        try:
+            async with asyncio.timeout(self._config.max_block_ms / 1000):
+                await self._send_offsets(offsets, group)
+        except TimeoutError:
+            raise self.failed(self._timed_out("the offsets could not be handed over")) from None
+        except asyncio.CancelledError:
+            self.failed(RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT, "handing over the offsets was cancelled"))
+            raise
+        except KafkaError as error:
+            raise self.failed(error) from None
+        finally:
+            self._offsets_under_way -= 1
+            if not self._offsets_under_way:
+                self._offsets_done.set()
+
+    async def commit(self) -> None:
+        """Raises AbortableError where only `abort` is left, FatalError, InvalidTransactionState; EndNotKnown after
+        max.block.ms: the commit goes on, and calling again waits for it."""
+        if self._ending is None or not self._ending.commits:
+            self._forget_ended()
+            self.manager.begin_commit()
+            self._ending = _Ending(True, asyncio.get_running_loop().create_task(self._commit()))
+        await self._until_ended(self._ending, "commit")
+
+    async def abort(self) -> None:
+        """Raises FatalError, InvalidTransactionState; EndNotKnown after max.block.ms, as `commit`."""
+        if self._ending is None or self._ending.commits:
+            self._forget_ended()
+            self.manager.begin_abort()
+            self._ending = _Ending(False, asyncio.get_running_loop().create_task(self._abort()))
+        await self._until_ended(self._ending, "abort")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a transaction that can be aborted."""
+        return self.manager.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
+
+    async def close(self) -> None:
+        """Abort what is open, and end what is under way for these transactions."""
+        try:
+            if self.is_open:
+                await self.abort()
+            elif self._ending is not None:
+                await asyncio.shield(self._ending.task)
+        except KafkaError as error:
+            logger.warning("transactional id %s: an open transaction was left to its timeout: %s", self._id, error)
+        finally:
+            tasks = [task for task in (self._adding, self._ending and self._ending.task) if task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # what the sender tells
+
+    def failed(self, error: KafkaError) -> KafkaError:
+        """A batch, or a request, failed for good; nothing else of this transaction is sent. Returns what to tell."""
+        if isinstance(error, ClientClosed):
+            return error
+        told = self.manager.failed(error)
+        self._drop_waiting(told)
+        return told
+
+    # inside
+
+    @property
+    def _id(self) -> str:
+        return self.manager.transactional_id
+
+    @property
+    def _identity(self) -> ProducerIdentity:
+        return self.manager.session.identity
+
+    async def _initialise(self, identity: ProducerIdentity) -> None:
+        """InitProducerId, then READY. `identity` is what we have, to go on; NO_IDENTITY to take over."""
+        if identity is not NO_IDENTITY:
+            connection = await self._calls.connection(self._coordinator)
+            assert connection.versions is not None
+            if connection.versions.choose(InitProducerIdRequest) < requests.FIRST_WITH_IDENTITY:
+                raise FatalError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    "the broker is older than Kafka 2.5: after this error only a new producer can go on",
+                )
+        request = requests.init_producer_id(self._id, self._config.transaction_timeout_ms, identity)
+        answer = await self._calls.ask(self._coordinator, request, is_v2=self._is_v2)
+        response = answer.response
+        await self._learn_version()
+        self.manager.initialised(ProducerIdentity(response.producer_id, response.producer_epoch))
+
+    async def _learn_version(self) -> None:
+        """Whether the cluster has V2: asked between transactions, since one must end as it began (T7)."""
+        connection = await self._calls.connection(self._coordinator)
+        assert connection.versions is not None
+        self._is_v2 = connection.versions.transaction_version >= requests.TRANSACTIONS_V2
+
+    async def _add_pending(self) -> None:
+        manager = self.manager
+        try:
+            while manager.pending:
+                partitions = set(manager.pending)
+                request = requests.add_partitions(self._id, self._identity, partitions)
+                await self._calls.ask(self._coordinator, request, is_v2=False)
+                manager.were_added(partitions)
+                self._wake()
+        except KafkaError as error:
+            manager.sent()  # some of the partitions may have been added
+            self.failed(error)
+        finally:
+            self._adding = None
+
+    async def _send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        manager = self.manager
+        is_v2 = manager.is_v2
+        manager.sent()
+        if not is_v2 and group.group_id not in self._groups_added:
+            added = requests.add_offsets(self._id, self._identity, group.group_id)
+            await self._calls.ask(self._coordinator, added, is_v2=is_v2)
+            self._groups_added.add(group.group_id)
+        coordinator = CoordinatorKey(group.group_id, CoordinatorType.GROUP)
+        request = requests.txn_offset_commit(self._id, self._identity, offsets, group)
+        try:
+            await self._calls.ask(coordinator, request, is_v2=is_v2)
+        except ProducerFenced as error:
+            if error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
+                raise
+            # As of a write, it may only mean that the transaction took too long; the abort finds out (KIP-588).
+            raise AbortableError(error.code, error.message) from None
+
+    def _forget_ended(self) -> None:
+        """Raises InvalidTransactionState while the last transaction is being ended."""
+        if self._ending is not None and not self._ending.task.done():
+            name = "commit" if self._ending.commits else "abort"
+            raise InvalidTransactionState(f"the {name} is under way still: call {name} again to wait for it")
+        self._ending = None
+
+    async def _until_ended(self, ending: _Ending, name: str) -> None:
+        try:
+            async with asyncio.timeout(self._config.max_block_ms / 1000):
+                await asyncio.shield(ending.task)
+        except TimeoutError:
+            raise EndNotKnown(
+                f"the {name} goes on after max.block.ms={self._config.max_block_ms}: call {name} again to wait for it"
+            ) from None
+        finally:
+            if ending.task.done() and self._ending is ending:
+                self._ending = None
+
+    async def _commit(self) -> None:
+        manager = self.manager
+        try:
+            await self._flush()
+            await self._quiet()
+            if manager.state is TransactionState.COMMITTING:
+                identity = await self._send_end(commits=True)
+        except KafkaError as error:
+            self.failed(error)
+        if manager.error is not None:
+            raise manager.error
+        try:
+            await self._conclude(identity)
+        except KafkaError as error:
+            manager.failed(_fatal(error))  # the next one cannot begin; this one is committed
+
+    async def _abort(self) -> None:
+        manager = self.manager
+        try:
+            self._drop_waiting(manager.error or _aborted())
+            await self._flush()
+            await self._quiet()
+            await self._conclude(await self._send_end(commits=False))
+        except KafkaError as error:
+            raise manager.failed(_fatal(error)) from None
+
+    async def _quiet(self) -> None:
+        """Nothing of this transaction is on its way to a coordinator: EndTxn must be the last that it hears (E2)."""
+        if self._adding is not None:
+            await asyncio.gather(asyncio.shield(self._adding), return_exceptions=True)
+        if self._offsets_under_way:
+            await self._offsets_done.wait()
+
+    async def _send_end(self, *, commits: bool) -> ProducerIdentity | None:
+        """EndTxn, where there is something to end. Returns the next identity, None where it stays (before V2)."""
+        manager = self.manager
+        if not manager.may_send_end:
+            manager.session.needs_new_epoch = True
+            return None
+        if not manager.must_be_ended:
+            return None
+        request = requests.end_txn(self._id, self._identity, commits=commits)
+        try:
+            answer = await self._calls.ask(self._coordinator, request, is_v2=manager.is_v2)
+        except KafkaError as error:
+            if commits and manager.is_v2 and error.code is ErrorCode.INVALID_TXN_STATE:
+                # It took too long and was aborted already. Then an abort is answered as done, with the next epoch.
+                raise AbortableError(error.code, "the coordinator has aborted it: it took too long") from None
+            raise
+        response = answer.response
+        if response.producer_id >= 0:
+            return ProducerIdentity(response.producer_id, response.producer_epoch)
+        if answer.is_uncertain:
+            # The try that was not answered may arrive in the next transaction, and end it (E1, KAFKA-17754).
+            manager.session.needs_new_epoch = True
+        return None
+
+    async def _conclude(self, identity: ProducerIdentity | None) -> None:
+        """READY for the next transaction."""
+        manager = self.manager
+        if identity is None and manager.session.needs_new_epoch:
+            manager.begin_initialising()
+            await self._initialise(self._identity)
+        else:
+            await self._learn_version()
+            manager.ended(identity)
+
+    def _timed_out(self, what: str) -> RequestTimedOut:
+        return RequestTimedOut(
+            ErrorCode.REQUEST_TIMED_OUT, f"{what} (max.block.ms={self._config.max_block_ms} has passed)"
+        )
+
+
+def _fatal(error: KafkaError) -> KafkaError:
+    return error if isinstance(error, FatalError) else FatalError(error.code, error.message)
+
+
+def _aborted() -> KafkaError:
+    return KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "the transaction was aborted before the record was sent")
