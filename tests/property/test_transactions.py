@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.transactions import P0, P1, TIMEOUT_MS, TXN, V1, V2, TransactionDriver, legal_history
 
 from oncelog_broker.coordinator.transaction.metadata import (
-    NO_EPOCH,
     EXHAUSTED_EPOCH,
+    NO_EPOCH,
     Producer,
     TopicPartition,
     TransactionMetadata,
