@@ -464,7 +464,7 @@ class PartitionLog:
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Every transaction with records below it is decided, and the decision is replicated (S50)."""
-        first_unstable = self.producers.state.first_unstable_offset
+        first_unstable = self._producer_state.first_unstable_offset
         if first_unstable >= high_watermark:
             return high_watermark
         return max(first_unstable, self._log_start_offset)

@@ -343,7 +343,7 @@ class ProducerState:
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a transaction of just this epoch is open: batches of it need not be verified again (KIP-890)."""
-        return producer_id in self._open and HEAD.unpack_from(self._entries[producer_id])[1] == epoch
+        return producer_id in self._open and _EXPECTED.unpack_from(self._entries[producer_id])[0] == epoch
 
     def open_transactions(self) -> list[tuple[int, int]]:
         """(first offset, producer id), the oldest transaction first: which one holds back the last stable offset."""

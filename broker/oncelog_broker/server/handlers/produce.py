@@ -37,9 +37,9 @@ FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
 FIRST_TRANSACTIONS_V2_VERSION: Final = 12
 """A transactional producer that sends this version has an epoch of its own for each transaction (KIP-890, T6)."""
-PRODUCER: Final = slice(43, 53)
+PRODUCER_AT: Final = 43
 """Where a batch has its producer id and epoch."""
-PRODUCER_FIELDS: Final = Struct(">qh")
+PRODUCER: Final = Struct(">qh")
 
 
 def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
@@ -74,15 +74,21 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
 def _refused(request: ProduceRequest, transactional_id: str, context: RequestContext) -> KafkaError | None:
     """What is wrong with a transactional request as a whole: all its batches belong to its one producer (E28). Under
     transactions V2 its partitions become part of the transaction here (T7)."""
-    batches = [data.records for topic in request.topic_data for data in topic.partition_data]
-    headers = [bytes(batch[:HEADER_SIZE]) for batch in batches if batch is not None and len(batch) >= HEADER_SIZE]
-    if any(not header[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT for header in headers):
-        return KafkaError(ErrorCode.INVALID_RECORD, "a request with a transactional id and records that are not")
-    if len({header[PRODUCER] for header in headers}) > 1:
-        return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
-    if headers and context.version >= FIRST_TRANSACTIONS_V2_VERSION:
-        producer = Producer(*PRODUCER_FIELDS.unpack(headers[0][PRODUCER]))
+    of_all = None
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            batch = data.records
+            if batch is None or len(batch) < HEADER_SIZE:
+                continue
+            if not batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
+                return KafkaError(ErrorCode.INVALID_RECORD, "a request with a transactional id and records that are not")
+            producer = PRODUCER.unpack_from(batch, PRODUCER_AT)
+            if producer != (of_all or producer):
+                return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
+            of_all = producer
+    if of_all is not None and context.version >= FIRST_TRANSACTIONS_V2_VERSION:
         try:
+            producer = Producer(*of_all)
             check_in_transaction(
                 context.broker.transactions, transactional_id, producer, _led(request, context), registers=True
             )
@@ -139,13 +145,13 @@ def _append(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce version {FIRST_ZSTD_VERSION} or later, this is {context.version}",
         )
-    if transactional_id is not None:
-        producer = Producer(*PRODUCER_FIELDS.unpack(records[PRODUCER]))
-        check_in_transaction(context.broker.transactions, transactional_id, producer, [partition], registers=False)
-        # Nothing is awaited from here to the append: a marker in between would end what was just found open (E3).
-    version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else 0
     try:
-        base_offset, append_time = partition.append(records, required_acks=request.acks, transaction_version=version)
+        if transactional_id is None:
+            base_offset, append_time = partition.append(records, required_acks=request.acks)
+        else:
+            base_offset, append_time = _append_in_transaction(
+                partition, records, request.acks, transactional_id, context
+            )
     except KafkaError as error:
         if error.code != ErrorCode.UNKNOWN_PRODUCER_ID:
             raise
@@ -164,3 +170,16 @@ def _append(
         log_append_time_ms=append_time,
         log_start_offset=partition.log.log_start_offset,
     )
+
+
+def _append_in_transaction(
+    partition: Partition, records: memoryview, acks: int, transactional_id: str, context: RequestContext
+) -> tuple[int, int]:
+    """As `Partition.append`, if the partition is in the open transaction. Nothing is awaited between the question and
+    the append: a marker in between would end what was just found open (E3)."""
+    producer_id, epoch = PRODUCER.unpack_from(records, PRODUCER_AT)
+    if not partition.log.producers.state.has_open_transaction(producer_id, epoch):
+        producer = Producer(producer_id, epoch)
+        check_in_transaction(context.broker.transactions, transactional_id, producer, [partition], registers=False)
+    version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else 0
+    return partition.append(records, required_acks=acks, transaction_version=version)
