@@ -73,24 +73,26 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
 
 def _refused(request: ProduceRequest, transactional_id: str, context: RequestContext) -> KafkaError | None:
     """What is wrong with a transactional request as a whole: all its batches belong to its one producer (E28). Under
-    transactions V2 its partitions become part of the transaction here (T7)."""
-    of_all = None
+    transactions V2 its partitions become part of the transaction here, all at once (T7)."""
+    of_all, count = None, 0
     for topic in request.topic_data:
         for data in topic.partition_data:
             batch = data.records
             if batch is None or len(batch) < HEADER_SIZE:
                 continue
             if not batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
-                return KafkaError(ErrorCode.INVALID_RECORD, "a request with a transactional id and records that are not")
+                return KafkaError(
+                    ErrorCode.INVALID_RECORD, "a request with a transactional id and records that are not"
+                )
             producer = PRODUCER.unpack_from(batch, PRODUCER_AT)
             if producer != (of_all or producer):
                 return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
             of_all = producer
-    if of_all is not None and context.version >= FIRST_TRANSACTIONS_V2_VERSION:
+            count += 1
+    if of_all is not None and count > 1 and context.version >= FIRST_TRANSACTIONS_V2_VERSION:
         try:
-            producer = Producer(*of_all)
             check_in_transaction(
-                context.broker.transactions, transactional_id, producer, _led(request, context), registers=True
+                context.broker.transactions, transactional_id, Producer(*of_all), _led(request, context), registers=True
             )
         except KafkaError as error:
             return error
@@ -149,9 +151,7 @@ def _append(
         if transactional_id is None:
             base_offset, append_time = partition.append(records, required_acks=request.acks)
         else:
-            base_offset, append_time = _append_in_transaction(
-                partition, records, request.acks, transactional_id, context
-            )
+            base_offset, append_time = _append_in_transaction(partition, records, request, transactional_id, context)
     except KafkaError as error:
         if error.code != ErrorCode.UNKNOWN_PRODUCER_ID:
             raise
@@ -173,13 +173,19 @@ def _append(
 
 
 def _append_in_transaction(
-    partition: Partition, records: memoryview, acks: int, transactional_id: str, context: RequestContext
+    partition: Partition, records: memoryview, request: ProduceRequest, transactional_id: str, context: RequestContext
 ) -> tuple[int, int]:
-    """As `Partition.append`, if the partition is in the open transaction. Nothing is awaited between the question and
-    the append: a marker in between would end what was just found open (E3)."""
+    """As `Partition.append`, if the partition is in the open transaction; under transactions V2 it becomes part of it
+    (T7). Nothing is awaited between the question and the append: a marker in between would end what was just found open
+    (E3)."""
+    is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
     producer_id, epoch = PRODUCER.unpack_from(records, PRODUCER_AT)
     if not partition.log.producers.state.has_open_transaction(producer_id, epoch):
-        producer = Producer(producer_id, epoch)
-        check_in_transaction(context.broker.transactions, transactional_id, producer, [partition], registers=False)
-    version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else 0
-    return partition.append(records, required_acks=acks, transaction_version=version)
+        check_in_transaction(
+            context.broker.transactions,
+            transactional_id,
+            Producer(producer_id, epoch),
+            [partition],
+            registers=is_v2,
+        )
+    return partition.append(records, required_acks=request.acks, transaction_version=TRANSACTIONS_V2 if is_v2 else 0)
