@@ -46,7 +46,6 @@ from oncelog_protocol.records.batch import (
     LEADER_EPOCH,
     LEADER_EPOCH_AT,
     LOG_OVERHEAD,
-    TRANSACTIONAL_BIT,
     CorruptBatch,
     RecordBatch,
 )
@@ -302,7 +301,7 @@ class PartitionLog:
             entry = prepared
         self._write(batch, header, base_offset, leader_epoch, max_timestamp, now_ms)
         if entry is not None:
-            self._producer_state.adopt(header[9], entry, base_offset, header[5] & TRANSACTIONAL_BIT)
+            self._producer_state.adopt(entry, header, base_offset, max_timestamp)
         return base_offset, append_time
 
     def append_marker(
