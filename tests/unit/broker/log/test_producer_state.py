@@ -435,6 +435,17 @@ def test_s8_a_producer_that_keeps_writing_is_known_as_one_that_pauses(count, sta
     assert all(image == images["never"] for image in images.values())
 
 
+def test_s9_another_epoch_is_no_continuation_whatever_its_sequence(log):
+    for n in range(3):
+        log.append(n, epoch=1)
+    with raises(ErrorCode.INVALID_PRODUCER_EPOCH):
+        log.append(3, epoch=0)
+    with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.append(3, epoch=2)
+    assert log.append(3, epoch=1) == 3
+    assert log.append(0, epoch=2) == 4
+
+
 def test_s56_a_producer_that_keeps_writing_does_not_expire(log):
     for n in range(5):
         log.append(n, timestamp=n * 100)
