@@ -318,6 +318,9 @@ class ProducerState:
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a transaction of just this epoch is open: batches of it need not be verified again (KIP-890)."""
+        streak = self._streaks.get(producer_id)
+        if streak is not None:
+            return streak.transactional != 0 and streak.epoch == epoch
         return producer_id in self._open and EXPECTED.unpack_from(self._entries[producer_id])[0] == epoch
 
     def open_transactions(self) -> list[tuple[int, int]]:

@@ -73,30 +73,30 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
 
 def _refused(request: ProduceRequest, transactional_id: str, context: RequestContext) -> KafkaError | None:
     """What is wrong with a transactional request as a whole: all its batches belong to its one producer (E28). Under
-    transactions V2 its partitions become part of the transaction here, all at once (T7)."""
-    of_all, count = None, 0
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            batch = data.records
-            if batch is None or len(batch) < HEADER_SIZE:
-                continue
-            if not batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
-                return KafkaError(
-                    ErrorCode.INVALID_RECORD, "a request with a transactional id and records that are not"
-                )
-            producer = PRODUCER.unpack_from(batch, PRODUCER_AT)
-            if producer != (of_all or producer):
-                return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
-            of_all = producer
-            count += 1
-    if of_all is not None and count > 1 and context.version >= FIRST_TRANSACTIONS_V2_VERSION:
+    transactions V2 its partitions become part of the transaction here, all at once (T7). `_append` sees to the rest,
+    which is all where there is one batch."""
+    if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
+        return None
+    batches = [data.records for topic in request.topic_data for data in topic.partition_data]
+    whole = [batch for batch in batches if batch is not None and len(batch) >= HEADER_SIZE]
+    if any(not batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT for batch in whole):
+        return _not_transactional()
+    producers = {PRODUCER.unpack_from(batch, PRODUCER_AT) for batch in whole}
+    if len(producers) > 1:
+        return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
+    if producers and context.version >= FIRST_TRANSACTIONS_V2_VERSION:
+        producer = Producer(*producers.pop())
         try:
             check_in_transaction(
-                context.broker.transactions, transactional_id, Producer(*of_all), _led(request, context), registers=True
+                context.broker.transactions, transactional_id, producer, _led(request, context), registers=True
             )
         except KafkaError as error:
             return error
     return None
+
+
+def _not_transactional() -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, "a request with a transactional id and records that are not")
 
 
 def _led(request: ProduceRequest, context: RequestContext) -> list[Partition]:
@@ -137,11 +137,14 @@ def _append(
         raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request carries exactly one record batch per partition")
     attributes = records[ATTRIBUTES_AT + 1]
     transactional_id = request.transactional_id
-    if attributes & TRANSACTIONAL_BIT and transactional_id is None:
-        # Who may write under which transactional id is checked by the id, so there must be one (CVE-2018-17196).
-        raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
-        )
+    if attributes & TRANSACTIONAL_BIT:
+        if transactional_id is None:
+            # Who may write under which transactional id is checked by the id, so there must be one (CVE-2018-17196).
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
+            )
+    elif transactional_id is not None:
+        raise _not_transactional()
     if attributes & COMPRESSION_MASK == ZSTD and context.version < FIRST_ZSTD_VERSION:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
