@@ -12,12 +12,13 @@ from meter import Meter, percentile
 from process_clients import PROCESS, Commits, librdkafka_commits
 from raw import RawClient
 from table import Add, counted
-from transaction_clients import IDEMPOTENT, KINDS, PLAIN, PRODUCE, TRANSACTIONAL, Way
+from transaction_clients import IDEMPOTENT, KINDS, PLAIN, PRODUCE, TRANSACTIONAL, BatchSize, Way
 
 SHAPES: Final = ((1, 1), (10, 1), (100, 1), (1, 10), (10, 10), (100, 10))
 """Records to each partition, partitions."""
 CALM_SECONDS: Final = 0.3
 """So long nothing is sent, for the broker to let go of old segments."""
+OURS: Final = "oncelog"
 LIBRDKAFKA: Final = "confluent-kafka"
 
 
@@ -48,30 +49,29 @@ def _add_commits(add: Add, what: str, taken: Commits) -> None:
 
 
 def overhead(add: Add, address: str, client: RawClient, meter: Meter, scale: int) -> None:
-    """What idempotence and transactions of 100 ms take from a fast producer of realistic batches, and of the broker."""
+    """What idempotence and transactions of 100 ms take from our own producer, with realistic batches, and what they
+    cost the broker then."""
     for kilobytes in (16, 64):
-        found = _in_turns(
-            (LIBRDKAFKA,), address, client, meter, 1000, kilobytes * 1024, max(0.3, 0.8 / scale), max(1, 7 // scale)
-        )
-        what = f"{LIBRDKAFKA}, 1 KB records, {kilobytes} KB batches"
-        plain = found[LIBRDKAFKA, PLAIN]
+        batch = BatchSize(1000, kilobytes * 1024)
+        found = _in_turns((OURS,), address, client, meter, batch, 0.5, max(1, 6 // scale))
+        what = f"{OURS} producer, 1 KB records, {kilobytes} KB batches"
+        plain = found[OURS, PLAIN]
         add(f"{what}, plain", plain.median("rate"), "records/s")
         for kind, most in ((IDEMPOTENT, 1.02), (TRANSACTIONAL, 1.03)):
-            of_kind = found[LIBRDKAFKA, kind]
+            of_kind = found[OURS, kind]
             add(f"{what}, {kind} against plain", of_kind.against(plain, "rate"), "rate ratio", at_least=2 - most)
-            ratio = of_kind.against(plain, "broker_cpu")
-            add(f"{what}, {kind} against plain, broker", ratio, "CPU ratio", at_most=most)
+            add(f"{what}, {kind} against plain, broker", of_kind.against(plain, "broker_cpu"), "CPU ratio")
 
 
 def libraries(add: Add, address: str, client: RawClient, meter: Meter, scale: int) -> None:
     """The three of them, small records."""
-    found = _in_turns(tuple(PRODUCE), address, client, meter, 100, 65_536, 0.6 / scale, max(1, 3 // scale))
+    found = _in_turns(tuple(PRODUCE), address, client, meter, BatchSize(100, 65_536), 0.5, max(1, 3 // scale))
     for kind in KINDS:
         for name in PRODUCE:
             rounds = found[name, kind]
             add(f"produce, 100 B, {kind}: {name}", rounds.median("rate"), "records/s")
             add(f"produce, 100 B, {kind}: {name}, client", rounds.median("client_cpu") * 1e6, "CPU us/record")
-        ours, theirs = found["oncelog", kind], found["aiokafka", kind]
+        ours, theirs = found[OURS, kind], found["aiokafka", kind]
         what = f"produce, 100 B, {kind}: oncelog against aiokafka"
         add(what, ours.against(theirs, "rate"), "rate ratio", at_least=1)
         add(f"{what}, client", ours.against(theirs, "client_cpu"), "CPU ratio", at_most=1)
@@ -97,19 +97,18 @@ def _in_turns(
     address: str,
     client: RawClient,
     meter: Meter,
-    record_bytes: int,
-    batch_bytes: int,
+    batch: BatchSize,
     seconds: float,
     rounds: int,
 ) -> dict[tuple[str, str], Rounds]:
     found = {(name, kind): Rounds() for kind in KINDS for name in names}
-    topics = {key: f"{'-'.join(key)}-{record_bytes}-{batch_bytes}" for key in found}
+    topics = {key: f"{'-'.join(key)}-{batch.record_bytes}-{batch.batch_bytes}" for key in found}
     for topic in topics.values():
         cost.recycled_topic(client, topic)
     for number in range(rounds + 1):  # the first warms up
         for key, of_kind in found.items():
             time.sleep(CALM_SECONDS)
-            way = Way(key[1], address, topics[key], seconds, record_bytes, batch_bytes)
+            way = Way(key[1], address, topics[key], seconds, batch)
             before = meter.read()
             produced = asyncio.run(PRODUCE[key[0]](way))
             spent = meter.read().since(before)

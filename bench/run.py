@@ -191,7 +191,7 @@ def main() -> None:
     if options.only in (None, "cleaner"):
         compaction(table, 1_000_000 // scale)
     if options.only in (None, "transactions"):
-        transactions.measure(table.add, BROKER_SETTINGS, scale)
+        transactions.measure(table.add, scale)
     if options.only == "apache":
         apache.compare(table.add, scale)
     elif options.only not in ("start", "cleaner", "transactions"):

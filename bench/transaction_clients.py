@@ -32,15 +32,21 @@ class Produced(NamedTuple):
     client_cpu: float
 
 
+class BatchSize(NamedTuple):
+    """Bytes of a record, and of a batch at most."""
+
+    record_bytes: int
+    batch_bytes: int
+
+
 class Way(NamedTuple):
-    """How to produce: to a topic, for so long, records of a size in batches of another."""
+    """How to produce: in which of KINDS, where to, for how long."""
 
     kind: str
     address: str
     topic: str
     seconds: float
-    record_bytes: int
-    batch_bytes: int
+    batch: BatchSize
 
 
 class Measured:
@@ -62,7 +68,7 @@ async def oncelog_produce(way: Way) -> Produced:
         PLAIN: {"enable_idempotence": False},
         TRANSACTIONAL: {"transactional_id": way.topic},
     }.get(way.kind, {})
-    producer = Producer(way.address, batch_size=way.batch_bytes, linger_ms=LINGER_MS, **options)
+    producer = Producer(way.address, batch_size=way.batch.batch_bytes, linger_ms=LINGER_MS, **options)
     async with producer:
         await producer.send_and_wait(way.topic, b"") if way.kind != TRANSACTIONAL else None
         return await _produce(way, producer, producer.transaction)
@@ -77,7 +83,7 @@ async def aiokafka_produce(way: Way) -> Produced:
         TRANSACTIONAL: {"transactional_id": way.topic},
     }[way.kind]
     producer = AIOKafkaProducer(
-        bootstrap_servers=way.address, max_batch_size=way.batch_bytes, linger_ms=LINGER_MS, acks="all", **options
+        bootstrap_servers=way.address, max_batch_size=way.batch.batch_bytes, linger_ms=LINGER_MS, acks="all", **options
     )
     async with producer:
         await producer.send_and_wait(way.topic, b"") if way.kind != TRANSACTIONAL else None
@@ -86,7 +92,7 @@ async def aiokafka_produce(way: Way) -> Produced:
 
 async def _produce(way: Way, producer: Any, transaction: Callable[[], Any]) -> Produced:
     """By a client of asyncio: both have the same methods."""
-    value, topic, send = b"v" * way.record_bytes, way.topic, producer.send
+    value, topic, send = b"v" * way.batch.record_bytes, way.topic, producer.send
     measured = Measured(way.seconds)
     while CLOCK() < measured.ends_at:
         if way.kind == TRANSACTIONAL:
@@ -130,7 +136,7 @@ def _librdkafka_produce(way: Way) -> Produced:
     producer = Producer(
         {
             "bootstrap.servers": way.address,
-            "batch.size": way.batch_bytes,
+            "batch.size": way.batch.batch_bytes,
             "linger.ms": LINGER_MS,
             "acks": "all",
             "max.in.flight.requests.per.connection": IN_FLIGHT,
@@ -140,7 +146,7 @@ def _librdkafka_produce(way: Way) -> Produced:
             **options,
         }
     )
-    value, topic = b"v" * way.record_bytes, way.topic
+    value, topic = b"v" * way.batch.record_bytes, way.topic
     is_transactional = way.kind == TRANSACTIONAL
     if is_transactional:
         producer.init_transactions(TIMEOUT_SECONDS)

@@ -24,6 +24,7 @@ from raw import RawClient
 from table import Add, counted
 from transaction_load import (
     GROUP,
+    ONE_RECORD,
     Batch,
     RawProducer,
     Requests,
@@ -34,21 +35,21 @@ from transaction_load import (
 )
 
 IDS_AT_ONCE, PARTITIONS_EACH = 64, 3
-TRANSACTION_MEGABYTES: Final = 40
+TRANSACTION_MEGABYTES: Final = 20
 """What a fast client produces in 100 ms, so what a transaction holds that is committed so often."""
-CALM_SECONDS: Final = 0.3
-"""Longer than the broker takes to free a deleted topic's files (BROKER_SETTINGS)."""
+SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
+CALM_SECONDS: Final = 0.2
+"""Longer than the broker takes to free a deleted topic's files."""
 VERSIONS: Final = {"V1": 1, "V2": 2}
-ONE_RECORD: Final = Batch(1, 100)
 
 Load = Callable[[], Work]
 
 
-def measure(add: Add, settings: dict[str, str], scale: int) -> None:
+def measure(add: Add, scale: int) -> None:
     """The whole part, on a broker of its own; `scale` divides the work."""
     with (
         tempfile.TemporaryDirectory() as directory,
-        BrokerProcess(Path(directory) / "data", settings) as broker,
+        BrokerProcess(Path(directory) / "data", SETTINGS) as broker,
         contextlib.closing(RawClient(broker.port)) as client,
         contextlib.closing(Meter(broker.pid)) as meter,
     ):
@@ -69,10 +70,10 @@ def overhead(add: Add, client: RawClient, meter: Meter, scale: int) -> None:
         what = f"{kilobytes} KB batches of 1 KB records"
         count = TRANSACTION_MEGABYTES * 1024 // kilobytes // scale
         batch = Batch(kilobytes * 1024 // 1010, 1000)
-        turns = _requests_in_turns(client, meter, batch, count, 4, max(2, 10 // scale), CALM_SECONDS)
+        turns = _requests_in_turns(client, meter, batch, count, 4, max(2, 16 // scale), CALM_SECONDS)
         _add_overhead(add, meter, turns, what, 1.03)
     for records in (1, 10):
-        batch, rounds = Batch(records, 100), max(2, 20 // scale)
+        batch, rounds = Batch(records, 100), max(2, 16 // scale)
         turns = _requests_in_turns(client, meter, batch, 3000 // scale, 64, rounds, 0)
         _add_overhead(add, meter, turns, f"{counted(records, 'record')} of 100 B per request", None)
 
