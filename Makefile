@@ -6,10 +6,10 @@ STAMP  := $(VENV)/.installed
 DATA   ?= data
 PORT   ?= 9092
 
-.PHONY: run test lint types imports unit integration slow bench interop clean help
+.PHONY: run test lint types imports unit integration slow kill-matrix bench interop clean help
 
 help:                 ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,9 @@ integration: $(STAMP) ## a live broker process, foreign clients
 
 slow: $(STAMP)        ## kill -9 and fuzzing
 	$(BIN)/pytest -q tests -m slow
+
+kill-matrix: $(STAMP) ## every fault at every point of a transaction; the table is kept in docs/kill-matrix.md
+	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md
 
 bench: $(STAMP)       ## the benchmark table, printed and kept in bench/RESULTS.md
 	$(BIN)/python bench/run.py

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +43,7 @@ from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, register
 from oncelog_broker.metadata.store import MetadataStore, SessionState
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock, SystemClock
+from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, first_descriptor_not_for_connections
 from oncelog_broker.runtime.disk import Disk, RealDisk
 from oncelog_broker.runtime.entropy import random_uuid, system_entropy
 from oncelog_broker.runtime.network import Network, RealNetwork
@@ -52,7 +53,7 @@ from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
-from oncelog_broker.server.shown import shows_topic, wait_until_shown
+from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.uuids import uuid_to_string
 
@@ -157,9 +158,11 @@ class Broker:
         await self._join(self._store)
         self.producer_ids = ProducerIdManager(self._store, self.node_id)
         self._follow_broker_configs(self.image)
+        self.logs.note_missing((topic.name, index) for topic, index, _ in self.image.partitions_on(self.node_id))
         self._set_strays_aside()
-        self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""))
+        self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""), self.tasks)
         self.replicas.on_image(ClusterImage(""), self.image)
+        self.replicas.on_opened = self._on_opened
         self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.deadlines)
         self.groups.on_image(ClusterImage(""), self.image)
         self.markers = MarkerAppender(self.replicas, self.groups.runtime)
@@ -168,12 +171,26 @@ class Broker:
         )
         self.transactions.on_image(self.image)
         self.metadata.subscribe(self._on_image)
+        await self.replicas.until_opened()
         LogMaintenance(self).start()
         LogCleaner(self).start()
         self.groups.start()
         self.transactions.start()
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
+        self._divide_descriptors()
         await self._listeners.start()
+
+    def _divide_descriptors(self) -> None:
+        """Now that the logs are open: what is left goes to connections and to further logs, half and half."""
+        SPARES.refill()
+        first = first_descriptor_not_for_connections()
+        self.connections.limits.first_descriptor_not_for_connections = first
+        connections = descriptor_limit() - first
+        if connections < self.config[keys.MAX_CONNECTIONS] // 2:  # a few less surprise nobody
+            logger.warning(
+                "the limit of open files is much lower than max.connections needs",
+                extra={"limit": descriptor_limit(), "connections": connections},
+            )
 
     async def _cluster_id(self, store: MetadataStore, directory: str) -> str:
         """The id that the store has, or the data directory (of another origin, or of a start that was cut short), or
@@ -231,6 +248,11 @@ class Broker:
         self.groups.on_image(old, new)
         self.transactions.on_image(new)
 
+    def _on_opened(self, topics: Collection[str]) -> None:
+        """Partitions that the image gave us have got their logs: some may have coordinators."""
+        for runtime in (self.groups.runtime, self.transactions.runtime):
+            runtime.on_opened(topics)
+
     def _follow_broker_configs(self, image: ClusterImage) -> None:
         """Dynamic settings: those of this broker before those of all brokers."""
 
@@ -249,13 +271,34 @@ class Broker:
             self.replicas.reconfigure_all()
 
     def _set_strays_aside(self) -> None:
-        """Logs of topics that are no more (a deletion was cut short), or of an older topic of the same name."""
+        """Logs of topics that are no more (a deletion was cut short), or of an older topic of the same name.
+
+        Or the metadata store is older than the logs: restored from a backup, or without the end of its write-ahead log.
+        It cannot know, so an operator is told what to look for.
+        """
+        unknown = 0
         for name, index in self.logs.partitions():
             topic = self.image.topic(name)
             topic_id = self.logs.topic_id(name, index)
-            if topic is None or index not in topic.partitions or topic_id not in (None, topic.topic_id):
-                moved = self.logs.set_aside(name, index)
-                logger.warning("log of no topic set aside", extra={"partition": f"{name}-{index}", "directory": moved})
+            if topic is None:
+                reason = "no such topic"
+                unknown += 1
+            elif index not in topic.partitions:
+                reason = f"the topic has {len(topic.partitions)} partitions"
+                unknown += 1
+            elif topic_id not in (None, topic.topic_id):
+                reason = "the topic is a newer one of the same name"
+            else:
+                continue
+            moved = self.logs.set_aside(name, index)
+            extra = {"partition": f"{name}-{index}", "reason": reason, "directory": moved}
+            logger.warning("log of no topic set aside", extra=extra)
+        if unknown:
+            logger.error(
+                "logs that the metadata store does not know; if their topics were not deleted, the store lost its last "
+                "writes: stop the broker, restore the file with its -wal file, and rename the directories back",
+                extra={"count": unknown, "metadata": os.path.join(self.config.log_dirs[0], METADATA_FILE)},
+            )
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """All settings of a topic with these overrides; topics with the same ones share them."""
@@ -286,7 +329,7 @@ class Broker:
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another connection was quicker
                 raise
-        await wait_until_shown(self.metadata, shows_topic(name, 1), AUTO_CREATE_TIMEOUT_MS)
+        await wait_until_usable(self.metadata, self.replicas, name, 1, AUTO_CREATE_TIMEOUT_MS)
 
     async def stop(self) -> None:
         """Stop serving, flush everything, and leave the mark of a clean shutdown."""

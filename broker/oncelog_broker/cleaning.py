@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.log.cleaner import CleanableRange, filthiest
@@ -23,6 +23,7 @@ from oncelog_broker.log.steps import Job, Steps
 from oncelog_broker.maintenance import LOGS_PER_SLICE
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.tasks import in_thread
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
 
@@ -93,10 +94,15 @@ class LogCleaner:
             end=cleanable.end,
             now_ms=self._clock.now_ms(),
             offset_map_bytes=self._broker.config[keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
+            producer_id_expiration_ms=self._broker.config[keys.PRODUCER_ID_EXPIRATION_MS],
         )
         throttle = Throttle(self._broker.config[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
         slices = Slices(self._clock, lambda: throttle.pause_after(compaction.bytes_done))
         try:
+            if log.cleaner_checkpoint is None:
+                # Before anything changes: after a crash, it tells segments that were emptied from damaged ones.
+                log.cleaner_checkpoint = cleanable.first_dirty
+                await asyncio.to_thread(self._broker.logs.checkpoint_cleaner_offsets)
             clean_up_to = await slices.run(compaction.steps())
             if clean_up_to is None:
                 return False
@@ -177,7 +183,7 @@ class Slices:
                 resume = partial(steps.send, None)
                 if job is not None:
                     try:
-                        resume = partial(steps.send, await _in_thread(job))
+                        resume = partial(steps.send, await in_thread(job))
                     except Exception as error:
                         resume = partial(steps.throw, error)
                     pause = self._pause_seconds()
@@ -190,13 +196,3 @@ class Slices:
                 began = self._clock.monotonic()
         finally:
             steps.close()
-
-
-async def _in_thread(job: Job) -> Any:
-    """Run `job` in a worker thread; being cancelled waits for its end."""
-    running = asyncio.ensure_future(asyncio.to_thread(job))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.runtime.tasks import in_thread
 from oncelog_protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ class LogMaintenance:
 
     async def purge(self) -> None:
         """Free files and directories whose file.delete.delay.ms has passed."""
-        self._logs.purge_deleted(self._clock.now_ms())
+        removal = self._logs.begin_purge(self._clock.now_ms())
+        if removal is not None:
+            await in_thread(removal.run)
 
     async def flush_due(self) -> None:
         """fsync the logs that flush.messages or flush.ms ask for, and of the others the segments that are full."""

@@ -1,4 +1,4 @@
-"""Administration: topics, partitions, configuration, offsets.
+"""Administration: topics, partitions, configuration, offsets; groups and transactions each in a module of their own.
 
 Calls about several items do what they can for each of them. If one item was asked for and failed, its error is raised;
 if several were, PartialFailure, whose `errors` and `results` tell them apart.
@@ -23,7 +23,7 @@ from oncelog.errors import (
 )
 from oncelog.group_admin import GroupAdmin
 from oncelog.items import Outcomes, each_item, settled, sorted_out
-from oncelog.leaders import ask_leaders
+from oncelog.leaders import Ask, ask_leaders
 from oncelog.metadata import Metadata
 from oncelog.offsets import OffsetAndTimestamp, list_offsets
 from oncelog.resources import (
@@ -38,6 +38,7 @@ from oncelog.resources import (
     config_entry,
     config_resource,
 )
+from oncelog.transaction_admin import TransactionAdmin
 from oncelog_protocol.messages.fetch import IsolationLevel
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.schema import Request
@@ -60,6 +61,8 @@ class Admin:
         self._is_closed = False
         self.groups = GroupAdmin(self)
         """Consumer groups: `await admin.groups.describe(["billing"])`."""
+        self.transactions = TransactionAdmin(self)
+        """Transactions: `await admin.transactions.explain([TopicPartition("orders", 0)])`."""
 
     async def start(self) -> None:
         """Connect to the cluster. Raises KafkaError if no broker can be reached."""
@@ -334,10 +337,7 @@ class Admin:
                 for answer in topic.partitions
             }
 
-        results, errors = await ask_leaders(
-            before, ask, metadata=self._metadata, config=self.config, timeout_s=self._timeout_ms(timeout_ms) / 1000
-        )
-        return settled(results, errors)
+        return await self.ask_leaders(before, ask, timeout_ms=timeout_ms)
 
     async def list_offsets(
         self,
@@ -368,6 +368,23 @@ class Admin:
     async def send_to(self, node_id: int, request: Request[R]) -> R:
         """Send a request to one broker, as it is. Raises KafkaError."""
         return await self._open_pool().send(node_id, request)
+
+    async def version_at(self, node_id: int, kind: type[Request[Any]]) -> int:
+        """The version in which a kind of request goes to one broker. Raises KafkaError."""
+        connection = await self._open_pool().connection(node_id)
+        assert connection.versions is not None, "a connection that is open has negotiated"
+        return connection.versions.choose(kind)
+
+    async def ask_leaders(
+        self, wanted: Mapping[TopicPartition, V], ask: Ask[V, R], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, R]:
+        """Ask the leader of each partition, again where it has moved (see `leaders`). Raises KafkaError,
+        PartialFailure."""
+        self._open_pool()
+        timeout_s = self._timeout_ms(timeout_ms) / 1000
+        return settled(
+            *await ask_leaders(wanted, ask, metadata=self._metadata, config=self.config, timeout_s=timeout_s)
+        )
 
     async def coordinator(self, key: str, key_type: CoordinatorType) -> int:
         """The node that looks after a group or a transactional id. Raises KafkaError, retriable while there is none."""

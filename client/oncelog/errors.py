@@ -19,6 +19,7 @@
     ├── MessageTooLarge
     ├── CommitFailed              offsets were not stored: the group has rebalanced since they were read
     ├── OutOfOrderSequence        an earlier batch is missing in the log: this one was not appended
+    │   └── OutcomeUnknown        ... as far as is known: an older try of it may still arrive, so it is not sent again
     ├── InvalidTransactionState   a call that the state of the producer's transaction does not allow
     ├── CorruptRecords            a fetched batch failed its checks
     ├── BufferExhausted           no room in buffer.memory within max.block.ms
@@ -58,6 +59,7 @@ __all__ = [
     "MessageTooLarge",
     "OffsetOutOfRange",
     "OutOfOrderSequence",
+    "OutcomeUnknown",
     "PartialFailure",
     "ProducerFenced",
     "RequestTimedOut",
@@ -139,6 +141,14 @@ class AbortableError(KafkaError):
 
 class OutOfOrderSequence(KafkaError):
     """The broker misses an earlier batch of this producer, or no longer knows the producer (S9, S28)."""
+
+
+class OutcomeUnknown(OutOfOrderSequence):
+    """A try of this batch was never answered, and the session that it belongs to had to end: to send it again could
+    write it twice. It may or may not be in the log (S27)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
 
 
 class InvalidTransactionState(KafkaError):

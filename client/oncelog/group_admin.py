@@ -6,16 +6,13 @@ error, several raise PartialFailure.
 
 from __future__ import annotations
 
-import asyncio
-import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.backoff import backoff_s
 from oncelog.cluster import TopicPartition
-from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut, error_for
-from oncelog.items import settled
+from oncelog.coordinators import Coordinators
+from oncelog.errors import ErrorCode, error_for
 from oncelog_protocol.consumer_protocol import CONSUMER_PROTOCOL, ConsumerProtocolAssignment, decode_versioned
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
@@ -23,13 +20,7 @@ from oncelog_protocol.messages.find_coordinator import CoordinatorType
 if TYPE_CHECKING:
     from oncelog.admin import Admin
 
-R = TypeVar("R")
-
 NO_OFFSET: Final = -1
-MOVED: Final = frozenset(
-    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-)
-"""What is answered by another broker, or by the same one a little later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +68,7 @@ class GroupAdmin:
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
-        self._rng = random.Random()  # noqa: S311 - jitter, not a secret
+        self._coordinators = Coordinators(admin, CoordinatorType.GROUP)
 
     async def list(self) -> list[ListedGroup]:
         """The groups of all brokers, by id. Raises KafkaError."""
@@ -92,7 +83,7 @@ class GroupAdmin:
                     raise error_for(response.error_code)
                 return response
 
-            for group in (await self._until_answered(ask)).groups:
+            for group in (await self._coordinators.until_answered(ask)).groups:
                 found[group.group_id] = ListedGroup(group.group_id, group.protocol_type, group.group_state)
         return [found[group_id] for group_id in sorted(found)]
 
@@ -117,7 +108,7 @@ class GroupAdmin:
             )
             return DescribedGroup(group_id, group.group_state, group.protocol_type, group.protocol_data, members)
 
-        return await self._each(group_ids, ask)
+        return await self._coordinators.each(group_ids, ask)
 
     async def delete(self, group_ids: Iterable[str]) -> None:
         """Delete groups without members, and their offsets. Raises KafkaError (NON_EMPTY_GROUP), PartialFailure."""
@@ -127,7 +118,7 @@ class GroupAdmin:
             response = await self._admin.send_to(node_id, DeleteGroupsRequest(groups_names=[group_id]))
             _check(response.results[0].error_code, group_id)
 
-        await self._each(group_ids, ask)
+        await self._coordinators.each(group_ids, ask)
 
     async def offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
         """All offsets that the group has committed. Raises KafkaError."""
@@ -148,7 +139,7 @@ class GroupAdmin:
                 if not partition.error_code and partition.committed_offset != NO_OFFSET
             }
 
-        return (await self._each([group_id], ask))[group_id]
+        return (await self._coordinators.each([group_id], ask))[group_id]
 
     async def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the committed offsets of a group without members.
@@ -170,7 +161,7 @@ class GroupAdmin:
             _check_partitions(await self._admin.send_to(node_id, request))
 
         if offsets:
-            await self._each([group_id], ask)
+            await self._coordinators.each([group_id], ask)
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget committed offsets, of topics that the group does not read at present. Raises KafkaError."""
@@ -189,43 +180,7 @@ class GroupAdmin:
             _check(response.error_code, group_id)
             _check_partitions(response)
 
-        await self._each([group_id], ask)
-
-    # inside
-
-    async def _each(self, group_ids: Iterable[str], ask: Callable[[str, int], Awaitable[R]]) -> dict[str, R]:
-        results: dict[str, R] = {}
-        errors: dict[str, KafkaError] = {}
-
-        async def one(group_id: str) -> None:
-            async def attempt() -> R:
-                node_id = await self._admin.coordinator(group_id, CoordinatorType.GROUP)
-                return await ask(group_id, node_id)
-
-            try:
-                results[group_id] = await self._until_answered(attempt)
-            except KafkaError as error:
-                errors[group_id] = error
-
-        await asyncio.gather(*(one(group_id) for group_id in dict.fromkeys(group_ids)))
-        return settled(results, errors)
-
-    async def _until_answered(self, attempt: Callable[[], Awaitable[R]]) -> R:
-        """Try again while the coordinator moves or loads. Raises the last error when the time is over."""
-        config = self._admin.config
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + config.default_api_timeout_ms / 1000
-        attempts = 0
-        while True:
-            attempts += 1
-            try:
-                return await attempt()
-            except KafkaError as error:
-                passing = error.code in MOVED or isinstance(error, (ConnectionFailed, RequestTimedOut))
-                delay_s = backoff_s(attempts, config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng)
-                if not passing or loop.time() + delay_s > deadline:
-                    raise
-            await asyncio.sleep(delay_s)
+        await self._coordinators.each([group_id], ask)
 
 
 def _check(error_code: int, subject: str) -> None:

@@ -35,6 +35,10 @@ R = TypeVar("R")
 Records = Buffer | None
 """Record data: batches as they are. Decoded as a memoryview of the frame, encoded without a copy."""
 
+OWN_TAGS: Final = 10_000
+"""Tagged fields from here on are ours. Kafka numbers its own from 0 up, and whoever does not know a tag passes over it
+(KIP-482), so they may be added to any flexible message without harm; our clients do without where a broker has none."""
+
 _MISSING: Final = dataclasses.MISSING
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import selectors
 import signal
 import subprocess
@@ -19,9 +20,18 @@ STOP_TIMEOUT_SECONDS = 20.0
 class BrokerProcess:
     """`oncelog serve` on a free port. `start` returns when the broker says where to connect."""
 
-    def __init__(self, data: Path, settings: dict[str, str] | None = None, *, log_level: str = "warning") -> None:
+    def __init__(
+        self,
+        data: Path,
+        settings: dict[str, str] | None = None,
+        *,
+        log_level: str = "warning",
+        open_files: int | None = None,
+    ) -> None:
+        """`open_files`: the limit of the process, by default the same as ours."""
         self.data = data
         self.log_level = log_level
+        self.open_files = open_files
         self.settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
         self.process: subprocess.Popen[str] | None = None
         self.port = 0
@@ -37,22 +47,34 @@ class BrokerProcess:
         assert self.process is not None
         return self.process.pid
 
-    def start(self) -> BrokerProcess:
+    def start(self, fail_points: str = "") -> BrokerProcess:
+        """`fail_points`: what ONCELOG_FAIL_POINTS is to be for this run of it."""
         command = [str(Path(sys.executable).parent / "oncelog"), "serve", "--data", str(self.data)]
         command += ["--log-level", self.log_level]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "PYTHONWARNINGS": "error"}
+                command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, "PYTHONWARNINGS": "error", "ONCELOG_FAIL_POINTS": fail_points},
+                preexec_fn=None if self.open_files is None else self._limit_open_files,
             )
         self.start_line = self._start_line()
         match = re.search(r"127\.0\.0\.1:(\d+)", self.start_line)
         assert match, f"no address in {self.start_line!r}; log: {self.log.read_text()}"
-        self.port = int(match[1])
-        # The next start, after a kill, must come back where clients look for it.
-        self.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
+        if self.settings["listeners"].endswith(":0"):
+            # The next start, after a kill, must come back where clients look for it.
+            self.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{match[1]}"
+        # Not what the line says, which with advertised.listeners is where a proxy is.
+        self.port = int(self.settings["listeners"].rpartition(":")[2])
         return self
+
+    def _limit_open_files(self) -> None:
+        assert self.open_files is not None
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self.open_files, self.open_files))
 
     def _start_line(self) -> str:
         assert self.process is not None
@@ -74,6 +96,10 @@ class BrokerProcess:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         self._reap()
+
+    def wait_killed(self) -> None:
+        """Wait until it has died of a fail point."""
+        assert self._reap() == -signal.SIGKILL
 
     def stop(self) -> int:
         """Stop in an orderly way; the exit code."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("client_contract")
 
 from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
+from raw_client import RawClient  # noqa: E402
 
 FOREIGN_ADDRESS = os.environ.get("ONCELOG_TEST_ADDRESS")
 
@@ -41,9 +42,22 @@ def address(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def raw(broker: BrokerProcess) -> Iterator[RawClient]:
+    """A connection to the broker of this module."""
+    with RawClient(broker.port) as client:
+        yield client
+
+
+@pytest.fixture
 def topic() -> str:
     """A topic name that no other test uses."""
     return f"test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def group() -> str:
+    """The name of a group that no other test uses."""
+    return f"group-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
@@ -60,3 +74,18 @@ def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
     for process in started:
         if process.is_running:
             process.stop()
+
+
+@pytest.fixture
+def sabotage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """`sabotage(code)`: the brokers that this test starts from now on run `code` before anything else; "" for none."""
+
+    def set_code(code: str) -> None:
+        directory = tmp_path / "sabotage"
+        directory.mkdir(exist_ok=True)
+        (directory / "sitecustomize.py").write_text(code)
+        path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if str(directory) not in path:
+            monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(directory), *path]))
+
+    return set_code

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-import pytest
 from foreign_clients import TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused
 
 from oncelog import Admin, Consumer, KafkaError, NewTopic, Producer, TopicPartition
@@ -64,13 +63,11 @@ class Oncelog(ForeignClient):
         acks: int = -1,
         idempotent: bool = False,
     ) -> list[Placed]:
-        if idempotent:
-            pytest.skip("our producer is not idempotent yet")
-
         async def call() -> list[Placed]:
             async with Producer(
                 self._address,
                 acks=acks,
+                enable_idempotence=idempotent,
                 compression_type=compression or "none",
                 linger_ms=50,
                 batch_size=4_000_000,

@@ -10,8 +10,10 @@ from typing import Any
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
 from oncelog_protocol.codec import codec
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+from oncelog_protocol.messages.describe_configs import ResourceType
 from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.messages.headers import RequestHeader, ResponseHeader
+from oncelog_protocol.messages.incremental_alter_configs import ConfigOperation, IncrementalAlterConfigsRequest
 from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsetsRequest
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.records.batch import RecordBatch, batches
@@ -23,6 +25,7 @@ PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 LIST_OFFSETS_VERSION = 7
 CREATE_TOPICS_VERSION = 5
+ALTER_CONFIGS_VERSION = 1
 
 
 def frame(request: Any, key: ApiKey, version: int, correlation_id: int = 0, client_id: str = "raw") -> bytes:
@@ -101,6 +104,18 @@ class RawClient:
         )
         answer = self.call(CreateTopicsRequest(topics=[wanted]), ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
         assert answer.topics[0].error_code == 0, answer.topics[0]
+
+    def alter_topic(self, name: str, **configs: str) -> None:
+        """Set configuration keys, with underscores in place of dots; the others stay."""
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+        changes = [
+            resource.AlterableConfig(name=key.replace("_", "."), config_operation=ConfigOperation.SET, value=value)
+            for key, value in configs.items()
+        ]
+        asked = resource(resource_type=ResourceType.TOPIC, resource_name=name, configs=changes)
+        request = IncrementalAlterConfigsRequest(resources=[asked], validate_only=False)
+        (answer,) = self.call(request, ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_CONFIGS_VERSION).responses
+        assert answer.error_code == 0, answer
 
     def list_offset(self, topic: str, partition: int, timestamp: int = LATEST_TIMESTAMP) -> tuple[int, int]:
         """Offset and timestamp."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from foreign_clients import eventually
 from raw_client import LIST_OFFSETS_VERSION, RawClient, produce_request
-from tests.support.producers import sequenced
+from tests.support.storage import make_batch
 
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_protocol.api import ApiKey
@@ -17,12 +18,18 @@ from oncelog_protocol.messages.end_txn import EndTxnRequest
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsetsRequest
+from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
+from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from oncelog_protocol.records.control import read_marker
+from oncelog_protocol.records.record import read_records
 
 READ_COMMITTED = 1
 V1_PRODUCE, V2_PRODUCE = 9, 12
 V1_END, V2_END = 3, 5
+V1_ADD = 3
 TIMEOUT_MS = 60_000
+BOTH = pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
 
 
 class RawTransactions:
@@ -63,14 +70,17 @@ class RawTransactions:
         eventually(lambda: self.init(**options) == 0, "the transactional id is free")
         return self.producer
 
-    def add(self, topic: str, *partitions: int, asking: Producer | None = None, version: int = 3) -> int:
+    def add_request(self, topic: str, *partitions: int, asking: Producer | None = None) -> AddPartitionsToTxnRequest:
         producer = asking or self.producer
-        request = AddPartitionsToTxnRequest(
+        return AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=producer.producer_id,
             v3_and_below_producer_epoch=producer.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions or (0,)))],
         )
+
+    def add(self, topic: str, *partitions: int, asking: Producer | None = None, version: int = V1_ADD) -> int:
+        request = self.add_request(topic, *partitions, asking=asking)
         answer = self.client.call(request, ApiKey.ADD_PARTITIONS_TO_TXN, version)
         return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
@@ -82,25 +92,58 @@ class RawTransactions:
         asking: Producer | None = None,
         sequence: int | None = None,
         version: int | None = None,
+        value: bytes | None = None,
+        key: bytes = b"k",
     ) -> int:
         """One record."""
-        producer = asking or self.producer
         number = self.sequences.get((topic, partition), 0) if sequence is None else sequence
-        batch = sequenced(producer.producer_id, number, epoch=producer.epoch, transactional=True)
-        request = produce_request(topic, partition, batch)
-        request.transactional_id = self.transactional_id
-        answer = self.client.call(request, ApiKey.PRODUCE, version or (V2_PRODUCE if self.is_v2 else V1_PRODUCE))
+        request = self.produce_request(topic, partition, number, asking, value, key)
+        answer = self.client.call(request, ApiKey.PRODUCE, version or self.produce_version)
         code = int(answer.responses[0].partition_responses[0].error_code)
         if code == 0 and sequence is None:
             self.sequences[topic, partition] = number + 1
         return code
 
-    def write(self, topic: str, *partitions: int) -> None:
+    def produce_request(
+        self,
+        topic: str,
+        partition: int,
+        sequence: int,
+        asking: Producer | None = None,
+        value: bytes | None = None,
+        key: bytes = b"k",
+    ) -> ProduceRequest:
+        """One record with this sequence; its value tells producer id and sequence unless it is given."""
+        pid, epoch = asking or self.producer
+        batch = make_batch(
+            b"%d/%d" % (pid, sequence) if value is None else value,
+            key=key,
+            producer_id=pid,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        request = produce_request(topic, partition, batch)
+        request.transactional_id = self.transactional_id
+        return request
+
+    @property
+    def produce_version(self) -> int:
+        return V2_PRODUCE if self.is_v2 else V1_PRODUCE
+
+    @property
+    def end_version(self) -> int:
+        return V2_END if self.is_v2 else V1_END
+
+    def write(self, topic: str, *partitions: int, value: bytes | None = None, key: bytes = b"k") -> None:
         """A record to each partition, in the open transaction or a new one."""
         for partition in partitions or (0,):
             if not self.is_v2:
                 eventually(lambda: self.add(topic, partition) == 0, "the last transaction is complete")  # noqa: B023
-            eventually(lambda: self.produce(topic, partition) == 0, "the last transaction is complete")  # noqa: B023
+            eventually(
+                lambda: self.produce(topic, partition, value=value, key=key) == 0,  # noqa: B023
+                "the last transaction is complete",
+            )
 
     def end_request(self, commits: bool, asking: Producer | None = None) -> EndTxnRequest:
         producer = asking or self.producer
@@ -112,7 +155,7 @@ class RawTransactions:
         )
 
     def end(self, commits: bool = True, *, asking: Producer | None = None, version: int | None = None) -> int:
-        version = version or (V2_END if self.is_v2 else V1_END)
+        version = version or self.end_version
         answer = self.client.call(self.end_request(commits, asking), ApiKey.END_TXN, version)
         if answer.error_code == 0 and version >= V2_END:
             self.producer = Producer(answer.producer_id, answer.producer_epoch)
@@ -165,3 +208,39 @@ def last_stable_offset(client: RawClient, topic: str, partition: int = 0) -> int
 def is_stable(client: RawClient, topic: str, partition: int = 0) -> bool:
     """Whether no transaction holds back readers of this partition."""
     return last_stable_offset(client, topic, partition) == client.list_offset(topic, partition)[0]
+
+
+def content(client: RawClient, topic: str, partition: int = 0) -> list[str]:
+    """What the log holds: "data", "commit", "abort"."""
+    found, offset = [], 0
+    while batches := client.fetch(topic, partition, offset):
+        for batch in batches:
+            if batch.is_control:
+                marker = read_marker(batch)
+                assert marker is not None
+                found.append("commit" if marker.is_commit else "abort")
+            else:
+                found += ["data"] * len(list(read_records(batch)))
+            offset = batch.next_offset
+    return found
+
+
+def committed_offset(client: RawClient, group: str, topic: str, *, stable: bool = False) -> tuple[int, int]:
+    """(error code, offset)."""
+    asked = OffsetFetchRequest.OffsetFetchRequestTopic
+    request = OffsetFetchRequest(
+        group_id=group, topics=[asked(name=topic, partition_indexes=[0])], require_stable=stable
+    )
+    answer = client.call(request, ApiKey.OFFSET_FETCH, 7)
+    if answer.error_code:
+        return answer.error_code, -1
+    (found,) = answer.topics[0].partitions
+    return found.error_code, found.committed_offset
+
+
+def new_producer_id(client: RawClient, version: int = 4) -> Producer:
+    """Of an idempotent producer without transactions."""
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS)
+    answer = client.call(request, ApiKey.INIT_PRODUCER_ID, version)
+    assert answer.error_code == 0, answer
+    return Producer(answer.producer_id, answer.producer_epoch)

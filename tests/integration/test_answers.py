@@ -6,6 +6,7 @@ import time
 
 import pytest
 from broker_process import BrokerProcess
+from foreign_clients import eventually
 from raw_client import CREATE_TOPICS_VERSION, FETCH_VERSION, PRODUCE_VERSION, RawClient, produce_request
 
 from oncelog_protocol.api import ApiKey
@@ -16,10 +17,15 @@ from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest
 from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest, ResourceType
 from oncelog_protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from oncelog_protocol.messages.fetch import FetchRequest
+from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from oncelog_protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsetsRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
+from oncelog_protocol.records.batch import batches
 from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.record import Record
 
 KAFKA_TOPIC_OPERATIONS = 3576
@@ -136,3 +142,83 @@ def test_a_fetch_does_not_wait_for_more_than_it_would_take(broker: BrokerProcess
         (answer,) = client.call(request, ApiKey.FETCH, FETCH_VERSION).responses[0].partitions
     assert len(answer.records or b"") == len(batch)
     assert time.monotonic() - started < 10
+
+
+# --- E31: what another broker in the place of Kafka got wrong (found by running clients of Kafka against it)
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_e31_a_fetch_inside_a_batch_gets_the_whole_batch(
+    raw: RawClient, topic: str, compression: Compression, isolation_level: int
+) -> None:
+    """T11: the client passes over what it did not ask for. With the batch left out, records were lost."""
+    raw.create_topic(topic)
+    for _ in range(2):
+        batch = build_batch([Record(0, 1, b"k", b"%d" % n, []) for n in range(10)], compression=compression)
+        raw.call(produce_request(topic, 0, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
+    asked = FetchRequest.FetchTopic
+    for offset in (0, 4, 9, 10, 19):
+        wanted = asked.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=1,
+            isolation_level=isolation_level,
+            topics=[asked(topic=topic, partitions=[wanted])],
+        )
+        (answer,) = raw.call(request, ApiKey.FETCH, FETCH_VERSION).responses[0].partitions
+        (found,) = batches(answer.records)
+        assert (found.base_offset, found.last_offset) == (offset // 10 * 10, offset // 10 * 10 + 9)
+
+
+def test_e31_a_compacted_topic_takes_no_record_without_a_key(raw: RawClient, topic: str) -> None:
+    """T20: compaction could do nothing with it."""
+    raw.create_topic(topic, cleanup_policy="compact")
+    for key, code in ((None, ErrorCode.INVALID_RECORD), (b"key", ErrorCode.NONE)):
+        batch = build_batch([Record(0, 1, key, b"value", [])])
+        answer = raw.call(produce_request(topic, 0, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
+        assert answer.responses[0].partition_responses[0].error_code == code
+    assert raw.list_offset(topic, 0)[0] == 1
+
+
+def test_e31_a_batch_above_max_message_bytes_is_too_large(raw: RawClient, topic: str) -> None:
+    """T20: to the byte, as the batch is on the wire, and for each topic as it is configured."""
+    batch = build_batch([Record(0, 1, b"key", b"value" * 100, [])])
+    for limit, code in ((len(batch) - 1, ErrorCode.MESSAGE_TOO_LARGE), (len(batch), ErrorCode.NONE)):
+        name = f"{topic}-{limit}"
+        raw.create_topic(name, max_message_bytes=str(limit))
+        answer = raw.call(produce_request(name, 0, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
+        assert answer.responses[0].partition_responses[0].error_code == code
+
+
+def test_e31_offsets_by_time(raw: RawClient, topic: str) -> None:
+    """T12: offset and timestamp of the first record at that time or later, -1 and -1 behind the last."""
+    raw.create_topic(topic)
+    for base in (1000, 2000):
+        batch = build_batch([Record(0, base + 10 * n, b"k", b"v", []) for n in range(5)])
+        raw.call(produce_request(topic, 0, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
+    expected = {0: (0, 1000), 1000: (0, 1000), 1001: (1, 1010), 1041: (5, 2000), 2040: (9, 2040), 2041: (-1, -1)}
+    assert {asked: raw.list_offset(topic, 0, asked) for asked in expected} == expected
+
+
+@pytest.mark.parametrize("version", [2, 7, 8])
+def test_e31_what_is_committed_with_an_offset_comes_back(raw: RawClient, topic: str, group: str, version: int) -> None:
+    """T15: as it was, null as nothing."""
+    raw.create_topic(topic, partitions=3)
+    lookup = FindCoordinatorRequest(key=group, key_type=CoordinatorType.GROUP)
+    eventually(lambda: raw.call(lookup, ApiKey.FIND_COORDINATOR, 2).error_code == 0, "there is a coordinator")
+    told = {0: "where we were: größe ✓", 1: "", 2: None}
+    asked = OffsetCommitRequest.OffsetCommitRequestTopic
+    partitions = [
+        asked.OffsetCommitRequestPartition(partition_index=index, committed_offset=index + 5, committed_metadata=text)
+        for index, text in told.items()
+    ]
+    commit = OffsetCommitRequest(group_id=group, member_id="", topics=[asked(name=topic, partitions=partitions)])
+    committed = raw.call(commit, ApiKey.OFFSET_COMMIT, version)
+    assert [found.error_code for found in committed.topics[0].partitions] == [ErrorCode.NONE] * 3
+    wanted = OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=[0, 1, 2])
+    found = raw.call(OffsetFetchRequest(group_id=group, topics=[wanted]), ApiKey.OFFSET_FETCH, 7).topics[0].partitions
+    assert {answer.partition_index: (answer.committed_offset, answer.metadata) for answer in found} == {
+        index: (index + 5, text or "") for index, text in told.items()
+    }

@@ -155,15 +155,24 @@ def test_compact_and_delete_together(broker_factory: BrokerFactory) -> None:
 
 
 def test_an_off_switch(broker_factory: BrokerFactory) -> None:
-    with broker_factory({**EAGER, "log.cleaner.enable": "false"}) as broker:
+    """Another background task of the broker is what tells that the cleaner would have been at work long ago."""
+    settings = {**EAGER, "log.cleaner.enable": "false", "log.retention.check.interval.ms": "300"}
+    with broker_factory(settings) as broker:
         client, topic = Librdkafka(broker.address), "kept"
         client.create_topic(topic, configs=COMPACTED)
+        client.create_topic("expiring", configs={"segment.bytes": "8000", "retention.bytes": "0"})
         written: Written = {}
         for _ in range(3):
             produce(client, topic, [(b"k", b"v" * 50)] * 100, "none", written)
-        time.sleep(0.3)
+            produce(client, "expiring", [(b"k", b"v" * 50)] * 100, "none", {})
+        wait_until(lambda: client.offsets("expiring")[0] > 0, "retention")
         assert read_all(broker, topic) == written
+        assert compacted_up_to(broker.data, topic) == 0 < active_base(broker.data, topic)
         client.close()
+        assert broker.stop() == 0
+        broker.settings["log.cleaner.enable"] = "true"
+        broker.start()
+        wait_until_compacted(broker, topic)
 
 
 @pytest.mark.slow

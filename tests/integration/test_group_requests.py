@@ -159,6 +159,24 @@ class TestOffsets:
             ("no-such-topic", bytes(16)): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         }
 
+    def test_a_group_with_very_many_offsets_is_deleted(self, client: RawClient, topic: str) -> None:
+        """More tombstones than one batch has room for."""
+        client.create_topic(topic)
+        group, per_commit = f"{topic}-many", 8_000
+        for start in range(0, 5 * per_commit, per_commit):
+            partitions = [
+                CommitTopic.OffsetCommitRequestPartition(
+                    partition_index=index, committed_offset=1, committed_metadata=""
+                )
+                for index in range(start, start + per_commit)
+            ]
+            assert commit(client, group, 8, CommitTopic(name=topic, partitions=partitions)) == {(topic, bytes(16)): 0}
+        delete = DeleteGroupsRequest(groups_names=[group])
+        assert client.call(delete, ApiKey.DELETE_GROUPS, 2).results[0].error_code == ErrorCode.NONE
+        fetch = OffsetFetchRequest(groups=[GroupRequest(group_id=group, topics=None)])
+        assert client.call(fetch, ApiKey.OFFSET_FETCH, 8).groups[0].topics == []
+        assert client.call(delete, ApiKey.DELETE_GROUPS, 2).results[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
 
 class TestMembers:
     def join(self, client: RawClient, group: str, version: int) -> tuple[str, int]:

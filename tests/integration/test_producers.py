@@ -14,10 +14,12 @@ from foreign_clients import ForeignClient, Record, eventually
 from kafka_python_client import KafkaPython
 from librdkafka_client import Librdkafka
 from lossy_proxy import LossyProxy
+from oncelog_client import Oncelog
 from raw_client import RawClient, produce_request
 from tests.support.producers import ABORT, COMMIT, mark, produce, sequenced
 from tests.support.storage import append, open_log
 
+from oncelog import Producer
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_protocol.api import ApiKey
@@ -63,12 +65,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     settings = {"log.segment.bytes": "1048576", **NO_COORDINATOR}
     with BrokerProcess(tmp_path_factory.mktemp("broker") / "data", settings) as process:
         yield process
-
-
-@pytest.fixture
-def raw(broker: BrokerProcess) -> Iterator[RawClient]:
-    with RawClient(broker.port) as client:
-        yield client
 
 
 def five(start: int = 0) -> list[bytearray]:
@@ -124,7 +120,7 @@ def test_t8_errors_of_producers_in_all_versions(raw: RawClient, topic: str, vers
     assert [answer.base_offset for answer in answers] == [0, -1, -1, -1, 1]
 
 
-def test_e4_what_kafka_2_0_said_to_unknown_producers(broker_factory: BrokerFactory, topic: str) -> None:
+def test_s9_e16_what_kafka_2_0_said_to_unknown_producers(broker_factory: BrokerFactory, topic: str) -> None:
     broker = broker_factory({"idempotence.unknown.producer": "legacy-2.0"}).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
@@ -225,7 +221,7 @@ def test_s55_e15_the_window_survives_a_restart(
         assert plain.error_code == ErrorCode.INVALID_TXN_STATE
 
 
-@pytest.mark.parametrize("library", [Librdkafka, Aiokafka, KafkaPython])
+@pytest.mark.parametrize("library", [Librdkafka, Aiokafka, KafkaPython, Oncelog])
 def test_s8_each_record_once_though_answers_are_lost(
     broker_factory: BrokerFactory, topic: str, library: type[ForeignClient]
 ) -> None:
@@ -271,8 +267,10 @@ def produce_one_by_one(library: type[ForeignClient], address: str, topic: str, r
         for future in [blocking.send(topic, record.value, partition=0) for record in records]:
             future.get(60)
         blocking.close()
-    else:
+    elif library is Aiokafka:
         asyncio.run(produce_with_aiokafka(address, topic, records))
+    else:
+        asyncio.run(produce_with_oncelog(address, topic, records))
 
 
 async def produce_with_aiokafka(address: str, topic: str, records: list[Record]) -> None:
@@ -280,6 +278,14 @@ async def produce_with_aiokafka(address: str, topic: str, records: list[Record])
 
     async with AIOKafkaProducer(
         bootstrap_servers=address, enable_idempotence=True, max_batch_size=200, retry_backoff_ms=10, linger_ms=0
+    ) as producer:
+        futures = [await producer.send(topic, record.value, partition=0) for record in records]
+        await asyncio.wait_for(asyncio.gather(*futures), 60)
+
+
+async def produce_with_oncelog(address: str, topic: str, records: list[Record]) -> None:
+    async with Producer(
+        address, batch_size=200, linger_ms=0, retry_backoff_ms=10, reconnect_backoff_ms=10, reconnect_backoff_max_ms=20
     ) as producer:
         futures = [await producer.send(topic, record.value, partition=0) for record in records]
         await asyncio.wait_for(asyncio.gather(*futures), 60)
@@ -323,7 +329,7 @@ ABORTED = [b"1/%d" % n for n in range(28)]
 OPEN = [b"1/28", b"1/29"]
 
 
-@pytest.mark.parametrize("library", [Librdkafka, Aiokafka, KafkaPython])
+@pytest.mark.parametrize("library", [Librdkafka, Aiokafka, KafkaPython, Oncelog])
 def test_s52_s53_read_committed_of_other_libraries(finished: BrokerProcess, library: type[ForeignClient]) -> None:
     client = library(finished.address)
     # The transaction of producer 1 that is still open begins with its record 28, and ends what can be read.

@@ -1,9 +1,10 @@
-"""Transactions of librdkafka, kafka-python and aiokafka: each writes, each reads what is committed and nothing else."""
+"""Transactions of librdkafka, kafka-python, aiokafka and our client: each writes, each reads just what is committed."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import aiokafka
 import confluent_kafka
@@ -13,11 +14,15 @@ from aiokafka_client import Aiokafka
 from foreign_clients import TIMEOUT_SECONDS, ForeignClient, Record
 from kafka_python_client import KafkaPython
 from librdkafka_client import Librdkafka
+from oncelog_client import Oncelog
 from transactional_clients import PRODUCERS, Fenced, TransactionalProducer, committed_offset, new_id
+
+from oncelog import Consumer, ConsumerRecord, Producer
+from oncelog.consume_process_produce import consume_process_produce
 
 READERS: dict[str, type[ForeignClient]] = {
     client.name: client
-    for client in (Librdkafka, KafkaPython, Aiokafka)  # type: ignore[type-abstract]
+    for client in (Librdkafka, KafkaPython, Aiokafka, Oncelog)  # type: ignore[type-abstract]
 }
 
 
@@ -44,7 +49,7 @@ def values(client: ForeignClient, topic: str, count: int, **options: str) -> lis
     return [record.value for record in client.consume(topic, count, **options)]  # type: ignore[arg-type]
 
 
-def test_each_library_reads_exactly_what_was_committed(
+def test_s53_s54_each_library_reads_exactly_what_was_committed(
     producer: TransactionalProducer, reader: Librdkafka, address: str, topic: str
 ) -> None:
     reader.create_topic(topic)
@@ -223,10 +228,48 @@ def pipe_aiokafka(address: str, source: str, target: str) -> None:
     asyncio.run(asyncio.wait_for(run(), 3 * TIMEOUT_SECONDS))
 
 
+def pipe_oncelog(address: str, source: str, target: str) -> None:
+    async def run() -> None:
+        consumer = Consumer(
+            address,
+            group_id=source,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            max_poll_records=PER_TRANSACTION,
+        )
+        attempts = 0
+        done = asyncio.Event()
+
+        async def process(records: list[ConsumerRecord]) -> None:
+            nonlocal attempts
+            for record in records:
+                await producer.send(target, record.value)
+            attempts += 1
+            if attempts % 2:
+                await producer.flush()
+                raise Refused
+            if records[-1].offset == INPUTS - 1:
+                done.set()
+
+        async with consumer, Producer(address, transactional_id=target) as producer:
+            consumer.subscribe([source])
+            while not done.is_set():
+                with suppress(Refused):
+                    await consume_process_produce(consumer, producer, process, stop=done)
+
+    asyncio.run(asyncio.wait_for(run(), 3 * TIMEOUT_SECONDS))
+
+
+class Refused(Exception):
+    """The application does not want this transaction."""
+
+
 PIPES: dict[str, Callable[[str, str, str], None]] = {
     "librdkafka": pipe_librdkafka,
     "kafka-python": pipe_kafka_python,
     "aiokafka": pipe_aiokafka,
+    "oncelog": pipe_oncelog,
 }
 
 

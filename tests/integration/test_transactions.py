@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from broker_process import BrokerFactory, BrokerProcess
 from foreign_clients import eventually
 from raw_client import RawClient, frame
-from raw_transactions import RawTransactions, is_stable, last_stable_offset
+from raw_transactions import BOTH, RawTransactions, committed_offset, content, is_stable, last_stable_offset
 
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_protocol.api import ApiKey
@@ -20,49 +16,7 @@ from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 from oncelog_protocol.messages.describe_producers import DescribeProducersRequest
 from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
-from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from oncelog_protocol.records.control import read_marker
-from oncelog_protocol.records.record import read_records
-
-BOTH = pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
-
-
-@pytest.fixture
-def raw(broker: BrokerProcess) -> Iterator[RawClient]:
-    with RawClient(broker.port) as client:
-        yield client
-
-
-@pytest.fixture
-def group() -> str:
-    return f"group-{os.urandom(4).hex()}"
-
-
-def content(client: RawClient, topic: str, partition: int = 0) -> list[str]:
-    """What the log holds: "data", "commit", "abort"."""
-    found, offset = [], 0
-    while batches := client.fetch(topic, partition, offset):
-        for batch in batches:
-            if batch.is_control:
-                marker = read_marker(batch)
-                assert marker is not None
-                found.append("commit" if marker.is_commit else "abort")
-            else:
-                found += ["data"] * len(list(read_records(batch)))
-            offset = batch.next_offset
-    return found
-
-
-def committed_offset(client: RawClient, group: str, topic: str, *, stable: bool = False) -> tuple[int, int]:
-    """(error code, offset)."""
-    asked = OffsetFetchRequest.OffsetFetchRequestTopic
-    request = OffsetFetchRequest(
-        group_id=group, topics=[asked(name=topic, partition_indexes=[0])], require_stable=stable
-    )
-    (found,) = client.call(request, ApiKey.OFFSET_FETCH, 7).topics[0].partitions
-    return found.error_code, found.committed_offset
-
 
 # --- whole transactions
 
@@ -123,7 +77,7 @@ def test_s30_s31_the_coordinators_topic_is_made_at_first_use(broker: BrokerProce
     assert len(list(broker.data.glob("__transaction_state-*"))) == 50
 
 
-def test_clients_do_not_write_to_the_coordinators_topic(raw: RawClient, topic: str) -> None:
+def test_s31_clients_do_not_write_to_the_coordinators_topic(raw: RawClient, topic: str) -> None:
     txn = RawTransactions(raw, topic)
     txn.take_over()
     assert txn.produce("__transaction_state") == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -151,7 +105,7 @@ def test_s41_t8_a_fenced_producer_is_told_in_the_words_of_its_version(
     assert content(raw, topic) == []
 
 
-def test_e2_a_timeout_over_the_brokers_is_refused(raw: RawClient, topic: str) -> None:
+def test_s42_e31_a_timeout_over_the_brokers_is_refused(raw: RawClient, topic: str) -> None:
     assert RawTransactions(raw, topic).init(timeout_ms=900_001) == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
@@ -249,62 +203,78 @@ def test_e20_e21_an_end_said_again(raw: RawClient, topic: str, is_v2: bool) -> N
     assert content(raw, topic, 39) == ["data", "commit"]
 
 
+def test_s38_the_answer_goes_before_the_markers(broker_factory: BrokerFactory, topic: str) -> None:
+    broker = broker_factory().start("marker-sent = crash")
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        txn = RawTransactions(client, topic)
+        txn.take_over()
+        txn.write(topic)
+        assert txn.end() == 0
+        broker.wait_killed()
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "fail_points",
+    [
+        "marker-sent@1 = drop",
+        "marker-sent@1 = duplicate",
+        "marker-sent@1 = reorder",
+        "marker-acknowledged@1 = drop",
+        "marker-acknowledged = duplicate",
+        "complete-logged = delay 50",
+        "complete-logged = duplicate",
+    ],
+)
+def test_e7_e8_e13_markers_lost_late_or_said_twice(
+    broker_factory: BrokerFactory, topic: str, fail_points: str, is_v2: bool
+) -> None:
+    broker = broker_factory().start(fail_points)
+    with RawClient(broker.port) as client:
+        client.create_topic(topic, 2)
+        txn = RawTransactions(client, topic, is_v2=is_v2)
+        txn.take_over()
+        for commits in (True, False):
+            txn.write(topic, 0, 1)
+            assert txn.end(commits) == 0
+            txn.take_over()  # granted when the transaction is complete
+        assert is_stable(client, topic)
+        assert is_stable(client, topic, 1)
+        for partition in (0, 1):
+            data, commit, *others = content(client, topic, partition)
+            assert (data, commit, others[-2:]) == ("data", "commit", ["data", "abort"])
+            # V1 may write a marker again, which does no harm; it is of the transaction that has ended (E13).
+            assert set(others[:-2]) <= (set() if is_v2 else {"commit"})
+
+
 # --- recovery
 
 
-DIES = """
-import os, signal
-from oncelog_broker.coordinator.transaction import coordinator
-from oncelog_broker.coordinator.transaction.markers import MarkerAppender
-
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-append = MarkerAppender.append
-def append_one(self, marker, where):
-    if where.partition:
-        die()
-    return append(self, marker, where)
-
-async def complete(self, *_):
-    die()
-
-when = os.environ["BROKER_DIES"]
-if when == "before the markers":
-    coordinator.write_all = die
-elif when == "after the first marker":
-    MarkerAppender.append = append_one
-elif when == "before complete is logged":
-    coordinator.TransactionCoordinator._complete = complete
-"""
+DIES = {
+    "after prepare is logged": "prepare-logged = after crash",
+    "before the reply": "reply-sent = crash",
+    "before the markers": "marker-sent = crash",
+    "after the first marker": "marker-sent@2 = crash",
+    "before complete is logged": "complete-logged = crash",
+    "after complete is logged": "complete-logged = after crash",
+}
 
 
 @BOTH
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
-@pytest.mark.parametrize("when", ["before the markers", "after the first marker", "before complete is logged"])
+@pytest.mark.parametrize("when", DIES)
 def test_s44_e20_killed_between_prepare_and_complete(
-    broker_factory: BrokerFactory,
-    topic: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    when: str,
-    commits: bool,
-    is_v2: bool,
+    broker_factory: BrokerFactory, topic: str, when: str, commits: bool, is_v2: bool
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(DIES)
-    monkeypatch.setenv("BROKER_DIES", when)
-    with monkeypatch.context() as patched:
-        patched.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-        broker = broker_factory().start()
+    broker = broker_factory().start(DIES[when])
     with RawClient(broker.port) as client:
         client.create_topic(topic, 2)
         txn = RawTransactions(client, topic, is_v2=is_v2)
         old = txn.take_over()
         txn.write(topic, 0, 1)
         client.send(txn.end_request(commits, old), ApiKey.END_TXN, 5 if is_v2 else 3)
-        assert broker.process is not None
-        assert broker.process.wait(20) == -9
-        broker.kill()
+        broker.wait_killed()
     broker.start()
     with RawClient(broker.port) as client:
         eventually(lambda: is_stable(client, topic) and is_stable(client, topic, 1), "what was decided is finished")
@@ -313,7 +283,7 @@ def test_s44_e20_killed_between_prepare_and_complete(
             data, *markers = content(client, topic, partition)
             assert data == "data"
             assert set(markers) == {marker}
-            assert len(markers) == 1 or not is_v2  # V1 may write it again, which does no harm (E13)
+            assert len(markers) == 1 or not is_v2  # V1 may write it again, which does no harm (S39)
         txn.client = client
         assert eventually(lambda: txn.end(commits, asking=old) == 0, "the retry is answered as the first try")
         txn.write(topic, 0)

@@ -1,4 +1,4 @@
-"""Transactional producers of the libraries that nobody here wrote, behind one interface.
+"""Transactional producers of our own library and of those that nobody here wrote, behind one interface.
 
 `Fenced` is what each of them makes of a newer producer with the same transactional id.
 """
@@ -17,6 +17,8 @@ import kafka
 import kafka.errors
 from aiokafka.errors import ProducerFenced
 from foreign_clients import TIMEOUT_SECONDS, eventually
+
+import oncelog.errors
 
 T = TypeVar("T")
 
@@ -183,10 +185,56 @@ class AiokafkaProducer(TransactionalProducer):
         self._runner.close()
 
 
+class OncelogProducer(TransactionalProducer):
+    def __init__(self, address: str, transactional_id: str) -> None:
+        super().__init__(address, transactional_id)
+        self._runner = asyncio.Runner()
+
+        async def start() -> oncelog.Producer:
+            producer = oncelog.Producer(address, transactional_id=transactional_id)
+            await producer.start()
+            return producer
+
+        self._producer = self._run(start())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        async def bounded() -> T:
+            return await asyncio.wait_for(work, TIMEOUT_SECONDS)
+
+        try:
+            return self._runner.run(bounded())
+        except oncelog.errors.ProducerFenced as error:
+            raise Fenced from error
+
+    def begin(self) -> None:
+        async def begin() -> None:
+            self._producer.begin_transaction()
+
+        self._run(begin())
+
+    def send(self, topic: str, value: bytes, partition: int = 0) -> None:
+        self._run(self._producer.send_and_wait(topic, value, partition=partition))
+
+    def send_offset(self, topic: str, offset: int, group: str) -> None:
+        nobody = oncelog.ConsumerGroupMetadata(group, -1, "", None)
+        self._run(self._producer.send_offsets({oncelog.TopicPartition(topic, 0): offset}, nobody))
+
+    def commit(self) -> None:
+        self._run(self._producer.commit_transaction())
+
+    def abort(self) -> None:
+        self._run(self._producer.abort_transaction())
+
+    def close(self) -> None:
+        self._run(self._producer.close(0))
+        self._runner.close()
+
+
 PRODUCERS: Mapping[str, type[TransactionalProducer]] = {
     "librdkafka": LibrdkafkaProducer,
     "kafka-python": KafkaPythonProducer,
     "aiokafka": AiokafkaProducer,
+    "oncelog": OncelogProducer,
 }
 
 

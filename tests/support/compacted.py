@@ -24,6 +24,7 @@ COMPACTED = LogConfig(
 )
 """Segments are as long as the test makes them: `roll`."""
 PLENTY = 1 << 20
+DAY_MS = 86_400_000
 
 KeyValue = tuple[bytes | None, bytes | None]
 
@@ -74,6 +75,7 @@ def clean(
     now_ms: int = NOW,
     memory: int = PLENTY,
     disk: Disk | None = None,
+    producer_id_expiration_ms: int = DAY_MS,
 ) -> int | None:
     """Compact all closed segments (those that end at or before `end`); returns the first offset still dirty."""
     compaction = Compaction(
@@ -83,6 +85,7 @@ def clean(
         end=log.segment_base_offsets[-1] if end is None else end,
         now_ms=now_ms,
         offset_map_bytes=memory,
+        producer_id_expiration_ms=producer_id_expiration_ms,
     )
     return run_steps(compaction.steps())
 

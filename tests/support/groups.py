@@ -8,12 +8,12 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.joining import Join
 from oncelog_broker.coordinator.group.machine import GroupMachine
-from oncelog_broker.coordinator.group.step import Client
 from oncelog_broker.coordinator.timers import TimerQueue
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest
@@ -86,7 +86,10 @@ class GroupDriver:
 
     def _carry_out(self, effects: Effects) -> None:
         if effects.records and self.fail_appends:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if effects.if_not_logged is not None:
+                self._carry_out(effects.if_not_logged(error))
+            raise error
         for record in effects.records:
             encoded = self.machine.encode(record)
             self.log.append(tuple(encoded))

@@ -105,7 +105,8 @@ QUEUED_MAX_REQUEST_BYTES = ConfigKey[int](
     "queued.max.request.bytes",
     LONG,
     256 * 1024**2,
-    "Bytes of requests held at once before connections are no longer read; -1: no limit, Kafka's default.",
+    "Bytes of requests received and held at once before connections are no longer read, but for one that may complete "
+    "its request; -1: no limit, Kafka's default.",
     at_least(-1),
 )
 MAX_CONNECTIONS = ConfigKey[int](

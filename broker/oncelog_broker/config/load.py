@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_PREFIX: Final = "ONCELOG_"
 KAFKA_ENVIRONMENT_PREFIX: Final = "KAFKA_"
-CLIENT_VARIABLES: Final = frozenset({"ONCELOG_BOOTSTRAP_SERVER"})
-"""What the other commands read from the environment; a shell that has it set must still be able to start a broker."""
+OTHER_VARIABLES: Final = frozenset({"ONCELOG_BOOTSTRAP_SERVER", "ONCELOG_FAIL_POINTS"})
+"""No settings of a broker: a shell where the other commands' variables are set must still be able to start one."""
 
 
 class Setting(NamedTuple):
@@ -86,7 +86,7 @@ def environment_settings(environment: Mapping[str, str]) -> list[Setting]:
     settings = []
     for prefix in (KAFKA_ENVIRONMENT_PREFIX, ENVIRONMENT_PREFIX):
         for variable, text in environment.items():
-            if variable.startswith(prefix) and variable not in CLIENT_VARIABLES:
+            if variable.startswith(prefix) and variable not in OTHER_VARIABLES:
                 name = variable.removeprefix(prefix).lower().replace("_", ".")
                 if name in BROKER_KEYS or prefix == ENVIRONMENT_PREFIX:
                     settings.append(Setting(name, text, f"environment variable {variable}"))

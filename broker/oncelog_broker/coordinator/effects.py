@@ -1,7 +1,8 @@
 """What a step of a coordinator's state machine asks for, as values. The runtime carries it out, in this order:
 
 1. `records` are appended to the log as one batch. If that fails, nothing of the rest happens, the machine stays as it
-   was, and the one request that asked gets the error.
+   was, and the one request that asked gets the error; others who waited for this step hear it through `if_not_logged`.
+   Records that `may_be_divided` are appended, and replayed, in as many batches as it takes.
 2. Each record is replayed into the machine: that alone changes what is durable.
 3. `timers` are set or cancelled.
 4. When the records are committed (on all in-sync replicas), `replies` leave.
@@ -9,10 +10,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
-from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Waiter = Any
 """Who waits for a reply: a token from the rim, which the machine keeps and gives back and never looks into."""
@@ -30,7 +31,7 @@ class Encoded(NamedTuple):
 class Effects:
     """One step. Invariant: a waiter is replied to once in its life."""
 
-    __slots__ = ("producer", "records", "replies", "timers")
+    __slots__ = ("if_not_logged", "may_be_divided", "producer", "records", "replies", "timers", "too_large")
 
     def __init__(self) -> None:
         self.records: list[Any] = []
@@ -38,6 +39,12 @@ class Effects:
         """The producer id and epoch in whose transaction the records are; None: in none."""
         self.replies: list[tuple[Waiter, Any]] = []
         self.timers: list[tuple[TimerKey, float | None]] = []
+        self.may_be_divided = False
+        """Each record stands for itself: after a crash, or a failure, some of them may be logged and others not."""
+        self.too_large = ErrorCode.UNKNOWN_SERVER_ERROR
+        """What it is called in this API if the records are too large for the log."""
+        self.if_not_logged: Callable[[KafkaError], Effects] | None = None
+        """What is done instead if the records cannot be appended, for this reason; it logs nothing."""
 
     def append(self, record: Any) -> None:
         """A record of the machine's own kind, to be logged and then replayed."""

@@ -15,20 +15,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey
 from oncelog_broker.coordinator.partitioning import partition_for
 from oncelog_broker.coordinator.timers import TimerQueue
 from oncelog_broker.log.validation import AppendOrigin
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
-from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, batches
+from oncelog_protocol.records.batch import HEADER_SIZE, CorruptBatch, RecordBatch, batches
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.control import ControlType, read_marker
@@ -131,7 +131,7 @@ class CoordinatorRuntime(Generic[M]):
         self._compression = compression
         self._shards: dict[int, Shard[M]] = {}
         self._partitions = 0
-        self._image_topic: object = None
+        self._image_topic: Topic | None = None
         self._woken_at = float("inf")
 
     # --- following the leadership
@@ -143,8 +143,16 @@ class CoordinatorRuntime(Generic[M]):
             return
         self._image_topic = topic
         self._partitions = 0 if topic is None else len(topic.partitions)
+        self._follow()
+
+    def on_opened(self, topics: Collection[str]) -> None:
+        """`Replicas` leads more partitions of these topics than it did at the last image."""
+        if self._topic in topics:
+            self._follow()
+
+    def _follow(self) -> None:
         led: dict[int, Partition] = {}
-        for index in () if topic is None else topic.partitions:
+        for index in () if self._image_topic is None else self._image_topic.partitions:
             try:
                 led[index] = self._replicas.leader(self._topic, index)
             except KafkaError:
@@ -309,13 +317,15 @@ class CoordinatorRuntime(Generic[M]):
     def _carry_out(self, shard: Shard[M], effects: Effects, asked: Waiter[Any] | None = None) -> None:
         """See `Effects` for the order. `asked` waits for this step and gets the error if it is not committed.
 
-        Raises KafkaError if the records could not be appended; nothing has happened then.
+        Raises KafkaError if the records could not be appended; nothing has happened then, but `if_not_logged`.
         """
         if effects.records:
-            producer_id, epoch = effects.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-            base_offset = self._append(shard, effects.records, producer_id, epoch)
-            for offset, record in enumerate(effects.records, base_offset):
-                shard.machine.replay(record, offset, producer_id)
+            try:
+                self._log(shard, effects)
+            except KafkaError as error:
+                if effects.if_not_logged is not None:
+                    self._carry_out(shard, effects.if_not_logged(error))
+                raise
         for key, seconds in effects.timers:
             if seconds is None:
                 shard.timers.cancel(key)
@@ -335,10 +345,25 @@ class CoordinatorRuntime(Generic[M]):
                 lambda error: _send(effects, None if error is None else KafkaError(ErrorCode.NOT_COORDINATOR)),
             )
 
-    def _append(self, shard: Shard[M], records: list[Any], producer_id: int, producer_epoch: int) -> int:
+    def _log(self, shard: Shard[M], effects: Effects) -> None:
+        """Append and replay the records. Raises KafkaError: nothing of a batch that fails has changed anything."""
+        encoded = list(map(shard.machine.encode, effects.records))
+        start, sizes = 0, [len(encoded)]
+        if effects.may_be_divided:
+            sizes = divided(encoded, shard.partition.log.config.max_message_bytes)
+        for size in sizes:
+            records = effects.records[start : start + size]
+            base_offset = self._append(shard, encoded[start : start + size], effects)
+            for offset, record in enumerate(records, base_offset):
+                shard.machine.replay(
+                    record, offset, NO_PRODUCER_ID if effects.producer is None else effects.producer[0]
+                )
+            start += size
+
+    def _append(self, shard: Shard[M], encoded: list[Encoded], effects: Effects) -> int:
         """Append one batch; its base offset. Raises KafkaError: nothing has changed."""
         now_ms = self._clock.now_ms()
-        encoded = (shard.machine.encode(record) for record in records)
+        producer_id, producer_epoch = effects.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         batch = build_batch(
             (Record(0, now_ms, key, value, []) for key, value in encoded),
             compression=self._compression,
@@ -352,7 +377,8 @@ class CoordinatorRuntime(Generic[M]):
             )
         except KafkaError as error:
             logger.warning("append failed", extra={"partition": shard.partition.log.name, "reason": error})
-            raise KafkaError(APPEND_ERRORS.get(error.code, error.code), error.message) from error
+            code = effects.too_large if error.code in TOO_LARGE else APPEND_ERRORS.get(error.code, error.code)
+            raise KafkaError(code, error.message) from error
         return base_offset
 
     # --- timers
@@ -394,7 +420,25 @@ APPEND_ERRORS: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.CORRUPT_MESSAGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What an error of the log is to a client of the coordinator. MESSAGE_TOO_LARGE stays: each API has its own word."""
+"""What an error of the log is to a client of the coordinator."""
+TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+"""For these each API has a word of its own: `Effects.too_large`."""
+RECORD_OVERHEAD: Final = 32
+"""At most so many bytes of a record, as we make it, are neither key nor value."""
+
+
+def divided(records: list[Encoded], max_bytes: int) -> list[int]:
+    """How many records go into each batch, so that none is larger than that, unless one record alone is."""
+    sizes: list[int] = []
+    left = 0
+    for key, value in records:
+        size = RECORD_OVERHEAD + len(key) + len(value or b"")
+        if size > left or not sizes:
+            sizes.append(0)
+            left = max_bytes - HEADER_SIZE
+        sizes[-1] += 1
+        left -= size
+    return sizes
 
 
 def _send(effects: Effects, error: KafkaError | None) -> None:

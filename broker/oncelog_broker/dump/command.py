@@ -15,17 +15,23 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="FILE...")
+@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="FILE...")
+@click.option("--files", "more_paths", metavar="FILE,...", help="As Kafka's tool takes them, instead of arguments.")
 @click.option("--deep-iteration", is_flag=True, help="Show each record, without its contents.")
 @click.option("--print-data-log", is_flag=True, help="Show each record with key and value.")
+@click.option("--offsets-decoder", is_flag=True, help="Show each record as one of __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Show each record as one of __transaction_state.")
 @click.option("--verify-index-only", is_flag=True, help="Check indexes against their logs, show only what is wrong.")
 @click.option("--index-sanity-check", is_flag=True, help="Check indexes by themselves, as a broker does at its start.")
 @click.option("--max-bytes", type=click.IntRange(min=0), help="Show only the batches within the first bytes of a log.")
 @click.option("--json", "is_json", is_flag=True, help="Lines of JSON.")
 def dump(
     paths: tuple[Path, ...],
+    more_paths: str | None,
     deep_iteration: bool,
     print_data_log: bool,
+    offsets_decoder: bool,
+    transaction_log_decoder: bool,
     verify_index_only: bool,
     index_sanity_check: bool,
     max_bytes: int | None,
@@ -33,15 +39,26 @@ def dump(
 ) -> None:
     """Show what is in the files of a log.
 
-    FILE is a .log, .index or .timeindex, a checkpoint, meta.properties, partition.metadata, or a directory with such
-    files. The lines are those of Kafka's kafka-dump-log.sh. Whatever is corrupt is named on standard error with its
-    position in the file; the exit code is then 1.
+    FILE is a .log, .index, .timeindex, .txnindex or .snapshot, a checkpoint, meta.properties, partition.metadata, or a
+    directory: then all such files in it and below it. The lines are those of Kafka's kafka-dump-log.sh. Whatever is
+    corrupt is named on standard error with its position in the file; the exit code is then 1.
+
+    --print-data-log decodes the records of the two internal topics where the name of their directory tells which they
+    are; the two decoders say so for a file that lies elsewhere.
     """
+    from oncelog_broker.dump.decoders import Decoder
     from oncelog_broker.dump.files import DumpOptions, known_files
 
+    paths += _split(more_paths)
+    if not paths:
+        raise click.UsageError("no FILE is named")
+    if offsets_decoder and transaction_log_decoder:
+        raise click.UsageError("--offsets-decoder and --transaction-log-decoder exclude each other")
+    decoder = Decoder.OFFSETS if offsets_decoder else Decoder.TRANSACTION_LOG if transaction_log_decoder else None
     options = DumpOptions(
         is_deep=deep_iteration,
-        with_contents=print_data_log,
+        with_contents=print_data_log or decoder is not None,
+        decoder=decoder,
         verify_index_only=verify_index_only,
         index_sanity_check=index_sanity_check,
         max_bytes=max_bytes,
@@ -56,6 +73,15 @@ def dump(
     except OSError as error:
         raise click.FileError(str(error.filename), error.strerror) from error
     sys.exit(0 if is_sound else 1)
+
+
+def _split(names: str | None) -> tuple[Path, ...]:
+    """Raises BadParameter."""
+    paths = tuple(Path(name) for name in (names or "").split(",") if name)
+    for path in paths:
+        if not path.exists():
+            raise click.BadParameter(f"Path {str(path)!r} does not exist.", param_hint="--files")
+    return paths
 
 
 def _print_file(path: Path, options: DumpOptions, *, is_json: bool) -> bool:

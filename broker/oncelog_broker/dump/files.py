@@ -1,4 +1,4 @@
-"""Which file is of which kind, by its name; a directory stands for the files in it that are of a known kind."""
+"""Which file is of which kind, by its name; a directory stands for all files of known kinds in it and below it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from oncelog_broker.dump.checkpoint_files import dump_leader_epochs, dump_offset_checkpoint, dump_properties
+from oncelog_broker.dump.decoders import Decoder, decoder_of
 from oncelog_broker.dump.index_files import LogBeside, check_sanity, dump_offset_index, dump_time_index
 from oncelog_broker.dump.log_file import dump_log
 from oncelog_broker.dump.producer_files import dump_snapshot, dump_transaction_index
@@ -26,10 +27,12 @@ PROPERTIES_FILES: Final = (META_PROPERTIES_FILE, PARTITION_METADATA_FILE)
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to show. `max_bytes` is of a log file, None: all of it."""
+    """What to show. `decoder` is for what records hold, None: as the name of their directory says. `max_bytes` is of a
+    log file, None: all of it."""
 
     is_deep: bool = False
     with_contents: bool = False
+    decoder: Decoder | None = None
     verify_index_only: bool = False
     index_sanity_check: bool = False
     max_bytes: int | None = None
@@ -42,10 +45,15 @@ def is_known(path: Path) -> bool:
 
 
 def known_files(paths: tuple[Path, ...]) -> list[Path]:
-    """`paths`, each directory replaced by the files of known kinds directly in it, by name. Raises OSError."""
+    """`paths`, each directory replaced by the files of known kinds in it and then below it, by name. Raises OSError."""
     files: list[Path] = []
     for path in paths:
-        files += sorted(filter(is_known, path.iterdir())) if path.is_dir() else [path]
+        if not path.is_dir():
+            files.append(path)
+            continue
+        inside = sorted(path.iterdir())
+        files += filter(is_known, inside)
+        files += known_files(tuple(each for each in inside if each.is_dir() and not each.is_symlink()))
     return files
 
 
@@ -68,6 +76,7 @@ def _dump(path: Path, file: BinaryIO, options: DumpOptions) -> Iterator[Item]:
             base_offset=_base_offset(path),
             is_deep=options.is_deep or options.with_contents,
             with_contents=options.with_contents,
+            decoder=options.decoder or decoder_of(path),
             max_bytes=options.max_bytes,
         )
     if path.suffix in INDEX_DUMPS:

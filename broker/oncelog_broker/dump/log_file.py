@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
+from oncelog_broker.dump.decoders import Decoder, decoded
 from oncelog_broker.dump.rows import Fault, Item, Message, Notice, Row, Value
 from oncelog_broker.log.batch_scan import BatchLocation, parse_location
+from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.records.batch import HEADER_SIZE, NO_SEQUENCE, CorruptBatch, RecordBatch
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.control import parse_marker
@@ -36,12 +38,13 @@ def dump_log(
     base_offset: int | None,
     is_deep: bool = False,
     with_contents: bool = False,
+    decoder: Decoder | None = None,
     max_bytes: int | None = None,
 ) -> Iterator[Item]:
     """The rows of a log file of `size` bytes; after a fault in a batch's length there is no way to go on.
 
-    `base_offset` is what the file's name says, None if it says nothing. `max_bytes` leaves out all batches that do not
-    lie within the first so many bytes.
+    `base_offset` is what the file's name says, None if it says nothing. Contents are shown by `decoder`, or as they
+    are. `max_bytes` leaves out all batches that do not lie within the first so many bytes.
     """
     if base_offset is not None:
         yield Message(f"Log starting offset: {base_offset}")
@@ -54,7 +57,9 @@ def dump_log(
                 raise CorruptBatch(f"a batch of {location.size} bytes: no broker accepts one above {MAX_BATCH_BYTES}")
             file.seek(location.position)
             batch = RecordBatch(file.read(location.size))
-            yield from _dump_batch(batch, position, last_offset, is_deep=is_deep, with_contents=with_contents)
+            yield from _dump_batch(
+                batch, position, last_offset, is_deep=is_deep, with_contents=with_contents, decoder=decoder
+            )
             position, last_offset = location.end, location.last_offset
     except CorruptBatch as error:
         if max_bytes is None or position < max_bytes:
@@ -62,7 +67,13 @@ def dump_log(
 
 
 def _dump_batch(
-    batch: RecordBatch, position: int, last_offset: int, *, is_deep: bool, with_contents: bool
+    batch: RecordBatch,
+    position: int,
+    last_offset: int,
+    *,
+    is_deep: bool,
+    with_contents: bool,
+    decoder: Decoder | None,
 ) -> Iterator[Item]:
     """The rows of one whole batch that follows `last_offset`. Raises nothing: faults are items too."""
     is_valid = batch.crc_is_valid()
@@ -80,7 +91,13 @@ def _dump_batch(
             if record.offset > previous + 1 and previous >= 0:
                 yield Notice(f"offset {previous} is followed by {record.offset}")
             previous = record.offset
-            yield _record_row(batch, record, with_contents=with_contents)
+            row = _record_row(batch, record)
+            if with_contents and not batch.is_control:
+                try:
+                    row.fields.update(_contents(record) if decoder is None else decoded(decoder, record))
+                except MalformedMessage as error:
+                    yield Fault(f"offset {record.offset} cannot be decoded: {error}", position)
+            yield row
     except CorruptBatch as error:
         yield Fault(str(error), position)
 
@@ -111,7 +128,7 @@ def _batch_row(batch: RecordBatch, position: int, *, is_valid: bool) -> Row:
     )
 
 
-def _record_row(batch: RecordBatch, record: Record, *, with_contents: bool) -> Row:
+def _record_row(batch: RecordBatch, record: Record) -> Row:
     """Raises CorruptBatch for a control record that is none."""
     fields: dict[str, Value] = {
         "offset": record.offset,
@@ -126,12 +143,12 @@ def _record_row(batch: RecordBatch, record: Record, *, with_contents: bool) -> R
         if marker is not None:
             fields["endTxnMarker"] = marker.control_type.name
             fields["coordinatorEpoch"] = marker.coordinator_epoch
-    elif with_contents:
-        if record.key is not None:
-            fields["key"] = record.key
-        if record.value is not None:
-            fields["payload"] = record.value
     return Row("record", fields, RECORD_PREFIX)
+
+
+def _contents(record: Record) -> dict[str, Value]:
+    shown: dict[str, Value] = {"key": record.key, "payload": record.value}
+    return {name: value for name, value in shown.items() if value is not None}
 
 
 def _timestamp_type(batch: RecordBatch) -> str:

@@ -7,7 +7,8 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any
 
-Value = int | str | bool | bytes | list[str] | None
+Value = int | str | bool | bytes | list[str] | dict[str, Any] | None
+"""A dictionary is JSON, in one word of a line of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ Item = Row | Message | Notice | Fault
 def _text(name: str, value: Value) -> str:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if isinstance(value, bool):
         return "true" if value else "false"
     if name == "deleteHorizonMs":

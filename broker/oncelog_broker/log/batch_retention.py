@@ -8,14 +8,10 @@ CleanedTransactionMetadata.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from oncelog_broker.log.transaction_index import AbortedTransaction
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.control import ControlType
-
-PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
-"""Default of producer.id.expiration.ms: a producer that was silent for longer is no longer known (E3)."""
 
 
 class ProducerBatches:
@@ -25,8 +21,9 @@ class ProducerBatches:
     transactions. What is kept too long here is an empty header, which the next cleaning drops.
     """
 
-    def __init__(self, now_ms: int) -> None:
-        self._expired_ms = now_ms - PRODUCER_ID_EXPIRATION_MS
+    def __init__(self, now_ms: int, expiration_ms: int) -> None:
+        """`expiration_ms` is producer.id.expiration.ms: who was silent for longer is no longer known."""
+        self._expired_ms = now_ms - expiration_ms
         self._last: dict[int, tuple[int | None, int]] = {}
         """By producer id: (last offset of its last data batch, None if a later epoch only has a marker; epoch)."""
 

@@ -75,6 +75,7 @@ class Compaction:
         end: int,
         now_ms: int,
         offset_map_bytes: int,
+        producer_id_expiration_ms: int,
     ) -> None:
         self._log = log
         self._disk = disk
@@ -87,7 +88,7 @@ class Compaction:
         self._aborted: Sequence[AbortedTransaction] = log.producers.aborted.all()
         self._map = OffsetMap(offset_map_bytes)
         self._live = LiveBatches()
-        self._producers = ProducerBatches(now_ms)
+        self._producers = ProducerBatches(now_ms, producer_id_expiration_ms)
         self._transactions = TransactionScan(self._aborted)
         self.stats = CompactionStats()
 

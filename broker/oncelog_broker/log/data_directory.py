@@ -23,7 +23,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from oncelog_broker.log.checkpoints import (
@@ -162,20 +162,26 @@ class DataDirectory:
         self._checkpoints[name] = offsets
         return offsets
 
+    def noted_offset(self, key: TopicPartition) -> int:
+        """The largest offset that a checkpoint, of those read or written, has for `key`: 0 if none has it."""
+        return max((offsets.get(key, 0) for offsets in self._checkpoints.values()), default=0)
+
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """`checkpoint_guard` must be held."""
         write_offset_checkpoint(self._disk, self.join(name), offsets)
         self._checkpoints[name] = offsets
 
-    def drop_from_checkpoints(self, key: TopicPartition) -> None:
-        """Make sure that no checkpoint speaks of `key`: before a log is made under the name of one that was deleted.
+    def drop_from_checkpoints(self, keys: Collection[TopicPartition]) -> None:
+        """Make sure that no checkpoint speaks of `keys`: before logs are made under the names of others, long deleted.
 
-        Its old log start or recovery point would be taken for the new log's after a crash.
+        Their old log starts or recovery points would be taken for the new logs' after a crash.
         """
+        dropped = set(keys)
         with self.checkpoint_guard:
             for name, offsets in self._checkpoints.items():
-                if key in offsets:
-                    self.write_checkpoint(name, {other: offset for other, offset in offsets.items() if other != key})
+                if not dropped.isdisjoint(offsets):
+                    left = {key: offset for key, offset in offsets.items() if key not in dropped}
+                    self.write_checkpoint(name, left)
 
     def close(self, *, clean: bool, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Unlock; with `clean`, say for the next start that every log was closed."""

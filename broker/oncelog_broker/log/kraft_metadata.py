@@ -72,7 +72,7 @@ def _record_values(disk: Disk, directory: str) -> Iterator[memoryview]:
 
 
 def _values_of(disk: Disk, path: str, from_offset: int) -> Iterator[memoryview]:
-    file = disk.open(path)
+    file = disk.open_briefly(path)
     try:
         for _, batch in scan_batches(file, 0, file.size):
             if batch.is_control or batch.last_offset < from_offset:

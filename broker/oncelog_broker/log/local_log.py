@@ -127,12 +127,13 @@ class LocalLog:
             self.log_end_offset = run[-1].next_offset
 
     def roll(self) -> None:
-        """Close the active segment and begin a new one; nothing happens if it is empty."""
+        """Close the active segment and begin a new one; nothing happens if it is empty, or where this raises."""
         if self.active.size == 0:
             return
+        self.active.write_indexes()
+        segment = self._loader.create(self.log_end_offset, self._clock.now_ms())
         self.active.seal()
         self.on_roll(self.log_end_offset)
-        segment = self._loader.create(self.log_end_offset, self._clock.now_ms())
         self._row.append(segment)
         self._bases.append(segment.base_offset)
         self._adopt_active(segment)
@@ -241,15 +242,12 @@ class LocalLog:
         self._row[number : number + len(old)] = [cleaned]
         self._bases[number : number + len(old)] = [cleaned.base_offset]
 
-    def free_marked(self, now_ms: int) -> int:
-        """Remove the files that were let go `file.delete.delay.ms` ago; returns how many."""
-        count = 0
+    def take_marked(self, now_ms: int) -> list[str]:
+        """The files that were let go `file.delete.delay.ms` ago, for the caller to remove."""
+        paths: list[str] = []
         while self._marked and self._marked[0][0] <= now_ms:
-            for path in self._marked[0][1]:
-                self._loader.disk.remove(path)
-                count += 1
-            self._marked.pop(0)
-        return count
+            paths += self._marked.pop(0)[1]
+        return paths
 
     def close(self) -> None:
         """Let go of the files; nothing is written."""

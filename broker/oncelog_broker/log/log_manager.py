@@ -6,9 +6,11 @@ for it raises KAFKA_STORAGE_ERROR. Nothing here runs by itself: the periodic met
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from oncelog_broker.log.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -25,9 +27,11 @@ from oncelog_broker.log.data_directory import (
     DataDirectory,
     marked_directory_name,
 )
+from oncelog_broker.log.log_changes import LogMove, LogMoves, LogOpening, LogRemoval, WantedLog
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.partition_metadata import PartitionMetadataCorrupt, read_topic_id, write_topic_id
+from oncelog_broker.log.partition_metadata import PartitionMetadataCorrupt, read_topic_id
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.descriptors import descriptor_limit, is_descriptor_limit
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -103,66 +107,159 @@ class LogManager:
         return self._logs.get(key)
 
     def get_or_create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
-        """The log, made if there is none, in the data directory with the fewest logs.
+        """`begin_opening` and all that follows, for one log and at one go. Raises what is the result there."""
+        wanted = WantedLog(topic, partition, topic_id, config)
+        opening = self.begin_opening([wanted])
+        opening.run()
+        (result,) = self.finish_opening(opening)
+        if isinstance(result, KafkaError):
+            raise result
+        return result
 
-        A log without a topic id takes on the one given. INCONSISTENT_TOPIC_ID if it has another one: it belongs to a
-        topic of the same name that was deleted. KAFKA_STORAGE_ERROR.
-        """
-        key = topic, partition
-        log = self.get(topic, partition)
+    def find(self, wanted: WantedLog) -> PartitionLog | KafkaError | None:
+        """What `begin_opening` would lead to, if the disk is not needed for it; None if it is."""
         try:
-            if log is None:
-                log = self._create(key, topic_id, config)
-            elif topic_id is not None and self._topic_ids[key] is None:
-                write_topic_id(self._disk, log.directory, topic_id)
-                self._topic_ids[key] = topic_id
-        except OSError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition}: {error}") from error
-        if topic_id is not None and self._topic_ids[key] != topic_id:
-            raise KafkaError(
-                ErrorCode.INCONSISTENT_TOPIC_ID, f"the log in {log.directory} belongs to another topic named {topic}"
-            )
-        return log
+            log = self.get(*wanted.key)
+        except KafkaError as error:
+            return error
+        if log is None or (wanted.topic_id is not None and self._topic_ids[wanted.key] is None):
+            return None
+        return self._of_the_topic(wanted, log)
+
+    def begin_opening(self, wanted_logs: Sequence[WantedLog]) -> LogOpening:
+        """The logs, each made if there is none, in the data directory with the fewest logs.
+
+        A log without a topic id takes on the one given. `LogOpening.run` and `finish_opening` must follow, before any
+        of these logs is opened or deleted by another call.
+        """
+        opening = LogOpening(self._disk, self._clock, wanted_logs)
+        counts = Counter(self._homes.values())
+        for wanted in wanted_logs:
+            found = self.find(wanted)
+            if found is not None:
+                opening.results[wanted.key] = found
+            elif wanted.key in self._logs:
+                opening.to_identify.append((wanted, self._logs[wanted.key]))
+            else:
+                home = min(self._directories, key=lambda directory: counts[directory])
+                counts[home] += 1
+                opening.to_make[home].append(wanted)
+        return opening
+
+    def finish_opening(self, opening: LogOpening) -> list[PartitionLog | KafkaError]:
+        """The logs, or why they cannot be had: KAFKA_STORAGE_ERROR, or INCONSISTENT_TOPIC_ID for one that belongs to a
+        topic of the same name that was deleted."""
+        for home, made in opening.to_make.items():
+            for wanted in made:
+                log = opening.results[wanted.key]
+                if isinstance(log, PartitionLog):
+                    self._homes[wanted.key] = home
+                    self._topic_ids[wanted.key] = wanted.topic_id
+                    self._adopt(wanted.key, log)
+        for wanted, log in opening.to_identify:
+            if opening.results[wanted.key] is log:
+                self._topic_ids[wanted.key] = wanted.topic_id
+        return [self._of_the_topic(wanted, opening.results[wanted.key]) for wanted in opening.wanted]
+
+    def _of_the_topic(self, wanted: WantedLog, found: PartitionLog | KafkaError) -> PartitionLog | KafkaError:
+        if isinstance(found, KafkaError) or wanted.topic_id in (None, self._topic_ids[wanted.key]):
+            return found
+        message = f"the log in {found.directory} belongs to another topic named {wanted.topic}"
+        return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
 
     def topic_id(self, topic: str, partition: int) -> bytes | None:
         """The 16 bytes in the log's `partition.metadata`; None if there is no log or it has no id."""
         return self._topic_ids.get((topic, partition))
 
-    def delete(self, topic: str, partition: int) -> None:
-        """The log is gone at once; `purge_deleted` frees its bytes after file.delete.delay.ms. KAFKA_STORAGE_ERROR.
+    def note_missing(self, partitions: Iterable[TopicPartition]) -> None:
+        """Look after a start for logs that were not found, of the `partitions` that this broker is to host.
 
-        Failed logs can be deleted too. Nothing happens if there is none.
+        Where a checkpoint says that records were there, the partition stays offline, as when its segments are gone:
+        made anew (as Kafka does), it would give out their offsets a second time. Where none says so, nobody can know:
+        it may be a topic whose creation was cut short, hence a warning.
         """
-        key = topic, partition
-        log = self._logs.get(key)
-        target = self._move_away(key, DELETE_DIRECTORY_SUFFIX)
-        if target is not None:
-            delay_ms = (log.config if log is not None else DEFAULT_CONFIG).file_delete_delay_ms
-            self._deleted.append((self._clock.now_ms() + delay_ms, target))
+        deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
+        for key in partitions:
+            if key in self._homes:
+                continue
+            name = f"{key[0]}-{key[1]}"
+            offset, _, home = max(
+                (directory.noted_offset(key), -number, directory) for number, directory in enumerate(self._directories)
+            )
+            if offset > 0 and name not in deleted:  # of one that was deleted, the checkpoints speak a little longer
+                path = home.join(name)
+                self._homes[key] = home
+                self._failures[key] = (
+                    f"{path} is missing, but the checkpoints say that there were records up to offset {offset}. Put "
+                    "the directory back; or, to accept the loss, delete the topic, or take the partition's lines out "
+                    f"of {RECOVERY_POINT_CHECKPOINT}, {HIGH_WATERMARK_CHECKPOINT} and {LOG_START_OFFSET_CHECKPOINT} "
+                    "(their second line counts them)"
+                )
+                logger.error("%s: offline: %s", path, self._failures[key])
+            else:
+                logger.warning(
+                    "%s: no directory of log.dirs has a log of this partition; it begins anew, empty. If it had "
+                    "records, they are lost, unless they are in a directory that is not in log.dirs any more",
+                    name,
+                )
+
+    def delete(self, topic: str, partition: int) -> None:
+        """`begin_deletion` and all that follows, for one log and at one go. KAFKA_STORAGE_ERROR."""
+        moves = self.begin_deletion([(topic, partition)])
+        moves.run()
+        for error in self.finish_deletion(moves).values():
+            raise error
+
+    def begin_deletion(self, keys: Iterable[TopicPartition]) -> LogMoves:
+        """Nothing uses these logs any more. `LogMoves.run` and `finish_deletion` must follow, before any is made anew.
+
+        Failed logs can be deleted too. Nothing happens where there is none.
+        """
+        return self._begin_moving(keys, DELETE_DIRECTORY_SUFFIX)
+
+    def finish_deletion(self, moves: LogMoves) -> dict[TopicPartition, KafkaError]:
+        """What could not be deleted: KAFKA_STORAGE_ERROR. `purge_deleted` frees the rest after file.delete.delay.ms."""
+        failed = {}
+        for key, target in moves.targets.items():
+            log = self._logs.get(key)
+            if isinstance(target, KafkaError):
+                failed[key] = target
+                continue
+            if target is not None:
+                delay_ms = (log.config if log is not None else DEFAULT_CONFIG).file_delete_delay_ms
+                self._deleted.append((self._clock.now_ms() + delay_ms, target))
+            self._forget(key)
+        return failed
 
     def set_aside(self, topic: str, partition: int) -> str | None:
         """Take a log that no topic owns out of the way, without freeing it; where it is now. KAFKA_STORAGE_ERROR.
 
         Nobody reads it, but it may be all that is left of something: an operator decides.
         """
-        return self._move_away((topic, partition), STRAY_DIRECTORY_SUFFIX)
+        moves = self._begin_moving([(topic, partition)], STRAY_DIRECTORY_SUFFIX)
+        moves.run()
+        target = moves.targets.get((topic, partition))
+        if isinstance(target, KafkaError):
+            raise target
+        self._forget((topic, partition))
+        return target
 
-    def _move_away(self, key: TopicPartition, suffix: str) -> str | None:
-        topic, partition = key
-        home = self._homes.get(key)
-        if home is None:
-            return None
-        target = home.join(marked_directory_name(topic, partition, random_uuid(self._entropy).hex(), suffix))
-        try:
+    def _begin_moving(self, keys: Iterable[TopicPartition], suffix: str) -> LogMoves:
+        moves = LogMoves(self._disk)
+        for key in keys:
+            topic, partition = key
+            home = self._homes.get(key)
+            if home is None:
+                continue
             if (log := self._logs.get(key)) is not None:
                 log.abandon()
-            self._disk.rename(home.join(f"{topic}-{partition}"), target)
-            self._disk.sync_directory(home.path)
-        except OSError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition}: {error}") from error
+            target = marked_directory_name(topic, partition, random_uuid(self._entropy).hex(), suffix)
+            moves.moves.append(LogMove(key, home, home.join(f"{topic}-{partition}"), home.join(target)))
+        return moves
+
+    def _forget(self, key: TopicPartition) -> None:
         for by_partition in (self._logs, self._homes, self._topic_ids, self._failures, self._high_watermarks):
             by_partition.pop(key, None)
-        return target
 
     def partitions(self) -> list[TopicPartition]:
         """Every log that is there, those included that could not be opened."""
@@ -174,7 +271,7 @@ class LogManager:
 
     @property
     def failures(self) -> Mapping[TopicPartition, str]:
-        """Why each log that is there could not be opened."""
+        """Why each log that is there, or should be, could not be opened."""
         return self._failures
 
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
@@ -196,22 +293,16 @@ class LogManager:
         ]
 
     def purge_deleted(self, now_ms: int) -> int:
-        """Free what was deleted long enough ago: logs and segments; returns how many files and directories went."""
-        count = 0
-        for log in self._online():
-            try:
-                count += log.purge_deleted(now_ms)
-            except KafkaError as error:
-                logger.error("freeing segments of %s: %s", log.name, error)
-        due = [entry for entry in self._deleted if entry[0] <= now_ms]
-        for entry in due:
-            self._deleted.remove(entry)
-            try:
-                self._disk.remove_tree(entry[1])
-                count += 1
-            except OSError as error:
-                logger.error("%s: could not be freed, tried again at the next start: %s", entry[1], error)
-        return count
+        """`begin_purge` and all that follows, at one go; returns how many files and directories went."""
+        removal = self.begin_purge(now_ms)
+        return 0 if removal is None else removal.run()
+
+    def begin_purge(self, now_ms: int) -> LogRemoval | None:
+        """What was deleted long enough ago, logs and segments, to be freed by `LogRemoval.run`; None if nothing was."""
+        files = [path for log in self._logs.values() for path in log.take_deleted(now_ms)]
+        directories = [path for due_ms, path in self._deleted if due_ms <= now_ms]
+        self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
+        return LogRemoval(self._disk, files, directories) if files or directories else None
 
     def checkpoint_recovery_points(self) -> None:
         """Write down up to where each log is synced: a start after a crash verifies what lies behind. OSError.
@@ -297,30 +388,16 @@ class LogManager:
                     recovery_point=recovery_points.get(key, 0),
                     log_start_offset=start_offsets.get(key, 0),
                     clean_shutdown=home.clean_shutdown,
+                    cleaner_checkpoint=cleaner_offsets.get(key),
                 )
             except (KafkaError, OSError, PartitionMetadataCorrupt) as error:
+                if is_descriptor_limit(error) or is_descriptor_limit(error.__cause__):
+                    message = f"{path} cannot be opened: the limit of open files, {descriptor_limit()}, is too low"
+                    raise OSError(errno.EMFILE, f"{message} for {len(found)} logs: raise it (ulimit -n)") from error
                 logger.error("%s: offline: %s", path, error)
                 self._failures[key] = f"{path}: {error}"
             else:
-                log.cleaner_checkpoint = cleaner_offsets.get(key)
                 self._adopt(key, log)
-
-    def _create(self, key: TopicPartition, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
-        topic, partition = key
-        homes = list(self._homes.values())
-        home = min(self._directories, key=homes.count)
-        path = home.join(f"{topic}-{partition}")
-        home.drop_from_checkpoints(key)
-        log = PartitionLog.open(
-            path, topic=topic, partition=partition, config=config, disk=self._disk, clock=self._clock
-        )
-        if topic_id is not None:
-            write_topic_id(self._disk, path, topic_id)
-        self._disk.sync_directory(home.path)
-        self._homes[key] = home
-        self._topic_ids[key] = topic_id
-        self._adopt(key, log)
-        return log
 
     def _adopt(self, key: TopicPartition, log: PartitionLog) -> None:
         self._logs[key] = log

@@ -54,6 +54,25 @@ class OffsetIndex(SegmentIndex):
     def last(self) -> OffsetPosition:
         return self._entry(len(self) - 1)
 
+    def last_in_file(self) -> OffsetPosition:
+        """As `last`, by reading the end of the file only, of which nothing stays in memory. Raises IndexCorrupt."""
+        try:
+            file = self._disk.open_briefly(self.path)
+        except FileNotFoundError:
+            raise IndexCorrupt(f"{self.path} is missing") from None
+        try:
+            end = bytes(file.read(max(file.size - ENTRY_SIZE, 0), ENTRY_SIZE))
+            is_whole = file.size % ENTRY_SIZE == 0
+        finally:
+            file.close()
+        if not is_whole or end == bytes(ENTRY_SIZE):  # preallocated: look where the entries end
+            data = self._load()
+            end = bytes(data[-ENTRY_SIZE:])
+        if not end:
+            return OffsetPosition(self.base_offset, 0)
+        relative, position = ENTRY.unpack(end)
+        return OffsetPosition(self.base_offset + relative, position)
+
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at and above `offset`."""
         data = self._data()

@@ -3,8 +3,7 @@
 Offsets: log_start_offset <= high watermark <= log_end_offset, the next one to be assigned. The high watermark is
 replication's business; it comes in as `upper_bound`. Below the recovery point everything is synced.
 
-A failed write or fsync takes the log offline at once (E26): nothing is known of the file any more, so nothing is
-retried, and every later call raises KAFKA_STORAGE_ERROR until the log is opened again, which verifies its tail.
+What it is to readers, also when it is offline (E26), is `ReadableLog`'s.
 """
 
 from __future__ import annotations
@@ -14,20 +13,16 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from oncelog_broker.log import timestamp_lookup
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.flush import PendingFlush
 from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, checked_batches, stamp_append_time
-from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
-from oncelog_broker.log.local_log import LocalLog
-from oncelog_broker.log.log_producers import LogProducers
-from oncelog_broker.log.log_reader import EMPTY
+from oncelog_broker.log.log_content import LogContent
+from oncelog_broker.log.lost_segments import LogCorrupt
 from oncelog_broker.log.producer_state import DuplicateBatch
-from oncelog_broker.log.recovery import LogCorrupt, SegmentLoader, load_epochs, rebuild_epochs
+from oncelog_broker.log.readable_log import ReadableLog
+from oncelog_broker.log.recovery import LastKnown
 from oncelog_broker.log.retention import SegmentFacts, deletable_segments
 from oncelog_broker.log.segment import Segment
-from oncelog_broker.log.timestamp_lookup import TimestampedOffset
-from oncelog_broker.log.transaction_index import AbortedTransaction
 from oncelog_broker.log.validation import (
     AppendOrigin,
     HeaderFields,
@@ -36,6 +31,7 @@ from oncelog_broker.log.validation import (
     check_client_batch,
 )
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.descriptors import is_descriptor_limit
 from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
@@ -59,35 +55,25 @@ NO_APPEND_TIME: Final = -1
 """Stands for "the records carry the producer's timestamps" in a produce response."""
 
 
-class PartitionLog:
+class PartitionLog(ReadableLog):
     """Made by `open`. Not thread-safe. Public methods raise KafkaError only, with the codes that they name."""
 
     __slots__ = (
         "_append_limits",
         "_clock",
         "_disk",
-        "_epochs",
-        "_generation",
         "_last_flush_ms",
-        "_local",
-        "_log_start_offset",
-        "_offline",
         "_producer_state",
         "_recovery_point",
         "_untouched_state",
         "before_truncation",
         "cleaner_checkpoint",
         "config",
-        "directory",
-        "partition",
-        "producers",
-        "topic",
     )
 
     def __init__(
         self,
-        local: LocalLog,
-        epochs: LeaderEpochs,
+        content: LogContent,
         *,
         topic: str,
         partition: int,
@@ -97,30 +83,24 @@ class PartitionLog:
         clock: Clock,
         recovery_point: int,
         log_start_offset: int,
+        cleaner_checkpoint: int | None,
     ) -> None:
         """Internal: use `open`."""
-        self.topic = topic
-        self.partition = partition
-        self.directory = directory
+        super().__init__(
+            content, topic=topic, partition=partition, directory=directory, log_start_offset=log_start_offset
+        )
         self.before_truncation: Callable[[PartitionLog], None] | None = None
         """Called when `recovery_point` or `cleaner_checkpoint` went back, before bytes are cut: whoever keeps them on
         disk must lower them there now, since after a crash a log that ends below its recovery point counts as damaged,
         and what is below the cleaner checkpoint counts as compacted. May raise OSError."""
-        self.cleaner_checkpoint: int | None = None
-        """Up to where the log was compacted, as last noted; None if it never was."""
+        self.cleaner_checkpoint = cleaner_checkpoint
+        """Up to where the log was compacted, as last noted; None if no compaction of it was ever begun."""
         self._disk = disk
         self._clock = clock
-        self._local = local
-        self._epochs = epochs
-        self.producers = LogProducers(disk, directory, config)
         self._producer_state = self.producers.state
-        local.on_roll = self.producers.take_snapshot
         self._untouched_state: tuple[int, int, int, int] | None = None
-        self._offline: str | None = None
-        self._generation = 0
         self._last_flush_ms = clock.now_ms()
         self._recovery_point = recovery_point
-        self._log_start_offset = log_start_offset
         self.update_config(config)
 
     @classmethod
@@ -136,78 +116,35 @@ class PartitionLog:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean_shutdown: bool = False,
+        cleaner_checkpoint: int | None = None,
     ) -> PartitionLog:
         """Open or make the log in `directory`, verifying what lies behind `recovery_point` after a crash.
 
         Raises KAFKA_STORAGE_ERROR if the disk fails, or if records that were synced are damaged: the message says
         which file and why, and nothing has been changed.
         """
-        path = os.fspath(directory)
-        now_ms = clock.now_ms()
+        path, name = os.fspath(directory), f"{topic}-{partition}"
+        known = LastKnown(recovery_point, log_start_offset, clean_shutdown, cleaner_checkpoint is not None)
         try:
-            disk.make_directories(path)
-            loader = SegmentLoader(disk, path, config.index_interval_bytes, now_ms)
-            epochs, epochs_lost = load_epochs(disk, os.path.join(path, LEADER_EPOCH_FILE))
-            before = epochs.entries
-            segments = loader.load(
-                recovery_point=recovery_point,
-                log_start_offset=log_start_offset,
-                clean_shutdown=clean_shutdown,
-                epochs=epochs,
-            )
-            if epochs_lost:
-                rebuild_epochs(segments, epochs)
-            log = cls(
-                LocalLog(loader, segments, name=f"{topic}-{partition}", config=config, clock=clock),
-                epochs,
-                topic=topic,
-                partition=partition,
-                config=config,
-                directory=path,
-                disk=disk,
-                clock=clock,
-                recovery_point=segments[-1].next_offset if clean_shutdown else recovery_point,
-                log_start_offset=max(log_start_offset, segments[0].base_offset),
-            )
-            if log.log_start_offset > log.log_end_offset:
-                logger.warning("%s: ends at %d, below its start; emptied", path, log.log_end_offset)
-                log.truncate_fully_and_start_at(log.log_start_offset)
-            log.producers.load(log._local.segments, log.log_end_offset)
-            epochs.truncate_from_end(log.log_end_offset)
-            epochs.truncate_from_start(log.log_start_offset)
-            if epochs.entries != before or epochs_lost:
-                epochs.flush()
-            if clean_shutdown and log.producers.is_saved(log.log_end_offset):
-                log._untouched_state = log._state()
+            content = LogContent.open(disk, path, name=name, config=config, clock=clock, known=known)
         except (OSError, LogCorrupt, CorruptBatch) as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} cannot be opened: {error}") from error
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} cannot be opened: {error}") from error
+        first, end = content.local.first.base_offset, content.local.log_end_offset
+        log = cls(
+            content,
+            topic=topic,
+            partition=partition,
+            config=config,
+            directory=path,
+            disk=disk,
+            clock=clock,
+            recovery_point=end if clean_shutdown else max(recovery_point, first),
+            log_start_offset=max(log_start_offset, first),
+            cleaner_checkpoint=None if cleaner_checkpoint is None else min(cleaner_checkpoint, end),
+        )
+        if clean_shutdown and log.producers.is_saved(end):
+            log._untouched_state = log._state()
         return log
-
-    def __repr__(self) -> str:
-        state = "" if self._offline is None else f", offline: {self._offline}"
-        return f"PartitionLog({self.name}, {self._log_start_offset} to {self.log_end_offset}{state})"
-
-    @property
-    def name(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that may be read."""
-        return self._log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
-        return self._local.log_end_offset
-
-    @property
-    def size_bytes(self) -> int:
-        return self._local.size_bytes
-
-    @property
-    def segment_base_offsets(self) -> list[int]:
-        return [segment.base_offset for segment in self._local.segments]
 
     @property
     def recovery_point(self) -> int:
@@ -222,23 +159,6 @@ class PartitionLog:
     def last_flush_ms(self) -> int:
         """Wall time of the last flush, or of the opening."""
         return self._last_flush_ms
-
-    @property
-    def is_offline(self) -> bool:
-        return self._offline is not None
-
-    @property
-    def offline_reason(self) -> str | None:
-        return self._offline
-
-    @property
-    def leader_epochs(self) -> LeaderEpochs:
-        return self._epochs
-
-    @property
-    def latest_epoch(self) -> int:
-        """-1 if no epoch is known."""
-        return self._epochs.latest_epoch
 
     def update_config(self, config: LogConfig) -> None:
         """Takes effect from the next call on."""
@@ -343,7 +263,7 @@ class PartitionLog:
         try:
             self.producers.complete(header[9], entry, marker, base_offset, self._local.active.base_offset)
         except OSError as error:
-            raise self._fail("append", error) from error
+            raise self._append_failed(error, base_offset) from error
         return base_offset, now_ms if stamped else NO_APPEND_TIME
 
     def _write(
@@ -365,7 +285,7 @@ class PartitionLog:
         try:
             self._local.append(batch, base_offset + header[6], max_timestamp, now_ms)
         except OSError as error:
-            raise self._fail("append", error) from error
+            raise self._append_failed(error, base_offset) from error
 
     def append_as_follower(self, records: memoryview | bytearray | bytes) -> None:
         """Append what a leader sent, with its offsets and epochs.
@@ -400,10 +320,11 @@ class PartitionLog:
         for batch in whole:
             if batch.partition_leader_epoch > self._epochs.latest_epoch:
                 self.assign_leader_epoch(batch.partition_leader_epoch, batch.base_offset)
+        before = self.log_end_offset
         try:
             self._local.append_all(records, whole, now_ms, self.producers.follow)
         except (OSError, CorruptBatch) as error:
-            raise self._fail("append", error) from error
+            raise self._append_failed(error, before) from error
 
     # --- rolling -------------------------------------------------------------------------------------------------
 
@@ -413,7 +334,7 @@ class PartitionLog:
         try:
             self._local.roll()
         except OSError as error:
-            raise self._fail("roll", error) from error
+            raise self._append_failed(error, self.log_end_offset) from error
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Roll if the active segment is older than `segment.ms` by wall time: an idle log is to age too."""
@@ -422,75 +343,6 @@ class PartitionLog:
         if due:
             self.roll()
         return due
-
-    # --- reading -------------------------------------------------------------------------------------------------
-
-    def read(self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool) -> memoryview:
-        """Whole batches from the one that contains `offset` on, none that reaches `upper_bound`, of one segment.
-
-        At most `max_bytes`, unless `min_one_batch` and the first batch is larger. Empty where there is nothing (yet).
-        The view may be a mapping of the file: see `RealFile` for what that means when the log is truncated.
-        Raises OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
-        """
-        if self._offline is not None:
-            raise self._offline_error()
-        log_end_offset = self.log_end_offset
-        if not self._log_start_offset <= offset <= log_end_offset:
-            raise self._out_of_range(offset)
-        if offset >= upper_bound or offset == log_end_offset:
-            return EMPTY
-        try:
-            return self._local.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
-        except (OSError, CorruptBatch) as error:
-            raise self._read_error(error) from error
-
-    def read_committed(
-        self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool
-    ) -> tuple[memoryview, list[AbortedTransaction]]:
-        """As `read`, with the aborted transactions that have records among what was read (S52)."""
-        if not self.producers.aborted:
-            return self.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch), []
-        self._check_online()
-        if not self._log_start_offset <= offset <= self.log_end_offset:
-            raise self._out_of_range(offset)
-        if offset >= upper_bound or offset == self.log_end_offset:
-            return EMPTY, []
-        try:
-            view, end = self._local.read_to(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
-        except (OSError, CorruptBatch) as error:
-            raise self._read_error(error) from error
-        return view, self.producers.aborted.collect(offset, end) if end > offset else []
-
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Every transaction with records below it is decided, and the decision is replicated (S50)."""
-        first_unstable = self._producer_state.first_unstable_offset
-        if first_unstable >= high_watermark:
-            return high_watermark
-        return max(first_unstable, self._log_start_offset)
-
-    def offset_for_timestamp(self, timestamp: int, *, upper_bound: int) -> TimestampedOffset | None:
-        """The first record below `upper_bound` with at least this timestamp (T12): (offset, timestamp, leader epoch).
-
-        Raises CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
-        """
-        self._check_online()
-        try:
-            return timestamp_lookup.first_at_or_after(
-                self._local.segments, timestamp, log_start_offset=self._log_start_offset, upper_bound=upper_bound
-            )
-        except (OSError, CorruptBatch) as error:
-            raise self._read_error(error) from error
-
-    def max_timestamp_offset(self, *, upper_bound: int | None = None) -> TimestampedOffset | None:
-        """The first record with the largest timestamp of the log; None if no record has one. Raises as above."""
-        self._check_online()
-        bound = self.log_end_offset if upper_bound is None else upper_bound
-        try:
-            return timestamp_lookup.with_largest(
-                self._local.segments, log_start_offset=self._log_start_offset, upper_bound=bound
-            )
-        except (OSError, CorruptBatch) as error:
-            raise self._read_error(error) from error
 
     # --- letting go ----------------------------------------------------------------------------------------------
 
@@ -531,23 +383,19 @@ class PartitionLog:
             self.roll()
         return self._delete_first(count)
 
-    def purge_deleted(self, now_ms: int) -> int:
-        """Free the files of segments that were let go `file.delete.delay.ms` ago; returns how many files went."""
-        try:
-            return self._local.free_marked(now_ms)
-        except OSError as error:
-            raise self._fail("remove deleted segments of", error) from error
+    def take_deleted(self, now_ms: int) -> list[str]:
+        """The files of segments that were let go `file.delete.delay.ms` ago, for the caller to remove."""
+        return self._local.take_marked(now_ms)
 
     def _delete_first(self, count: int) -> list[int]:
         if count == 0:
             return []
         try:
-            gone = self._local.remove_first(count)
+            gone = self._content.remove_first(count)
         except OSError as error:
             raise self._fail("delete segments of", error) from error
         first = self._local.first.base_offset
         self._recovery_point = max(self._recovery_point, first)
-        self.producers.forget_below(first)
         self._advance_log_start(first)
         return gone
 
@@ -564,7 +412,7 @@ class PartitionLog:
     @property
     def generation(self) -> int:
         """Grows with each truncation: what was learned of the content before says nothing after it."""
-        return self._generation
+        return self._content.generation
 
     @property
     def closed_segments(self) -> list[Segment]:
@@ -578,11 +426,10 @@ class PartitionLog:
         not what it was at `generation` or has let go of one of them. Raises KAFKA_STORAGE_ERROR.
         """
         self._check_online()
-        if generation != self._generation or not self._local.holds(old):
+        if generation != self.generation or not self._local.holds(old):
             return False
         try:
-            self._local.replace(old, cleaned, suffix=suffix)
-            self.producers.aborted.forget(segment.base_offset for segment in old)
+            self._content.replace(old, cleaned, suffix=suffix)
         except OSError as error:
             raise self._fail("replace compacted segments of", error) from error
         return True
@@ -601,25 +448,19 @@ class PartitionLog:
         if offset <= self._log_start_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        self._generation += 1
         try:
             self._lower_checkpoints(self._local.end_before(offset))
-            self._local.truncate_to(offset)
-            self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
-            self._epochs.truncate_from_end(self.log_end_offset)
-            self.producers.truncate_to(self._local.segments, self.log_end_offset)
+            self._content.truncate_to(offset)
         except (OSError, CorruptBatch) as error:
             raise self._fail("truncate", error) from error
+        self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything; the log is empty then, and both start and end are `offset`. Raises KAFKA_STORAGE_ERROR."""
         self._check_online()
-        self._generation += 1
         try:
             self._lower_checkpoints(min(offset, self._local.first.base_offset))
-            self._local.truncate_fully_and_start_at(offset)
-            self._epochs.clear()
-            self.producers.truncate_fully()
+            self._content.truncate_fully_and_start_at(offset)
         except OSError as error:
             raise self._fail("truncate", error) from error
         self._log_start_offset = self._recovery_point = offset
@@ -666,12 +507,12 @@ class PartitionLog:
         directory = self.directory if self._local.directory_dirty else None
         self._local.directory_dirty = False
         snapshots = self.producers.pending_snapshots(end)
-        return PendingFlush(self._disk, directory, logs, indexes, snapshots, end, self._generation)
+        return PendingFlush(self._disk, directory, logs, indexes, snapshots, end, self.generation)
 
     def finish_flush(self, pending: PendingFlush) -> None:
         """`pending` is synced: the recovery point moves."""
         self._last_flush_ms = self._clock.now_ms()
-        if pending.generation == self._generation:
+        if pending.generation == self.generation:
             self._recovery_point = max(self._recovery_point, pending.up_to)
 
     def flush_failed(self, error: OSError) -> KafkaError:
@@ -697,7 +538,7 @@ class PartitionLog:
 
     def _state(self) -> tuple[int, int, int, int]:
         """Differs whenever anything that lies on disk has changed."""
-        return self._log_start_offset, self.log_end_offset, self._local.active.base_offset, self._generation
+        return self._log_start_offset, self.log_end_offset, self._local.active.base_offset, self.generation
 
     def abandon(self) -> None:
         """Let go of the files without writing anything: for a log that is being deleted."""
@@ -708,31 +549,15 @@ class PartitionLog:
     def is_cleanly_closed(self) -> bool:
         return self._offline is CLOSED
 
-    # --- faults -----------------------------------------------------------------------------------------------------
+    # --- faults --------------------------------------------------------------------------------------------------
 
-    def _check_online(self) -> None:
-        if self._offline is not None:
-            raise self._offline_error()
-
-    def _offline_error(self) -> KafkaError:
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} is offline: {self._offline}")
-
-    def _fail(self, what: str, error: Exception) -> KafkaError:
-        self._offline = f"could not {what} {self.name}: {error}"
-        logger.error("%s: offline: %s", self.directory, self._offline)
-        return self._offline_error()
-
-    def _read_error(self, error: Exception) -> KafkaError:
-        """A read that fails says nothing of the rest of the log, so the log stays online."""
-        code = ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptBatch) else ErrorCode.KAFKA_STORAGE_ERROR
-        logger.error("%s: read failed: %s", self.directory, error)
-        return KafkaError(code, f"{self.name}: {error}")
-
-    def _out_of_range(self, offset: int) -> KafkaError:
-        return KafkaError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} of {self.name}, which holds {self._log_start_offset} to {self.log_end_offset}",
-        )
+    def _append_failed(self, error: Exception, log_end_offset: int) -> KafkaError:
+        """Nothing is wrong with a file that could not even be opened, as long as nothing was written: it was to be a
+        new segment's, and will be tried again with the next append."""
+        if is_descriptor_limit(error) and self._local.log_end_offset == log_end_offset:
+            logger.error("%s: could not append: %s; raise the limit of open files (ulimit -n)", self.directory, error)
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}: {error}")
+        return self._fail("append", error)
 
     def _larger_than_a_segment(self, size: int) -> KafkaError:
         return KafkaError(

@@ -1,4 +1,4 @@
-"""Producer state in files, so that opening a log need not read all of it (S55, E11).
+"""Producer state in files, so that opening a log need not read all of it (S55).
 
     00000000000000000042.snapshot    Kafka's file: the state as of offset 42
 
@@ -203,7 +203,7 @@ class ProducerSnapshots:
         return self.file_names()
 
     def remove_all_but(self, names: Iterable[str], kept: Collection[int]) -> None:
-        """Those at other offsets than `kept`: as a rule the starts of the segments, and the newest (E11)."""
+        """Those at other offsets than `kept`: as a rule the starts of the segments, and the newest (S55)."""
         for offset in _all_offsets(names):
             if offset not in kept:
                 self._remove(offset)

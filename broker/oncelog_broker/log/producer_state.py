@@ -1,4 +1,4 @@
-"""What a log knows of its producers: pure (S7-S13, S39, S40, S50, E4, E5; KIP-98, KIP-360, KIP-890).
+"""What a log knows of its producers: pure (S7-S13, S39, S40, S50; KIP-98, KIP-360, KIP-890).
 
 A change is decided first (`prepare_append`, `prepare_marker`: they return what to adopt, or raise and have changed
 nothing), and adopted when the batch is in the log (E26). What is known of one producer is a `producer_entry`.
@@ -200,7 +200,7 @@ class ProducerState:
 
     def _check_unknown(self, header: HeaderFields, transaction_version: int) -> None:
         """Of a producer that we do not know, any sequence is accepted: its state may have expired, or its records may
-        have been deleted (E4). Under transactions V2 every transaction begins at 0, so there is nothing to forgive."""
+        have been deleted (E16). Under transactions V2 every transaction begins at 0, so there is nothing to forgive."""
         producer_id, sequence = header[9], header[11]
         if transaction_version >= TRANSACTIONS_V2 and header[5] & TRANSACTIONAL_BIT:
             self.counters.gaps += 1
@@ -212,7 +212,7 @@ class ProducerState:
             raise KafkaError(ErrorCode.UNKNOWN_PRODUCER_ID, f"producer {producer_id} is not known, sequence {sequence}")
 
     def _check_epoch(self, header: HeaderFields, last_epoch: int) -> None:
-        """A lower epoch is fenced; a higher one begins at sequence 0, which a producer may do by itself (E5)."""
+        """A lower epoch is fenced; a higher one begins at sequence 0, which a producer may do by itself (S9)."""
         producer_id, epoch, sequence = header[9], header[10], header[11]
         if epoch < last_epoch:
             raise KafkaError(

@@ -3,13 +3,15 @@
 After a clean shutdown nothing is verified. Otherwise everything from the recovery point on is: batches are read whole
 and checked, indexes and leader epochs made anew on the way. A bad batch there is the torn end of what had not reached
 the disk: the log is cut in front of it. A bad batch *below* the recovery point had been synced, so it is no torn end
-but corruption, and cutting would lose acknowledged records: then `LogCorrupt` is raised and not a byte is changed.
+but corruption, and cutting would lose acknowledged records: then `LogCorrupt` is raised and not a byte is changed. So
+it is with closed segments that lost records; `lost_segments` says which of them are noticed.
 Source: Kafka's LogLoader; reliability.md section 6.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +20,12 @@ from typing import Final
 from oncelog_broker.log.batch_scan import scan_batches, scan_headers
 from oncelog_broker.log.checkpoints import CheckpointCorrupt
 from oncelog_broker.log.leader_epochs import LeaderEpochs
+from oncelog_broker.log.lost_segments import LogCorrupt, check_closed, check_removed, log_file_base, was_emptied
 from oncelog_broker.log.roll import MAX_RELATIVE_OFFSET
 from oncelog_broker.log.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
-    OFFSET_DIGITS,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     Segment,
@@ -42,8 +44,19 @@ DISCARDED_SUFFIX: Final = ".discarded"
 """A segment that recovery cut off behind a torn one. Nothing reads it; it is kept for people."""
 
 
-class LogCorrupt(Exception):
-    """Records that had been synced are damaged or gone. The log stays as it is, offline, for an operator to decide."""
+@dataclass(frozen=True, slots=True)
+class LastKnown:
+    """What the data directory's checkpoints say of a log."""
+
+    recovery_point: int
+    log_start_offset: int
+    clean_shutdown: bool
+    was_compacted: bool
+    """A compaction was begun at some time, so there may be segments with nothing in them."""
+
+    @property
+    def synced_up_to(self) -> float:
+        return math.inf if self.clean_shutdown else self.recovery_point
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +68,29 @@ class SegmentLoader:
     index_interval_bytes: int
     now_ms: int
 
-    def load(
-        self, *, recovery_point: int, log_start_offset: int, clean_shutdown: bool, epochs: LeaderEpochs
-    ) -> list[Segment]:
+    def load(self, known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
         """The log's segments in order, at least one; the last is active. Raises LogCorrupt.
 
         `epochs` learns the leader epochs of the batches that are verified, without being written to its file.
         """
         finish_interrupted_work(self.disk, self.directory)
         segments = self._open_all()
-        if not segments:
-            if recovery_point > log_start_offset:
-                raise self._records_gone(log_start_offset, recovery_point)
-            return [self.create(log_start_offset, self.now_ms)]
         try:
-            segments = self._activate_last(segments, recovery_point, clean_shutdown, epochs)
+            return self._recovered(segments, known, epochs)
+        except BaseException:
+            for segment in segments:
+                segment.close()
+            raise
+
+    def _recovered(self, segments: list[Segment], known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
+        recovery_point = known.recovery_point
+        if not segments and recovery_point > known.log_start_offset:
+            raise self._records_gone(known.log_start_offset, recovery_point)
+        try:
+            self._remove_orphaned_indexes(segments, known)
+            if not segments:
+                return [self.create(known.log_start_offset, self.now_ms)]
+            segments = self._activate_last(segments, known, epochs)
         except CorruptBatch as error:
             raise LogCorrupt(f"{self.directory}: {error}, below the recovery point {recovery_point}") from error
         if segments[-1].next_offset < recovery_point:
@@ -80,7 +101,7 @@ class SegmentLoader:
         return LogCorrupt(
             f"{self.directory}: the log ends at offset {end}, but was synced up to the recovery point "
             f"{recovery_point}: records are gone. To accept the loss, remove the partition's line from "
-            "recovery-point-offset-checkpoint"
+            "recovery-point-offset-checkpoint (its second line counts them)"
         )
 
     def create(self, base_offset: int, now_ms: int) -> Segment:
@@ -107,22 +128,30 @@ class SegmentLoader:
             for base, next_base in zip(bases, [*bases[1:], *bases[-1:]], strict=True)
         ]
 
-    def _activate_last(
-        self, segments: list[Segment], recovery_point: int, clean_shutdown: bool, epochs: LeaderEpochs
-    ) -> list[Segment]:
+    def _remove_orphaned_indexes(self, segments: Sequence[Segment], known: LastKnown) -> None:
+        start, synced_up_to = known.log_start_offset, known.synced_up_to
+        for path in check_removed(
+            self.disk, self.directory, segments, log_start_offset=start, synced_up_to=synced_up_to
+        ):
+            logger.warning("%s: removed, there is no log file to it", path)
+            self.disk.remove(path)
+
+    def _activate_last(self, segments: list[Segment], known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
         first = len(segments) - 1
-        if not clean_shutdown:
-            while first > 0 and segments[first].base_offset > recovery_point:
-                first -= 1
+        while first > 0 and segments[first].base_offset > known.synced_up_to:
+            first -= 1
+        for segment in segments[:first]:
+            if segment.next_offset > known.log_start_offset:
+                check_closed(segment, was_compacted=known.was_compacted)
         self._rebuild_missing_indexes(segments[:first])
-        if clean_shutdown:
+        if known.clean_shutdown:
             try:
                 activate(segments[-1])
             except CorruptBatch as error:
                 logger.warning("%s: not as a clean shutdown leaves a log, so verifying it: %s", self.directory, error)
             else:
                 return segments
-        return self._verify(segments, first, recovery_point, epochs)
+        return self._verify(segments, first, known, epochs)
 
     def _rebuild_missing_indexes(self, segments: Sequence[Segment]) -> None:
         names = set(self.disk.list_directory(self.directory))
@@ -132,15 +161,22 @@ class SegmentLoader:
                 logger.warning("%s: an index is missing, rebuilding it", segment.path)
                 segment.rebuild_indexes()
 
-    def _verify(self, segments: list[Segment], first: int, recovery_point: int, epochs: LeaderEpochs) -> list[Segment]:
+    def _verify(self, segments: list[Segment], first: int, known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
         """Verify from the recovery point, which lies in `segments[first]`; returns the segments that are left."""
+        recovery_point, was_compacted = known.recovery_point, known.was_compacted
         epochs.truncate_from_end(recovery_point, persist=False)
         expected = segments[first].base_offset
         for number in range(first, len(segments)):
             segment = segments[number]
             if segment.base_offset < expected:
                 raise LogCorrupt(f"{segment.path}: begins before the end of the segment before it, at {expected}")
+            is_last = number == len(segments) - 1
+            if not is_last and segment.base_offset < recovery_point:
+                check_closed(segment, was_compacted=was_compacted, synced_up_to=recovery_point)
             try:
+                if not is_last and segment.size == 0 and was_emptied(segment, was_compacted=was_compacted):
+                    segment.start_empty()
+                    raise CorruptBatch("there is nothing in it, though another segment follows")
                 self._verify_segment(segment, recovery_point, epochs)
             except CorruptBatch as fault:
                 if segment.next_offset < recovery_point:
@@ -148,7 +184,7 @@ class SegmentLoader:
                 self._cut(segment, fault)
                 self._discard(segments[number + 1 :])
                 return segments[: number + 1]
-            if number < len(segments) - 1:
+            if not is_last:
                 expected = segment.next_offset
                 segment.seal()
                 segment.next_offset = segments[number + 1].base_offset
@@ -225,14 +261,6 @@ def rebuild_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
                 epochs.assign(batch.leader_epoch, batch.base_offset, persist=False)
 
 
-def log_file_base(name: str) -> int | None:
-    """The base offset that a `.log` file's name says; None for any other file."""
-    digits = name.removesuffix(LOG_SUFFIX)
-    if digits == name or len(digits) != OFFSET_DIGITS or not digits.isdecimal():
-        return None
-    return int(digits)
-
-
 def finish_interrupted_work(disk: Disk, directory: str) -> None:
     """Bring a directory to a state between two operations: deletions go through, complete compactions too.
 
@@ -241,6 +269,10 @@ def finish_interrupted_work(disk: Disk, directory: str) -> None:
     names = disk.list_directory(directory)
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+    for name in names:
+        log_name = name.removesuffix(DELETED_SUFFIX)
+        if log_name != name and log_name not in names and log_file_base(log_name) is not None:
+            _remove_indexes(disk, directory, log_name)
     for name in names:
         if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
             disk.remove(os.path.join(directory, name))
@@ -255,17 +287,12 @@ def finish_interrupted_work(disk: Disk, directory: str) -> None:
                 swaps.remove(name)
     if swaps:
         _finish_swaps(disk, directory, swaps)
-    names = disk.list_directory(directory)
-    logs = {name for name in names if log_file_base(name) is not None}
-    for name in names:
-        prefix, suffix = os.path.splitext(name)
-        if (
-            suffix in INDEX_SUFFIXES
-            and prefix + LOG_SUFFIX not in logs
-            and log_file_base(prefix + LOG_SUFFIX) is not None
-        ):
-            logger.warning("%s: removed, there is no log file to it", os.path.join(directory, name))
-            disk.remove(os.path.join(directory, name))
+
+
+def _remove_indexes(disk: Disk, directory: str, log_name: str) -> None:
+    """Before the log file itself goes: an index without one counts as a loss (`lost_segments`)."""
+    for suffix in INDEX_SUFFIXES:
+        disk.remove(os.path.join(directory, log_name.removesuffix(LOG_SUFFIX) + suffix))
 
 
 def _base_of(name: str) -> int | None:
@@ -285,13 +312,14 @@ def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
                 if index + SWAP_SUFFIX not in swaps:
                     disk.remove(os.path.join(directory, index))  # the old log's; it will be rebuilt
             next_offset = base
-            file = disk.open(path)
+            file = disk.open_briefly(path)
             for batch in scan_headers(file, 0, file.size):
                 next_offset = batch.last_offset + 1
             file.close()
             for other in names:
                 other_base = log_file_base(other)
                 if other_base is not None and base < other_base < next_offset:
+                    _remove_indexes(disk, directory, other)
                     disk.remove(os.path.join(directory, other))
         logger.warning("%s: finishing the compaction that made it", path)
         disk.rename(path, os.path.join(directory, final))

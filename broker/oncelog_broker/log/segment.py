@@ -186,9 +186,15 @@ class Segment:
 
     def seal(self) -> None:
         """Close it for appends: the indexes are written and leave memory."""
-        self.index_max_timestamp()
+        self.write_indexes()
         self.offset_index.seal()
         self.time_index.seal()
+
+    def write_indexes(self) -> None:
+        """Write the indexes as those of a closed segment. It may be appended to after that."""
+        self.index_max_timestamp()
+        self.offset_index.persist()
+        self.time_index.persist()
 
     def index_max_timestamp(self) -> None:
         """What makes the time index of a closed segment complete."""
@@ -350,6 +356,14 @@ class Segment:
         for batch in self.batches_from(offset):
             if batch.max_timestamp >= timestamp:
                 yield batch
+
+    def largest_before(self, offset: int) -> tuple[int, int]:
+        """(a timestamp that a record below `offset` has, up to which offset none is larger); -1 if there is none."""
+        try:
+            return self.time_index.last_before(offset)
+        except IndexCorrupt as error:
+            self._rebuild_because(error)
+            return self.time_index.last_before(offset)
 
     def whole_batches(self, view: memoryview, position: int, upper_bound: int) -> tuple[int, int]:
         """How much of `view`, the file's bytes from a batch at `position` on, is whole batches below `upper_bound`.

@@ -70,7 +70,7 @@ class SegmentIndex:
         entries = self._entries
         if entries is None or self._persisted == len(entries):
             return
-        file = self._disk.open(self.path, create=True)
+        file = self._disk.open_briefly(self.path, create=True)
         try:
             known = max(self._persisted, 0)
             if file.size != known:
@@ -82,13 +82,17 @@ class SegmentIndex:
         self._persisted = len(entries)
         self._unsynced = True
 
+    def has_entries_in_file(self) -> bool:
+        """Asks the file, and keeps nothing of it in memory. Raises IndexCorrupt."""
+        return len(self._load()) > 0
+
     def file_to_sync(self) -> File | None:
         """Persist; the file if it has something unsynced, for the caller to sync and close. Raises OSError."""
         self.persist()
         if not self._unsynced:
             return None
         self._unsynced = False
-        return self._disk.open(self.path)
+        return self._disk.open_briefly(self.path)
 
     def seal(self) -> None:
         """The segment is closed: write what is left and let go of the memory. Raises OSError."""
@@ -114,7 +118,7 @@ class SegmentIndex:
     def _load(self) -> memoryview:
         """The file without the zeros at its end."""
         try:
-            file = self._disk.open(self.path)
+            file = self._disk.open_briefly(self.path)
         except FileNotFoundError:
             raise IndexCorrupt(f"{self.path} is missing") from None
         try:

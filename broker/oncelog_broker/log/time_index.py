@@ -58,6 +58,14 @@ class TimeIndex(SegmentIndex):
         found = bisect_right(range(count), timestamp, key=lambda n: int(ENTRY.unpack_from(data, n * ENTRY_SIZE)[0]))
         return self._entry(found - 1)
 
+    def last_before(self, offset: int) -> TimestampOffset:
+        """The greatest entry about a record below `offset`; (-1, base offset) if there is none. Raises IndexCorrupt."""
+        data = self._data()
+        count = len(data) // ENTRY_SIZE
+        relative = offset - self.base_offset - 1
+        found = bisect_right(range(count), relative, key=lambda n: int(ENTRY.unpack_from(data, n * ENTRY_SIZE)[1]))
+        return self._entry(found - 1)
+
     def last(self) -> TimestampOffset:
         return self._entry(len(self) - 1)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
-from oncelog_broker.log.recovery import log_file_base
+from oncelog_broker.log.lost_segments import log_file_base
 from oncelog_broker.log.segment import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_prefix
 from oncelog_broker.log.segment_index import IndexCorrupt
 from oncelog_broker.runtime.disk import Disk, File
@@ -106,7 +106,7 @@ class TransactionIndex:
         if not self._is_unsynced:
             return None
         self._is_unsynced = False
-        return self._disk.open(self.path)
+        return self._disk.open_briefly(self.path)
 
     def _position_of(self, offset: int) -> int:
         """Where the first entry begins whose marker is not below `offset`."""
@@ -120,7 +120,7 @@ class TransactionIndex:
         return low * ENTRY.size
 
     def _write(self, start: int, data: bytes) -> None:
-        file = self._disk.open(self.path, create=True)
+        file = self._disk.open_briefly(self.path, create=True)
         try:
             if file.size != start:
                 file.truncate(start)

@@ -6,6 +6,8 @@
 - Ephemeral nodes live in memory only, since they end with this process. The id of the last write is durable even if it
   made nothing but ephemerals, so that a czxid, hence a broker epoch, never comes twice.
 - SQLite runs with a write-ahead log, synchronous=FULL, and holds its lock from open to close: a second process is told.
+  So the last writes are in the -wal file, synced; `kill -9` or a power cut take none away. Who loses or cuts that file
+  by other means gets an older store, and nothing in the file says so: see `Broker` for the logs that it does not know.
 
 `sqlite3` is imported when a store is opened, not with this module: it is most of the cost of opening one.
 """
@@ -60,6 +62,7 @@ _UPSERT = "INSERT OR REPLACE INTO node(path, data, version, czxid) VALUES (?, ?,
 _DELETE = "DELETE FROM node WHERE path = ?"
 
 _Outcome = list[Stat | None]
+_Queued = tuple[tuple[Operation, ...], asyncio.Future[_Outcome]]
 _T = TypeVar("_T")
 
 
@@ -76,7 +79,9 @@ class EmbeddedStore:
         self._zxid = zxid
         self._session = SessionState.CONNECTED
         self._closed = False
-        self._queue: list[tuple[tuple[Operation, ...], asyncio.Future[_Outcome]]] = []
+        self._failure: SessionExpired | None = None
+        """Why nothing may be written any more: nobody can say what the file holds."""
+        self._queue: list[_Queued] = []
         self._writer: asyncio.Task[None] | None = None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")  # starts at its first job
         self._watches: list[tuple[str, WatchCallback]] = []
@@ -99,6 +104,7 @@ class EmbeddedStore:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN EXCLUSIVE")  # takes the lock, which exclusive mode then keeps
             connection.execute("COMMIT")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what a crash left in the write-ahead log
             tree, zxid = _load(connection)
         except (sqlite3.Error, OSError, ValueError, TypeError, AttributeError) as error:
             if connection is not None:
@@ -202,10 +208,13 @@ class EmbeddedStore:
         """Commit what is queued, all of it at once, again and again until nothing is left."""
         while self._queue:
             batch, self._queue = self._queue, []
-            await self._write(batch)
+            if self._failure is None:
+                await self._write(batch)
+            else:
+                _settle(batch, [self._failure] * len(batch))
         self._writer = None
 
-    async def _write(self, batch: list[tuple[tuple[Operation, ...], asyncio.Future[_Outcome]]]) -> None:
+    async def _write(self, batch: list[_Queued]) -> None:
         staged = Transaction(self._tree.node, self._zxid)
         zxid = self._zxid
         outcomes: list[_Outcome | MetadataError] = []
@@ -227,13 +236,7 @@ class EmbeddedStore:
                 self._tell(self._tree.apply(staged.changes))
             else:  # outcomes may rest on changes that are not there
                 outcomes = [failure] * len(batch)
-        for (_, future), outcome in zip(batch, outcomes, strict=True):
-            if future.done():  # its caller was cancelled
-                continue
-            if isinstance(outcome, MetadataError):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
+        _settle(batch, outcomes)
 
     def _must_store(self, path: str, node: TreeNode | None) -> bool:
         return node is None or not node.same_content(self._tree.node(path))
@@ -254,8 +257,9 @@ class EmbeddedStore:
                 _log.error("metadata store: the disk is full, nothing was written")
                 return ConnectionLost("", "the disk of the metadata store is full")
             _log.critical("metadata store: writing failed, the session ends: %s", error)
+            self._failure = SessionExpired("", f"writing to the metadata store failed: {error}")
             self._lose_session()
-            return SessionExpired("", f"writing to the metadata store failed: {error}")
+            return self._failure
         return None
 
     def _tell(self, paths: list[str]) -> None:
@@ -277,6 +281,16 @@ def _call(callback: Callable[[_T], None], told: _T) -> None:
         callback(told)
     except Exception:
         _log.exception("metadata store: a callback failed on %s", told)
+
+
+def _settle(batch: Sequence[_Queued], outcomes: Sequence[_Outcome | MetadataError]) -> None:
+    for (_, future), outcome in zip(batch, outcomes, strict=True):
+        if future.done():  # its caller was cancelled
+            continue
+        if isinstance(outcome, MetadataError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
 
 
 def _stat(outcome: _Outcome) -> Stat:

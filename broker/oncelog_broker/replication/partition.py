@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from oncelog.fail_points.point import fail_point
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.producer_state import NOTHING_UNSTABLE
 from oncelog_broker.log.validation import AppendOrigin
@@ -94,6 +95,7 @@ class Partition:
         self._advance_high_watermark(len(records))
         return result
 
+    @fail_point("marker-written")
     def append_marker(
         self, marker: EndTransactionMarker, *, producer_id: int, producer_epoch: int, transaction_version: int = 0
     ) -> int:

@@ -1,18 +1,25 @@
 """All partitions that this broker hosts, kept in step with the cluster image.
 
 The image decides: a partition that it gives us is opened (or created) and led; one that it takes away is deleted. The
-request handlers ask here for the leader of a partition and get it, or the precise error why not.
+request handlers ask here for the leader of a partition and get it, or the precise error why not. A log that is not open
+yet takes its time (`hosted_logs`): until then the answer is NOT_LEADER_OR_FOLLOWER, which clients try again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.log_changes import WantedLog
 from oncelog_broker.log.log_manager import LogManager
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.metadata import image
 from oncelog_broker.metadata.image import ClusterImage, Topic
+from oncelog_broker.replication.hosted_logs import HostedLogs, Opened
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -27,6 +34,7 @@ class Replicas:
         logs: LogManager,
         log_config: Callable[[Mapping[str, str]], LogConfig],
         image: ClusterImage,
+        tasks: Tasks,
     ) -> None:
         """`log_config` resolves a topic's overrides to all its settings; `image` is the empty one to start from."""
         self._broker_id = broker_id
@@ -36,6 +44,11 @@ class Replicas:
         self._leaders: dict[tuple[str, int], Partition] = {}
         self._leaders_by_id: dict[tuple[bytes, int], Partition] = {}
         self._offline: dict[tuple[str, int], str] = {}
+        self._opening: dict[tuple[str, int], WantedLog] = {}
+        self._hosted = HostedLogs(logs, tasks, self._is_wanted, self._on_opened)
+        self._waiting: list[tuple[str | None, asyncio.Future[None]]] = []
+        self.on_opened: Callable[[Collection[str]], None] = lambda topics: None
+        """Called with the names of topics of which more partitions are led now, because their logs are open."""
 
     # --- asked by the request handlers
 
@@ -74,6 +87,23 @@ class Replicas:
         """For replication-offset-checkpoint."""
         return {key: partition.high_watermark for key, partition in self._leaders.items()}
 
+    async def until_opened(self, topic: str | None = None) -> None:
+        """Return when every partition of `topic`, by default of all, that the image gave us so far is open, or offline.
+
+        Whoever is called back by `on_opened` has been.
+        """
+        if not self._is_opening(topic):
+            return
+        entry = (topic, asyncio.get_running_loop().create_future())
+        self._waiting.append(entry)
+        try:
+            await entry[1]
+        finally:
+            self._waiting.remove(entry)
+
+    def _is_opening(self, topic: str | None) -> bool:
+        return bool(self._opening) if topic is None else any(name == topic for name, _ in self._opening)
+
     # --- told by the image
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
@@ -86,46 +116,71 @@ class Replicas:
         for topic in changes.changed:
             for index, partition in topic.partitions.items():
                 if partition.leader == self._broker_id:
-                    self._lead(topic, index, partition.leader_epoch, partition.isr)
-                elif (topic.name, index) in self._leaders:
+                    self._lead(topic, index, partition)
+                else:
                     self._forget(topic.name, index)
         if new.topic_configs is not old.topic_configs:
             self._reconfigure(old, new)
 
-    def _lead(self, topic: Topic, index: int, leader_epoch: int, isr: tuple[int, ...]) -> None:
+    def _lead(self, topic: Topic, index: int, state: image.Partition) -> None:
         key = (topic.name, index)
         partition = self._leaders.get(key)
         if partition is not None:
-            partition.lead(leader_epoch, isr)
+            partition.lead(state.leader_epoch, state.isr)
+        elif key not in self._opening:
+            wanted = WantedLog(topic.name, index, topic.topic_id, self._config_of(topic.name))
+            found = self._logs.find(wanted)
+            if found is not None:
+                self._adopt(topic, index, state, found)
+            else:
+                self._opening[key] = wanted
+                self._hosted.open(wanted)
+
+    def _is_wanted(self, wanted: WantedLog) -> bool:
+        return self._opening.get(wanted.key) is wanted
+
+    def _on_opened(self, opened: Opened) -> None:
+        topics = set()
+        for wanted, log in opened:
+            if not self._is_wanted(wanted):
+                continue  # taken away again meanwhile
+            del self._opening[wanted.key]
+            topic = self._image.topics[wanted.topic]
+            self._adopt(topic, wanted.partition, topic.partitions[wanted.partition], log)
+            topics.add(wanted.topic)
+        self.on_opened(topics)
+        for name, opened_all in tuple(self._waiting):
+            if not opened_all.done() and not self._is_opening(name):
+                opened_all.set_result(None)
+
+    def _adopt(self, topic: Topic, index: int, state: image.Partition, log: PartitionLog | KafkaError) -> None:
+        key = (topic.name, index)
+        if isinstance(log, KafkaError):
+            logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": log})
+            self._offline[key] = str(log)
             return
-        config = self._log_config(self._image.config_of_topic(topic.name))
-        try:
-            log = self._logs.get_or_create(topic.name, index, topic.topic_id, config)
-            log.update_config(config)  # one that was there is opened with the defaults
-        except (OSError, KafkaError) as error:
-            logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": error})
-            self._offline[key] = str(error)
-            return
+        log.update_config(self._config_of(topic.name))  # one that was there is opened with the defaults
         partition = Partition(topic.name, topic.topic_id, index, log, leader_id=self._broker_id)
-        partition.lead(leader_epoch, isr)
+        partition.lead(state.leader_epoch, state.isr)
         self._leaders[key] = partition
         self._leaders_by_id[topic.topic_id, index] = partition
         self._offline.pop(key, None)
 
-    def _forget(self, topic: str, index: int) -> Partition | None:
+    def _config_of(self, topic: str) -> LogConfig:
+        return self._log_config(self._image.config_of_topic(topic))
+
+    def _forget(self, topic: str, index: int) -> bool:
+        """Lead it no more; whether there is a log of it, or will be."""
         partition = self._leaders.pop((topic, index), None)
         if partition is not None:
             self._leaders_by_id.pop((partition.topic_id, index), None)
             partition.resign()
-        return partition
+        return self._opening.pop((topic, index), None) is not None or partition is not None
 
     def _remove(self, topic: Topic, index: int) -> None:
-        hosted = self._forget(topic.name, index) is not None
-        if hosted or self._offline.pop((topic.name, index), None) is not None:
-            try:
-                self._logs.delete(topic.name, index)
-            except KafkaError as error:  # the next start sets it aside; the other changes of the image must go on
-                logger.error("log not deleted", extra={"partition": f"{topic.name}-{index}", "reason": error})
+        hosted = self._forget(topic.name, index)
+        if self._offline.pop((topic.name, index), None) is not None or hosted:
+            self._hosted.delete((topic.name, index))
 
     def _reconfigure(self, old: ClusterImage, new: ClusterImage) -> None:
         for name in old.topic_configs.keys() | new.topic_configs.keys():
@@ -142,7 +197,7 @@ class Replicas:
     def reconfigure_all(self) -> None:
         """The broker's own settings have changed, which topics inherit."""
         for (name, _), partition in self._leaders.items():
-            partition.log.update_config(self._log_config(self._image.config_of_topic(name)))
+            partition.log.update_config(self._config_of(name))
 
     def close(self) -> None:
         """Answer whoever waits; the logs are closed by their manager."""

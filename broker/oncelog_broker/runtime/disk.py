@@ -12,10 +12,14 @@ import mmap
 import os
 import shutil
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
+
+from oncelog_broker.runtime.descriptors import SPARES, is_descriptor_limit
 
 Buffer = bytes | bytearray | memoryview
+T = TypeVar("T")
 
 SMALL_READ_SIZE: Final = 128 * 1024
 """Reads up to this size are copied by pread: cheaper than the page faults of a mapping, and a bad sector is an OSError
@@ -72,6 +76,9 @@ class Disk(Protocol):
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and appending; with `create` an absent file is made. Raises FileNotFoundError."""
 
+    def open_briefly(self, path: str, *, create: bool = False) -> File:
+        """As `open`, for a file that is closed again at once: succeeds when no descriptor is left for others."""
+
     def list_directory(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
 
@@ -116,13 +123,15 @@ class RealFile:
     harmless: a mapping keeps its inode.
     """
 
-    __slots__ = ("_fd", "_fd_guard", "_map", "path", "size")
+    __slots__ = ("_fd", "_fd_guard", "_map", "is_lent", "path", "size")
 
     def __init__(self, path: str, *, create: bool) -> None:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self._fd = os.open(path, flags, 0o644)
         self._fd_guard = threading.Lock()
         self._map: mmap.mmap | None = None
+        self.is_lent = False
+        """Its descriptor is one of those in reserve."""
         self.path = path
         self.size = os.fstat(self._fd).st_size
 
@@ -151,15 +160,23 @@ class RealFile:
         if size <= 0:
             return memoryview(b"")
         if size <= SMALL_READ_SIZE:
-            data = os.pread(self._fd, size, position)
-            if len(data) != size:
-                raise OSError(f"{self.path}: {len(data)} of {size} bytes at {position}: another process cut the file")
-            return memoryview(data)
+            return self._copy(position, size)
         mapped = self._map
         if mapped is None or len(mapped) < position + size:
             # The old mapping lives on as long as slices of it are held.
-            mapped = self._map = mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ)
+            try:
+                mapped = self._map = mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ)
+            except OSError as error:
+                if is_descriptor_limit(error):  # a mapping has one of its own
+                    return self._copy(position, size)
+                raise
         return memoryview(mapped)[position : position + size]
+
+    def _copy(self, position: int, size: int) -> memoryview:
+        data = os.pread(self._fd, size, position)
+        if len(data) != size:
+            raise OSError(f"{self.path}: {len(data)} of {size} bytes at {position}: another process cut the file")
+        return memoryview(data)
 
     def truncate(self, size: int) -> None:
         self._map = None
@@ -179,6 +196,8 @@ class RealFile:
             if self._fd >= 0:
                 descriptor, self._fd = self._fd, -1
                 os.close(descriptor)
+                if self.is_lent:
+                    SPARES.refill()
 
 
 class RealDisk:
@@ -189,8 +208,13 @@ class RealDisk:
     def open(self, path: str, *, create: bool = False) -> RealFile:
         return RealFile(path, create=create)
 
+    def open_briefly(self, path: str, *, create: bool = False) -> RealFile:
+        file, is_lent = _at_any_rate(lambda: self.open(path, create=create))
+        file.is_lent = is_lent
+        return file
+
     def list_directory(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return self._for_a_moment(lambda: sorted(os.listdir(path)))
 
     def make_directories(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
@@ -218,27 +242,60 @@ class RealDisk:
         shutil.rmtree(path)
 
     def sync_directory(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        self._for_a_moment(lambda: _sync_directory(path))
 
     def read_file(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
+        return self._for_a_moment(lambda: _read_file(path))
 
     def replace_file(self, path: str, data: bytes) -> None:
         temporary = path + TEMPORARY_SUFFIX
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        self._for_a_moment(lambda: _write_file(temporary, data))
         os.replace(temporary, path)
         self.sync_directory(os.path.dirname(path))
 
     def lock(self, path: str) -> FileLock:
         return FileLock(path)
+
+    def _for_a_moment(self, call: Callable[[], T]) -> T:
+        """A call that opens a file and closes it."""
+        result, is_lent = _at_any_rate(call)
+        if is_lent:
+            SPARES.refill()
+        return result
+
+
+def _at_any_rate(call: Callable[[], T]) -> tuple[T, bool]:
+    """`call`, which opens one file, with a descriptor from the reserve if there is no other; whether that was so."""
+    try:
+        return call(), False
+    except OSError as error:
+        if not is_descriptor_limit(error) or not SPARES.lend():
+            raise
+    try:
+        return call(), True
+    except BaseException:
+        SPARES.refill()
+        raise
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_file(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _write_file(path: str, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 class FileLock:

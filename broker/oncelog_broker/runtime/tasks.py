@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 TICK_SECONDS: Final = 0.005
 """Deadlines fire up to this much late."""
@@ -54,6 +56,16 @@ class Tasks:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def in_thread(job: Callable[[], T]) -> T:
+    """Run `job` in a worker thread. Being cancelled waits for its end: what it works on is nobody else's until then."""
+    running = asyncio.ensure_future(asyncio.to_thread(job))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
 
 
 class Deadlines:

@@ -32,6 +32,8 @@ SIZE: Final = Struct(">i")
 MIN_FRAME_BYTES: Final = 8
 """Api key, version and correlation id: less is no request."""
 INITIAL_BUFFER_BYTES: Final = 16 * 1024
+MEMORY_RETRY_SECONDS: Final = 0.05
+"""How long a connection that got no memory for a large frame waits before it asks again."""
 READ_AHEAD_BYTES: Final = 128 * 1024
 """Room beyond a large frame, so that one read may bring the next ones as well."""
 SCATTER_BYTES: Final = 16 * 1024
@@ -47,6 +49,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_connections",
         "_dispatcher",
         "_end",
+        "_frame_is_lent",
         "_frame_since",
         "_limits",
         "_loop",
@@ -82,6 +85,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._outgoing: list[Buffer] | None = None
         self._waiting = False
         self._waiting_for: asyncio.Future[Any] | None = None
+        self._frame_is_lent = False
         self._reading_paused = False
         self._frame_since = 0.0
         self._stalled_since = 0.0
@@ -99,7 +103,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         host, port = (peer[0], peer[1]) if isinstance(peer, tuple) and len(peer) >= 2 else ("local", 0)
         self.client_host, self.client_port = host, port
-        refused = self._connections.admit(self, host)
+        connected = transport.get_extra_info("socket")
+        refused = self._connections.admit(self, host, -1 if connected is None else connected.fileno())
         if refused:
             logger.warning("connection refused", extra={"client": host, "reason": refused})
             self._transport.abort()
@@ -110,7 +115,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             (socket.SO_RCVBUF, self._limits.receive_buffer_bytes),
         ):
             if size >= 0:
-                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, size)
+                connected.setsockopt(socket.SOL_SOCKET, option, size)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.release(self, self.client_host)
@@ -179,8 +184,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._begin = start + size
             self._frame_since = 0.0
             handle(self, view[start : self._begin])
-        if self._begin == self._end:
+        if self._frame_is_lent:
+            self._frame_is_lent = False
+            self._replace_buffer(max(INITIAL_BUFFER_BYTES, self._end - self._begin))
+            if self._end == len(self._view):
+                self._pause_reading()
+        elif self._begin == self._end:
             self._begin = self._end = 0
+            if self._reserved and self._limits.is_short:
+                self._give_up_buffer()
         elif self._end == len(self._view):
             self._make_room(0)
 
@@ -191,22 +203,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         pending = self._end - self._begin
         capacity = len(self._view)
-        if frame_size > capacity and frame_size > self._reserved and not self._reserve(frame_size):
-            self._pause_reading()
-            self._loop.call_later(0.05, self._retry_room, frame_size)
-            return
         if pending == capacity:
-            self._replace_buffer(min(2 * capacity, max(frame_size, capacity) + READ_AHEAD_BYTES))
+            wanted = min(2 * capacity, max(frame_size, capacity) + READ_AHEAD_BYTES)
+            if not self._reserve(wanted):
+                self._pause_reading()
+                self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry_room, frame_size)
+                return
+            self._replace_buffer(wanted)
         elif self._begin and self._begin + max(frame_size, pending + 1) > capacity:
             self._view[:pending] = self._view[self._begin : self._end]
             self._begin, self._end = 0, pending
         if self._end == len(self._view):
             self._pause_reading()
 
-    def _reserve(self, frame_size: int) -> bool:
-        if not self._limits.reserve(frame_size - self._reserved):
+    def _reserve(self, capacity: int) -> bool:
+        if not self._limits.reserve(capacity - self._reserved, self):
             return False
-        self._reserved = frame_size
+        self._reserved = capacity
         return True
 
     def _retry_room(self, frame_size: int) -> None:
@@ -228,7 +241,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._view = memoryview(b"")
         self._begin = self._end = 0
         if self._reserved:
-            self._limits.give_back(self._reserved)
+            self._limits.give_back(self._reserved, self)
             self._reserved = 0
 
     def _pause_reading(self) -> None:
@@ -251,9 +264,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def mute(self, waiting_for: asyncio.Future[Any] | None = None) -> None:
         """Handle no further request until `unmute`: the present one waits for its response.
 
-        `waiting_for` is cancelled if the client goes: nobody else waits for it.
+        `waiting_for` is cancelled if the client goes: nobody else waits for it. Without it the request is still being
+        worked on, and its frame stays as it is: what comes meanwhile goes into another buffer.
         """
         self._waiting = True
+        self._frame_is_lent = waiting_for is None
         self._waiting_for = waiting_for
 
     def unmute(self) -> None:

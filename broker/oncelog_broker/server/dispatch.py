@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
+from oncelog.fail_points.point import FailPoint, fail_point
 from oncelog_broker.config.broker_keys import QUEUED_MAX_REQUESTS
+from oncelog_broker.coordinator.client import Client
 from oncelog_broker.server.known_header import PREFIX, KnownHeader
 from oncelog_broker.server.limits import MAX_REQUEST_ELEMENTS
 from oncelog_broker.server.served import SERVED
@@ -32,6 +34,7 @@ logger = logging.getLogger(__name__)
 RESPONSE_PREFIX: Final = Struct(">ii")
 """Size of what follows, correlation id."""
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
+ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", ApiKey.END_TXN: "reply-sent"}
 
 
 class RequestContext:
@@ -54,6 +57,11 @@ class RequestContext:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
+
+    @property
+    def client(self) -> Client:
+        """Who asks, as others may be shown."""
+        return Client(self.client_id or "", f"/{self.connection.client_host}")
 
 
 class Route:
@@ -151,6 +159,11 @@ class Dispatcher:
 
         future.add_done_callback(answered)
 
+    @fail_point(
+        *ANSWER_POINTS.values(),
+        which=lambda _self, _response, _route, context: ANSWER_POINTS.get(context.api_key),
+        dropped=lambda: None,
+    )
     def _respond(self, response: Any, route: Route, context: RequestContext) -> None:
         body: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
         route.encode(response, body)

@@ -148,11 +148,12 @@ class FetchSessions:
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
-        wanted = [
-            Wanted(TopicName(topic.topic, topic.topic_id), partition)
-            for topic in request.topics
-            for partition in topic.partitions
-        ]
+        named: dict[tuple[TopicName, int], Wanted] = {}
+        for topic in request.topics:
+            name = TopicName(topic.topic, topic.topic_id)
+            for partition in topic.partitions:  # of one that is named twice the last counts, as in Kafka
+                named[name, partition.partition] = Wanted(name, partition)
+        wanted = list(named.values())
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if request.session_id != NO_SESSION:
                 self._sessions.pop(request.session_id, None)

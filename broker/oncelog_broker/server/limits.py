@@ -6,6 +6,7 @@ Kafka's keys: `max.connections`, `max.connections.per.ip`, `socket.request.max.b
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,8 +17,9 @@ RESPONSE_STALL_SECONDS: Final = 60.0
 """A client that reads none of its responses for this long is cut off."""
 WRITE_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 """Unsent response bytes per connection above which we stop reading its requests."""
-MAX_REQUEST_ELEMENTS: Final = 1_000_000
-"""Array elements in one request."""
+MAX_REQUEST_ELEMENTS: Final = 50_000
+"""Array elements in one request, each of which costs a microsecond or more; several for each of the 10,000 partitions
+that a broker is planned for."""
 
 
 @dataclass(slots=True)
@@ -29,14 +31,20 @@ class Limits:
     request_max_bytes: int
     queued_max_request_bytes: int
     idle_seconds: float
+    first_descriptor_not_for_connections: int = sys.maxsize
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     connections: int = 0
     per_ip: Counter[str] = field(default_factory=Counter)
     request_bytes: int = 0
+    is_short: bool = False
+    """Somebody had to wait for memory, and half of it has not been free since: nobody keeps any without need."""
+    _over_limit: object = None
 
-    def admit(self, ip: str) -> str | None:
-        """Count a new connection in; or say why not."""
+    def admit(self, ip: str, descriptor: int = -1) -> str | None:
+        """Count a new connection in, whose socket has that number; or say why not."""
+        if descriptor >= self.first_descriptor_not_for_connections:
+            return f"{descriptor} open files, and the rest is for logs: raise the limit (ulimit -n)"
         if self.connections >= self.max_connections:
             return f"max.connections={self.max_connections} reached"
         if self.per_ip[ip] >= self.max_connections_per_ip:
@@ -52,15 +60,26 @@ class Limits:
         if not self.per_ip[ip]:
             del self.per_ip[ip]
 
-    def reserve(self, size: int) -> bool:
-        """Set aside memory for a large frame; False while others hold too much.
+    def reserve(self, size: int, holder: object) -> bool:
+        """Set aside memory for bytes of a large frame that have come, and as many again; False while others hold too
+        much.
 
-        The whole frame is set aside before its bytes come, so that a frame which was let in can always be finished.
+        What a client only claims that it will send takes nothing from others. So frames that are all begun may fill
+        the memory before one is whole; that one may be, a single `holder` at a time may go over the limit.
         """
-        if self.queued_max_request_bytes >= 0 and self.request_bytes + size > self.queued_max_request_bytes:
-            return False
+        within = self.queued_max_request_bytes < 0 or self.request_bytes + size <= self.queued_max_request_bytes
+        if not within:
+            if self._over_limit not in (None, holder):
+                self.is_short = True
+                return False
+            self._over_limit = holder
         self.request_bytes += size
         return True
 
-    def give_back(self, size: int) -> None:
+    def give_back(self, size: int, holder: object) -> None:
+        """All that `holder` had reserved."""
         self.request_bytes -= size
+        if self._over_limit is holder:
+            self._over_limit = None
+        if 2 * self.request_bytes <= self.queued_max_request_bytes:
+            self.is_short = False

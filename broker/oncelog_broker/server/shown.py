@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.replication.replicas import Replicas
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_WAIT_SECONDS: Final = 60.0
@@ -16,8 +17,27 @@ MAX_WAIT_SECONDS: Final = 60.0
 
 async def wait_until_shown(cache: MetadataCache, shows: Callable[[ClusterImage], bool], timeout_ms: int) -> None:
     """Return when the image shows the change. Raises KafkaError REQUEST_TIMED_OUT: done, but not seen by all yet."""
+    await _within(timeout_ms, cache.wait_for(shows))
+
+
+async def wait_until_usable(
+    cache: MetadataCache, replicas: Replicas, topic: str, partitions: int, timeout_ms: int
+) -> None:
+    """Return when the image shows the topic with that many partitions, and those that this broker leads are open.
+
+    Raises KafkaError REQUEST_TIMED_OUT: it was created, but cannot be used yet.
+    """
+
+    async def usable() -> None:
+        await cache.wait_for(shows_topic(topic, partitions))
+        await replicas.until_opened(topic)
+
+    await _within(timeout_ms, usable())
+
+
+async def _within(timeout_ms: int, change: Awaitable[object]) -> None:
     try:
-        await asyncio.wait_for(cache.wait_for(shows), min(max(timeout_ms, 1) / 1000, MAX_WAIT_SECONDS))
+        await asyncio.wait_for(change, min(max(timeout_ms, 1) / 1000, MAX_WAIT_SECONDS))
     except TimeoutError:
         raise KafkaError(
             ErrorCode.REQUEST_TIMED_OUT, "The change is made, but was not in effect within the request's timeout."

@@ -13,6 +13,7 @@ from oncelog.cli.json_records import format_json
 from oncelog.cli.offsets import AtTime, Earliest, Latest, Position, out_of_range, parse_position, resolve
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, client_settings, parsed
 from oncelog.cli.running import run
+from oncelog.cli.targets import TARGET, Target, partitions_of
 from oncelog.cli.text_records import OutputRecord, Template, escaped_bytes, line_template
 
 if TYPE_CHECKING:
@@ -25,16 +26,6 @@ POLL_MS: Final = 100
 """How long to wait for records before looking again whether the end is reached: it may be a marker, no record."""
 
 
-def parse_target(text: str) -> tuple[str, int | None]:
-    """`topic` or `topic:partition`; None stands for all partitions. Raises ValueError."""
-    topic, separator, partition = text.rpartition(":")
-    if not separator:
-        return text, None
-    if not topic or not partition.isascii() or not partition.isdigit():
-        raise ValueError(f"{text!r} is neither TOPIC nor TOPIC:PARTITION")
-    return topic, int(partition)
-
-
 def _parse_position_now(text: str) -> Position:
     from oncelog.clock import now_ms
 
@@ -42,7 +33,6 @@ def _parse_position_now(text: str) -> Position:
 
 
 POSITION: Final = parsed("POSITION", _parse_position_now)
-TARGET: Final = parsed("TOPIC[:PARTITION]", parse_target)
 BYTES: Final = parsed("TEXT", escaped_bytes)
 
 
@@ -78,7 +68,7 @@ class Range:
 @click.option("--base64", is_flag=True, help="With --json: always base64. Default: only what is not UTF-8.")
 @click.option("-D", "settings", type=KEY_VALUE, multiple=True, help="Any setting of the consumer.")
 def consume(
-    targets: tuple[tuple[str, int | None], ...],
+    targets: tuple[Target, ...],
     bootstrap: str,
     start: Position | None,
     end: Position | None,
@@ -136,7 +126,7 @@ def consume(
 
 
 async def _consume(
-    bootstrap: str, targets: Sequence[tuple[str, int | None]], wanted: Range, render: Render, options: dict[str, Any]
+    bootstrap: str, targets: Sequence[Target], wanted: Range, render: Render, options: dict[str, Any]
 ) -> None:
     """Raises KafkaError, UsageError for a partition that does not exist, BrokenPipeError."""
     from oncelog.consumer.consumer import Consumer
@@ -147,26 +137,16 @@ async def _consume(
         await _print_records(consumer, ends, wanted, render, sys.stdout.buffer)
 
 
-async def _partitions(
-    bootstrap: str, targets: Sequence[tuple[str, int | None]], options: dict[str, Any]
-) -> list[TopicPartition]:
-    """What the arguments name, each once. Asked of an admin client, which does not wait for a topic to appear."""
+async def _partitions(bootstrap: str, targets: Sequence[Target], options: dict[str, Any]) -> list[TopicPartition]:
+    """What the arguments name, each once. Raises KafkaError, UsageError."""
     from dataclasses import fields
 
     from oncelog.admin import Admin
-    from oncelog.cluster import TopicPartition
     from oncelog.config import ClientConfig
 
     common = {field.name for field in fields(ClientConfig)} & options.keys()
     async with Admin(bootstrap, **{key: options[key] for key in common}) as admin:
-        topics = await admin.describe_topics({topic for topic, _ in targets})
-    partitions: list[TopicPartition] = []
-    for topic, index in targets:
-        known = sorted(topics[topic].partitions)
-        if index is not None and index not in known:
-            raise click.UsageError(f"{topic} has the partitions 0 to {len(known) - 1}, not {index}")
-        partitions += [TopicPartition(topic, each) for each in (known if index is None else [index])]
-    return list(dict.fromkeys(partitions))
+        return await partitions_of(admin, targets)
 
 
 async def _seek(

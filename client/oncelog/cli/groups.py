@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import chosen_format, show_json, show_plain, show_table
+from oncelog.cli.output import Column, chosen_format, show_json, show_plain, show_rows, show_table
 from oncelog.cli.running import Failure, run
+from oncelog.cli.targets import TARGET, Target, partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from oncelog.cluster import TopicPartition
 
 LAG_COLUMNS: Final = ("Topic", "Partition", "Committed", "End offset", "Lag", "Member", "Client", "Host")
-PLAN_COLUMNS: Final = ("Topic", "Partition", "Committed", "New offset")
+LIST_COLUMNS: Final = tuple(map(Column.headed, ("Group", "State", "Type")))
+PLAN_COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition", "Committed", "New offset")))
 
 
 @click.group()
@@ -42,7 +44,7 @@ def list_(bootstrap: str, output: str | None) -> None:
         async with Admin(bootstrap) as admin:
             return [(group.group_id, group.state, group.protocol_type) for group in await admin.groups.list()]
 
-    _show(run(command, bootstrap), ("Group", "State", "Type"), output)
+    show_rows(LIST_COLUMNS, run(command, bootstrap), output)
 
 
 @groups.command()
@@ -86,9 +88,7 @@ def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> 
 @click.argument("group_id", metavar="GROUP")
 @bootstrap_option
 @output_option
-@click.option(
-    "--topic", "topics", multiple=True, metavar="TOPIC[:PARTITION]", help="Default: all that the group has committed."
-)
+@click.option("--topic", "topics", type=TARGET, multiple=True, help="Default: all that the group has committed.")
 @click.option("--to", "target", metavar="POSITION", help="earliest, latest, an offset, -N, @MS, a date, an age (5m).")
 @click.option("--shift-by", type=int, help="Move by that many records, back where negative.")
 @click.option(
@@ -100,7 +100,7 @@ def reset(
     group_id: str,
     bootstrap: str,
     output: str | None,
-    topics: tuple[str, ...],
+    topics: tuple[Target, ...],
     target: str | None,
     shift_by: int | None,
     from_file: Path | None,
@@ -123,7 +123,7 @@ def reset(
             if from_file is not None:
                 plan = _plan_from(from_file)
             else:
-                wanted = await _partitions(admin, topics, committed)
+                wanted = await partitions_of(admin, topics) if topics else sorted(committed)
                 plan = await _plan(admin, wanted, committed, position, shift_by)
             if to_file is not None:
                 _write_plan(to_file, plan)
@@ -134,7 +134,7 @@ def reset(
     rows = run(command, bootstrap)
     if not rows:
         raise Failure(f"{group_id} has committed nothing: name topics with --topic")
-    _show(rows, PLAN_COLUMNS, output)
+    show_rows(PLAN_COLUMNS, rows, output)
     click.echo(f"moved {group_id}" if execute else "nothing was changed: use --execute", err=True)
 
 
@@ -158,17 +158,6 @@ def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
 
     run(command, bootstrap)
     click.echo(f"deleted {', '.join(group_ids)}", err=True)
-
-
-def _show(rows: list[tuple[Any, ...]], columns: tuple[str, ...], output: str | None) -> None:
-    match chosen_format(output):
-        case "json":
-            names = [column.lower().replace(" ", "_") for column in columns]
-            show_json([dict(zip(names, row, strict=True)) for row in rows])
-        case "plain":
-            show_plain(rows)
-        case _:
-            show_table(columns, rows)
 
 
 async def _lags(admin: Admin, group_id: str) -> tuple[str, str, list[tuple[Any, ...]]]:
@@ -199,24 +188,6 @@ async def _bounds(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[To
     first = await admin.list_offsets(dict.fromkeys(wanted, EARLIEST_TIMESTAMP))
     last = await admin.list_offsets(dict.fromkeys(wanted, LATEST_TIMESTAMP))
     return {partition: Bounds(first[partition].offset, last[partition].offset) for partition in wanted}
-
-
-async def _partitions(
-    admin: Admin, topics: tuple[str, ...], committed: dict[TopicPartition, int]
-) -> list[TopicPartition]:
-    """The partitions named by --topic, or all that were committed."""
-    from oncelog.cluster import TopicPartition
-
-    if not topics:
-        return sorted(committed)
-    wanted: list[TopicPartition] = []
-    for text in topics:
-        name, colon, index = text.partition(":")
-        if colon and not index.isdecimal():
-            raise click.BadParameter(f"{text!r} is not TOPIC or TOPIC:PARTITION")
-        described = (await admin.describe_topics([name]))[name]
-        wanted += [TopicPartition(name, number) for number in ([int(index)] if colon else sorted(described.partitions))]
-    return wanted
 
 
 async def _plan(

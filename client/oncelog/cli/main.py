@@ -18,6 +18,8 @@ from oncelog.cli.running import Failure
 BUILT_IN: Final = {
     "topics": "oncelog.cli.topics:topics",
     "groups": "oncelog.cli.groups:groups",
+    "txns": "oncelog.cli.txns:txns",
+    "explain": "oncelog.cli.explain:explain",
     "produce": "oncelog.cli.produce:produce",
     "consume": "oncelog.cli.consume:consume",
 }

@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import click
+
+
+def _as_it_is(value: Any) -> object:
+    return value
+
+
+class Column(NamedTuple):
+    """`name` is for JSON, `heading` for tables, where people see `shown(value)`."""
+
+    name: str
+    heading: str
+    shown: Callable[[Any], object] = _as_it_is
+
+    @classmethod
+    def headed(cls, heading: str, shown: Callable[[Any], object] = _as_it_is) -> Column:
+        """Its name follows from the heading: "Producer id", "producer_id"."""
+        return cls(heading.lower().replace(" ", "_"), heading, shown)
 
 
 def chosen_format(output: str | None) -> str:
@@ -41,9 +58,28 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: 
     Console(file=sys.stdout, highlight=False).print(table)
 
 
+def show_rows(columns: Sequence[Column], rows: Sequence[Sequence[Any]], output: str | None) -> None:
+    """The same rows in the format that `output` or the terminal asks for."""
+    match chosen_format(output):
+        case "json":
+            show_json([{column.name: value for column, value in zip(columns, row, strict=True)} for row in rows])
+        case "plain":
+            show_plain(rows)
+        case _:
+            shown = [[column.shown(value) for column, value in zip(columns, row, strict=True)] for row in rows]
+            show_table([column.heading for column in columns], shown)
+
+
+def count(number: int, noun: str) -> str:
+    """`1 partition`, `2 partitions`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _text(field: object) -> str:
     if field is None:
         return "-"
+    if isinstance(field, bool):
+        return "yes" if field else "no"
     if isinstance(field, (list, tuple)):
         return ",".join(map(str, field))
     return str(field)

@@ -14,6 +14,7 @@ from typing import Final
 from oncelog.cluster import NO_NODE, Cluster, TopicPartition
 from oncelog.config import ProducerConfig
 from oncelog.errors import MessageTooLarge
+from oncelog.fail_points.point import fail_point
 from oncelog.producer.batch import NO_OFFSET, ProducerBatch, Waiter
 from oncelog.producer.sequences import PartitionSequences
 from oncelog.producer.session import ProducerSession
@@ -95,6 +96,8 @@ class Accumulator:
         self.incomplete: dict[int, list[ProducerBatch]] = {}
         self.free_memory = config.buffer_memory
         self.is_flushing = False
+        self.abandoned: list[ProducerBatch] = []
+        """Taken out, for the sender to fail them: their session ended, and a try of them may still reach the log."""
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
         """The queue of a partition, made at its first use."""
@@ -179,6 +182,7 @@ class Accumulator:
                 ready.next_check = due
         return ready
 
+    @fail_point("drain")
     def drain(self, queues: list[PartitionQueue]) -> list[ProducerBatch]:
         """One batch of each queue, closed, as far as max.request.size goes; drained queues go to the end of the line.
 
@@ -255,7 +259,7 @@ class Accumulator:
             while queue.batches and queue.batches[0].deadline <= now:
                 expired.append(self._take_out_first(queue))
             if not queue.batches:
-                del self._waiting[queue]
+                self._waiting.pop(queue)
             self._settle(queue)
         return expired
 
@@ -302,8 +306,17 @@ class Accumulator:
 
     def _settle(self, queue: PartitionQueue) -> None:
         """While something is on the wire, its answer may still tell where the sequences are."""
-        if self._session is not None and not queue.in_flight and queue.sequences.is_troubled:
-            self._session.settle(queue.sequences)
+        if self._session is None or queue.in_flight or not queue.sequences.is_troubled:
+            return
+        self._session.settle(queue.sequences)
+        if queue.sequences.needs_restart:
+            for batch in [batch for batch in queue.batches if batch.is_maybe_written]:
+                queue.batches.remove(batch)
+                self._forget(batch)
+                queue.sequences.given_up(batch)
+                self.abandoned.append(batch)
+            if not queue.batches:
+                self._waiting.pop(queue, None)
 
     def _take_out_first(self, queue: PartitionQueue) -> ProducerBatch:
         batch = queue.batches.popleft()

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from functools import partial
 from itertools import groupby
-from typing import Final
+from typing import Final, NoReturn
 
 from oncelog.alarm import Alarm
 from oncelog.backoff import backoff_s
@@ -26,10 +26,12 @@ from oncelog.errors import (
     ConnectionFailed,
     DeliveryTimeout,
     KafkaError,
+    OutcomeUnknown,
     RequestTimedOut,
     StaleMetadata,
     error_for,
 )
+from oncelog.fail_points.point import fail_point
 from oncelog.metadata import Metadata
 from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.batch import NO_OFFSET, ProducerBatch
@@ -48,6 +50,10 @@ logger = logging.getLogger(__name__)
 NO_ACKS: Final = 0
 CONCURRENT_BACKOFF_MS: Final = 20
 """The transaction before this one is being completed, which takes a few milliseconds."""
+
+
+def _not_sent() -> NoReturn:
+    raise ConnectionFailed("the request was dropped")
 
 
 class Sender:
@@ -181,13 +187,7 @@ class Sender:
                     self._acknowledge(batch, NO_OFFSET)
                 self._on_progress()
                 return
-            version = None
-            if manager is not None:
-                manager.sent()
-                if not manager.is_v2:
-                    assert connection.versions is not None
-                    version = connection.versions.choose_at_most(ProduceRequest, HIGHEST_BEFORE_V2[ProduceRequest])
-            future = connection.start(request, version)
+            future = self._start(connection, request)
         except (KafkaError, UnencodableMessage) as error:
             failure = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.INVALID_REQUEST, str(error))
             for batch in batches:
@@ -196,6 +196,18 @@ class Sender:
             return
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
         future.add_done_callback(partial(self._answered, node_id, batches))
+
+    @fail_point("send", dropped=_not_sent)
+    def _start(self, connection: BrokerConnection, request: ProduceRequest) -> asyncio.Future[ProduceResponse]:
+        """Raises what BrokerConnection.start raises."""
+        version = None
+        manager = self._manager
+        if manager is not None:
+            manager.sent()
+            if not manager.is_v2:
+                assert connection.versions is not None
+                version = connection.versions.choose_at_most(ProduceRequest, HIGHEST_BEFORE_V2[ProduceRequest])
+        return connection.start(request, version)
 
     def _answered(self, node_id: int, batches: list[ProducerBatch], future: asyncio.Future[ProduceResponse]) -> None:
         self._in_flight[node_id] -= 1
@@ -207,6 +219,7 @@ class Sender:
                 self._failed(batch, failure)
         else:
             self._read(batches, future.result())
+        self._abandon()
         self._on_progress()
         self._run()
 
@@ -286,7 +299,19 @@ class Sender:
             reason = self._why_not_sent(batch)
             self._give_up(batch, DeliveryTimeout(f"not acknowledged within delivery.timeout.ms: {reason}"))
         if expired:
+            self._abandon()
             self._on_progress()
+
+    def _abandon(self) -> None:
+        abandoned, self._accumulator.abandoned = self._accumulator.abandoned, []
+        for batch in abandoned:
+            self._give_up(
+                batch,
+                OutcomeUnknown(
+                    "a batch before it is missing in the log, and a try of this one was never answered: it may still"
+                    " arrive, so it is not sent again"
+                ),
+            )
 
     def _why_not_sent(self, batch: ProducerBatch) -> str:
         leader = self._metadata.cluster.leader(batch.topic, batch.partition)

@@ -4,7 +4,8 @@ they must be numbered anew (S21-S24, S26, S27). Pure.
 While something of the partition is on the wire, nothing is renumbered: the answers that come may still tell which
 batches the log has. `settle` decides when the wire is empty. Kafka's client renumbers at once and bumps the epoch of an
 idempotent producer for it; here numbers are only taken back while no try of them can be anywhere, else the batch is
-sent again as it is, and its answer tells.
+sent again as it is, and its answer tells. Where only a new epoch helps, what may still arrive under the old one is not
+sent under the new one: Kafka's client sends it, and with bad luck it is in the log twice.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from oncelog.producer.identity import NO_IDENTITY, ProducerIdentity
 from oncelog_protocol.records.sequence import increment_sequence
 
 NOTHING_ACKNOWLEDGED: Final = -1
+REMEMBERED_SECONDS: Final = 60.0
+"""How long after its last batch a broker surely knows a producer still: far below producer.id.expiration.ms."""
 
 
 class PartitionSequences:
@@ -28,6 +31,7 @@ class PartitionSequences:
     """
 
     __slots__ = (
+        "_known_until",
         "_refused",
         "acknowledged_end",
         "has_gap",
@@ -52,6 +56,7 @@ class PartitionSequences:
         self.last_acknowledged_offset = NOTHING_ACKNOWLEDGED
         self.has_gap = self.is_unresolved = self.needs_restart = False
         self._refused: ProducerBatch | None = None
+        self._known_until = float("-inf")
         for batch in self.unacknowledged:
             batch.is_maybe_written = False
             self._number(batch)
@@ -61,14 +66,22 @@ class PartitionSequences:
         """Whether there is something to settle."""
         return self.has_gap or self.is_unresolved or self.needs_restart or self._refused is not None
 
-    def may_drain(self, batch: ProducerBatch) -> bool:
+    def may_drain(self, batch: ProducerBatch, *, is_start_checked: bool = False) -> bool:
         """Whether the head of the queue may go: a stamped one as the first in flight, a new one if its number is
-        certain (S24, S25), and the broker remembers as many as there are without an answer (S14)."""
+        certain (S24, S25), and the broker remembers as many as there are without an answer (S14).
+
+        Unless the start of a session `is_start_checked` (transactions V2), a broker that does not know the producer
+        takes whatever sequence comes first: if the first batch were refused, the second would be taken before it. So
+        the first one goes alone.
+        """
+        waiting = self.unacknowledged
         if batch.is_stamped:
-            return bool(self.unacknowledged) and self.unacknowledged[0] is batch
+            return bool(waiting) and waiting[0] is batch
         if self.is_unresolved or self.has_gap or self.needs_restart:
             return False
-        return len(self.unacknowledged) < MAX_IDEMPOTENT_IN_FLIGHT
+        if not waiting or is_start_checked or batch.created < self._known_until:
+            return len(waiting) < MAX_IDEMPOTENT_IN_FLIGHT
+        return False
 
     def stamp(self, batch: ProducerBatch) -> None:
         """Give a batch that is drained for the first time its numbers."""
@@ -87,6 +100,7 @@ class PartitionSequences:
         if not self._forget(batch):
             return
         self.acknowledged_end = batch.end_sequence
+        self._known_until = batch.created + REMEMBERED_SECONDS
         if base_offset >= 0:
             self.last_acknowledged_offset = max(self.last_acknowledged_offset, base_offset + batch.records_count - 1)
 

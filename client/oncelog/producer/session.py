@@ -67,6 +67,8 @@ class ProducerSession:
     def __init__(self, *, is_transactional: bool = False) -> None:
         self.identity = NO_IDENTITY
         self.is_transactional = is_transactional
+        self.is_start_checked = False
+        """Whether brokers see to it that a session begins with sequence 0 (transactions V2)."""
         self.needs_new_epoch = False
         """A transactional producer: copies of what was sent may still arrive, or the numbers of a partition are not
         certain; only a new epoch of the coordinator ends both."""
@@ -89,7 +91,7 @@ class ProducerSession:
                 sequences.restart(self.identity)
             elif not batch.is_stamped:
                 return False  # first what is under the old epoch
-        return sequences.may_drain(batch)
+        return sequences.may_drain(batch, is_start_checked=self.is_start_checked)
 
     def settle(self, sequences: PartitionSequences) -> None:
         """Nothing of the partition is on the wire: clear up its numbers, with the next epoch where it takes one."""
@@ -151,7 +153,7 @@ class ProducerSession:
         before = self.identity
         self.identity = NO_IDENTITY if before.is_last else before.bumped()
         logger.warning(
-            "a batch is missing in the log, or its fate is not known: %s ends, and with it exactly once across this"
-            " point for the batches that failed",
+            "a batch is missing in the log, or its outcome is not known: the session of %s ends; what has failed may"
+            " or may not be in the log",
             before,
         )

@@ -54,7 +54,7 @@ class TransactionManager:
         if self.state is not TransactionState.READY:
             raise InvalidTransactionState(f"a transaction begins when the last one has ended; this one: {self._told}")
         self._to(TransactionState.IN_TRANSACTION)
-        self.is_v2 = is_v2
+        self.is_v2 = self.session.is_start_checked = is_v2
         self.number += 1
 
     def check_usable(self) -> None:

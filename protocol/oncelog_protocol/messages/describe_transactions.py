@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog_protocol.schema import Request, array, int16, int32, int64, message, string, struct
+from oncelog_protocol.schema import OWN_TAGS, Request, array, int16, int32, int64, message, string, struct
 
 
 @message(api_key=65, versions="0", flexible="0+")
@@ -18,6 +18,8 @@ class DescribeTransactionsResponse:
 
     Errors of an id: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
     TRANSACTIONAL_ID_NOT_FOUND, TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Topics that the caller may not see are left out.
+
+    Ours: client_id and client_host, which Kafka's brokers do not tell.
     """
 
     throttle_time_ms: int = int32(default=0)
@@ -34,6 +36,9 @@ class DescribeTransactionsResponse:
         producer_id: int = int64()
         producer_epoch: int = int16()
         topics: list[TopicData] = array()  # what the open transaction has written to
+        # who took the transactional id over or ended a transaction of it last; None: not since this coordinator started
+        client_id: str | None = string(nullable="0+", default=None, tag=OWN_TAGS)
+        client_host: str | None = string(nullable="0+", default=None, tag=OWN_TAGS + 1)
 
         @struct
         class TopicData:

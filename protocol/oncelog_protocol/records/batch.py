@@ -19,7 +19,7 @@ fields that lie outside the CRC (base offset, partition leader epoch). Nothing h
    57  records_count          int32
    61  the records, compressed together if attributes say so
 
-Source: Kafka's DefaultRecordBatch; semantics E7, T18.
+Source: Kafka's DefaultRecordBatch; T18.
 """
 
 from __future__ import annotations

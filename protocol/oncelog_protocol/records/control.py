@@ -1,6 +1,6 @@
 """Control records: the COMMIT and ABORT markers that end a transaction on a partition.
 
-    key    int16 version 0, int16 type: ABORT 0, COMMIT 1   (E1: the other way round swaps commit and abort in silence)
+    key    int16 version 0, int16 type: ABORT 0, COMMIT 1   (S39: the other way round swaps commit and abort in silence)
     value  int16 version 0, int32 epoch of the coordinator that wrote it
 
 A marker travels alone in a batch with the transactional and the control bit, base sequence -1 (S39). Later versions

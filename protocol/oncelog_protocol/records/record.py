@@ -1,7 +1,7 @@
 """Single records inside a batch: what a consumer decodes, and the one check that a broker needs per record.
 
     length            varint   bytes after this field
-    attributes        int8     unused (E7)
+    attributes        int8     unused: control is a bit of the batch (S39)
     timestamp_delta   varlong  to the batch's base timestamp
     offset_delta      varint   to the batch's base offset; gaps where a cleaner removed records
     key_length, key   varint   -1: null

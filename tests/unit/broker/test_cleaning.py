@@ -1,12 +1,21 @@
-"""Running steps between everything else that an event loop does."""
+"""The log cleaner: running steps between everything else that an event loop does, and what it notes."""
 
 import asyncio
+import dataclasses
 import threading
+from types import SimpleNamespace
 
 import pytest
+from tests.support.compacted import COMPACTED, all_batches, put
 
-from oncelog_broker.cleaning import SLICE_SECONDS, Slices, Throttle
+from oncelog_broker.cleaning import SLICE_SECONDS, LogCleaner, Slices, Throttle
+from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.log.checkpoints import CLEANER_OFFSET_CHECKPOINT
+from oncelog_broker.log.log_manager import LogManager
+from oncelog_broker.log.recovery import SWAP_SUFFIX
+from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import ManualClock, SystemClock
+from oncelog_broker.runtime.disk import RealDisk
 
 
 def no_pause() -> float:
@@ -99,3 +108,62 @@ def test_throttle_pauses_as_long_as_the_bytes_are_ahead_of_the_time():
     assert throttle.pause_after(500) == pytest.approx(0.1)
     clock.advance_ms(400)
     assert throttle.pause_after(500) == 0
+
+
+def broker_of(partition, logs, disk, clock, **settings):
+    """As much of a broker as the cleaner needs."""
+    config = {
+        keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE: 1 << 20,
+        keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND: 1e9,
+        keys.PRODUCER_ID_EXPIRATION_MS: settings.get("producer_id_expiration_ms", 86_400_000),
+    }
+    replicas = SimpleNamespace(partitions=lambda: [partition])
+    return SimpleNamespace(config=config, replicas=replicas, logs=logs, disk=disk, clock=clock)
+
+
+@pytest.mark.parametrize(("expiration_ms", "kept"), [(5_000, 0), (50_000, 1)])
+async def test_the_last_header_of_a_producer_stays_as_long_as_the_producer_is_known(tmp_path, expiration_ms, kept):
+    disk, clock = RealDisk(), ManualClock()
+    logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
+    config = dataclasses.replace(COMPACTED, segment_bytes=100, min_cleanable_dirty_ratio=0.0)
+    log = logs.get_or_create("table", 0, None, config)
+    put(log, (b"k", b"of a producer"), producer=(7, 0, 0), timestamp=clock.now_ms())
+    for _ in range(3):
+        put(log, (b"k", b"v"), timestamp=clock.now_ms())
+    clock.advance_ms(10_000)
+    partition = Partition("table", bytes(16), 0, log, leader_id=1)
+    await LogCleaner(broker_of(partition, logs, disk, clock, producer_id_expiration_ms=expiration_ms)).clean_due()
+    assert sum(batch.producer_id == 7 for batch in all_batches(log)) == kept
+    logs.close()
+
+
+async def test_the_off_switch_starts_nothing():
+    started = []
+    tasks = SimpleNamespace(every=lambda name, seconds, action: started.append(name))
+    for enabled in (False, True):
+        config = {keys.LOG_CLEANER_ENABLE: enabled, keys.LOG_CLEANER_BACKOFF_MS: 50}
+        LogCleaner(SimpleNamespace(config=config, tasks=tasks, clock=ManualClock())).start()
+        assert started == ["log cleaner"] * enabled
+
+
+async def test_it_is_noted_that_a_log_is_compacted_before_anything_of_it_changes(tmp_path):
+    """After a crash, this tells a segment that was emptied from a damaged one."""
+    noted: list[str] = []
+
+    class WatchedDisk(RealDisk):
+        def rename(self, source: str, target: str) -> None:
+            if target.endswith(SWAP_SUFFIX):
+                noted.append((tmp_path / CLEANER_OFFSET_CHECKPOINT).read_text())
+            super().rename(source, target)
+
+    disk, clock = WatchedDisk(), ManualClock()
+    logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
+    config = dataclasses.replace(COMPACTED, segment_bytes=100, min_cleanable_dirty_ratio=0.0)
+    log = logs.get_or_create("table", 0, None, config)
+    for _ in range(4):
+        put(log, (b"k", b"v"))
+    partition = Partition("table", bytes(16), 0, log, leader_id=1)
+    await LogCleaner(broker_of(partition, logs, disk, clock)).clean_due()
+    assert noted[0] == "0\n1\ntable 0 0\n"
+    assert (tmp_path / CLEANER_OFFSET_CHECKPOINT).read_text() == "0\n1\ntable 0 3\n"
+    logs.close()

@@ -142,8 +142,9 @@ class FakeBroker:
         keys += [ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.DELETE_RECORDS]
         keys += [ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP]
         keys += [ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.INIT_PRODUCER_ID]
+        keys += [ApiKey(schema_of(kind).api_key) for kind in self.handlers]
         ranges = []
-        for key in keys:
+        for key in dict.fromkeys(keys):
             declared = schema_of(request_type(key)).versions
             high = self.max_versions.get(key, declared.high)
             ranges.append(ApiVersionsResponse.ApiVersion(api_key=key, min_version=declared.low, max_version=high))

@@ -15,7 +15,7 @@ from oncelog_protocol import consumer_protocol
 from oncelog_protocol.api import ApiKey, request_type, response_type
 from oncelog_protocol.coordinator_records import consumer_offsets, transaction_state
 from oncelog_protocol.messages import headers
-from oncelog_protocol.schema import ZERO_UUID, fields_of, schema_of
+from oncelog_protocol.schema import OWN_TAGS, ZERO_UUID, FieldSchema, fields_of, schema_of
 from oncelog_protocol.versions import NO_VERSIONS, VersionRange, version_range
 
 REPOSITORY = Path(__file__).parents[3]
@@ -117,9 +117,14 @@ def line(path, type_name, versions, nullable, tag, own_flexibility):
     )
 
 
+def kafkas_fields(cls: type) -> list[FieldSchema]:
+    """The declared fields without those that we have added."""
+    return [field for field in fields_of(cls) if field.tag is None or field.tag < OWN_TAGS]
+
+
 def declared_lines(cls: type, version: int, path: str = "") -> list[str]:
     lines = []
-    for field in fields_of(cls):
+    for field in kafkas_fields(cls):
         if version not in field.versions:
             continue
         element = field.element if field.type_name == "array" else field
@@ -163,8 +168,8 @@ def test_no_field_is_declared_for_no_version(cls):
 
     def check(struct: type, fields: list[dict], within: VersionRange) -> None:
         served = kafka.served_fields(fields, within)
-        assert [field.name for field in fields_of(struct)] == [snake_case(field["name"]) for field in served]
-        for declared, field in zip(fields_of(struct), served, strict=True):
+        assert [field.name for field in kafkas_fields(struct)] == [snake_case(field["name"]) for field in served]
+        for declared, field in zip(kafkas_fields(struct), served, strict=True):
             if declared.struct:
                 check(declared.struct, kafka.struct_fields(field), intersection(declared.versions, within))
 
@@ -177,7 +182,7 @@ def test_defaults(cls):
     kafka = Definition(cls.__name__)
 
     def check(struct: type, fields: list[dict], within: VersionRange) -> None:
-        for declared, field in zip(fields_of(struct), kafka.served_fields(fields, within), strict=True):
+        for declared, field in zip(kafkas_fields(struct), kafka.served_fields(fields, within), strict=True):
             where = f"{struct.__qualname__}.{declared.name}"
             if "default" in field:
                 assert declared.has_default, where
@@ -211,3 +216,21 @@ def effective_default(field: dict):
 
 def test_every_message_module_belongs_to_an_api_key():
     assert {key.name.lower() for key in DECLARED_KEYS} | {"headers"} == MESSAGE_MODULES
+
+
+def test_fields_of_our_own_can_be_left_out_everywhere():
+    own = [
+        (field, struct)
+        for cls in DECLARED
+        for struct in structs_of(cls)
+        for field in fields_of(struct)
+        if field not in kafkas_fields(struct)
+    ]
+    assert [field.name for field, _ in own] == ["client_id", "client_host"]
+    for field, struct in own:
+        assert field.has_default and field.tagged == field.versions, f"{struct.__qualname__}.{field.name}"
+
+
+def structs_of(cls: type) -> list[type]:
+    nested = [(field.element if field.type_name == "array" else field).struct for field in fields_of(cls)]
+    return [cls, *(each for struct in nested if struct for each in structs_of(struct))]

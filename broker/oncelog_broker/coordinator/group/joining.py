@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.effects import Waiter
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup, Member, Protocols
 from oncelog_broker.coordinator.group.records import group_record
 from oncelog_broker.coordinator.group.states import GroupState
-from oncelog_broker.coordinator.group.step import NEW_MEMBER_JOIN_TIMEOUT_MS, Client, Step, TimerKind
+from oncelog_broker.coordinator.group.step import NEW_MEMBER_JOIN_TIMEOUT_MS, Step, TimerKind
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from oncelog_protocol.wire_readers import MAX_STRING_BYTES

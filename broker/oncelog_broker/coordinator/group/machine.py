@@ -162,6 +162,7 @@ class GroupMachine:
         if group.state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         effects = Effects()
+        effects.may_be_divided = True
         for topic, partition in self.offsets.partitions_of(group_id):
             effects.append(offset_record(group_id, topic, partition, None))
         if group.is_logged:
@@ -181,6 +182,7 @@ class GroupMachine:
     ) -> Effects:
         """Serve an OffsetCommit; a topic that is not in `known_topics` is refused. `refused` joins the answer."""
         effects = Effects()
+        effects.too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         self._check_commit(request, effects)
         now_ms = self._now_ms()
         retention = request.retention_time_ms
@@ -243,6 +245,7 @@ class GroupMachine:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         reads = group.topics() if group.members else frozenset()
         effects = Effects()
+        effects.may_be_divided = True
         response = OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[])
         for topic in request.topics:
             if topic.name not in known_topics:
@@ -270,6 +273,7 @@ class GroupMachine:
     def expire(self, group_id: str) -> Effects:
         """Tombstones for what of this group is old enough to go (KIP-211), and for the group when nothing is left."""
         effects = Effects()
+        effects.may_be_divided = True
         group = self.groups.get(group_id)
         expired = self._expired(group_id, group)
         for topic, partition in expired[:MAX_EXPIRED_PER_STEP]:
@@ -306,6 +310,7 @@ class GroupMachine:
         Only what was logged `before` that log offset: the rest belongs to the new topic. Some at a time.
         """
         effects = Effects()
+        effects.may_be_divided = True
         for group_id in self.offsets.groups():
             of_group = self.offsets.of_group(group_id)
             for topic in topics & of_group.keys():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
-from oncelog_broker.coordinator.effects import Waiter
+from oncelog_broker.coordinator.effects import Effects, Waiter
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup, Member
 from oncelog_broker.coordinator.group.joining import rebalance
 from oncelog_broker.coordinator.group.records import group_record
@@ -58,6 +59,7 @@ def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
 def _hand_out(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
     """Log the assignments; the group is stable, and everybody answered, once that is done."""
     group = step.group
+    step.effects.if_not_logged = partial(_not_handed_out, step)
     value = group.value(step.now_ms, {given.member_id: given.assignment for given in request.assignments})
     step.effects.append(group_record(group.group_id, value))
     _has_synced(step, request.member_id)
@@ -66,6 +68,18 @@ def _hand_out(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
         if logged.member_id in waiters:
             step.effects.reply(waiters[logged.member_id], _assigned(group, logged.assignment))
             step.start_session(group.members[logged.member_id])
+
+
+def _not_handed_out(step: Step, error: KafkaError) -> Effects:
+    """Whoever waits for an assignment that could not be logged hears why, as the leader does, and all join again."""
+    group, effects = step.group, Effects()
+    step = step._replace(effects=effects)
+    for member_id, waiter in group.syncing.items():
+        effects.reply(waiter, error)
+        step.start_session(group.members[member_id])
+    group.syncing.clear()
+    rebalance(step)
+    return effects
 
 
 def _assigned(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:

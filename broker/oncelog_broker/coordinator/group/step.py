@@ -34,13 +34,6 @@ class GroupTimer(NamedTuple):
     member_id: str = ""
 
 
-class Client(NamedTuple):
-    """Who sends a request: shown by DescribeGroups."""
-
-    client_id: str
-    host: str
-
-
 class Step(NamedTuple):
     """`new_id()` makes the unique part of a member id."""
 

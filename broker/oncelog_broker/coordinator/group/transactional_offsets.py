@@ -40,6 +40,7 @@ def commit_in_transaction(
 ) -> tuple[Effects, TxnOffsetCommitResponse]:
     """The records, in the transaction of the request's producer, and the answer; the caller adds the reply."""
     effects = Effects()
+    effects.too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     effects.producer = (request.producer_id, request.producer_epoch)
     response = TxnOffsetCommitResponse(topics=[])
     for topic in request.topics:

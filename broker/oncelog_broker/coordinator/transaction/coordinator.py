@@ -11,9 +11,11 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from oncelog.fail_points.point import fail_point
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
+from oncelog_broker.coordinator.transaction.clients import LastClients
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.initialising import NeedsProducerId
 from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
@@ -51,6 +53,7 @@ class TransactionCoordinator:
         """Whether a partition must be in the transaction before records are appended to it."""
         self._abort_seconds = config[keys.TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS] / 1000
         self._expiry_seconds = config[keys.TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS] / 1000
+        self.last_clients = LastClients()
         self._markers = markers
         self._producer_ids = producer_ids
         self._tasks = tasks
@@ -87,6 +90,7 @@ class TransactionCoordinator:
             )
         )
 
+    @fail_point("prepare-logged")
     def end_txn(
         self, transactional_id: str, asking: Producer, commits: bool, client_transaction_version: int
     ) -> ProducerAnswer:
@@ -117,6 +121,7 @@ class TransactionCoordinator:
             return error
         return await answer if isinstance(answer, asyncio.Future) else answer
 
+    @fail_point("register-partitions", dropped=lambda: ErrorCode.COORDINATOR_NOT_AVAILABLE)
     def add_partitions(
         self,
         transactional_id: str,
@@ -143,12 +148,13 @@ class TransactionCoordinator:
     # --- the ends of transactions
 
     def write_markers(self, index: int, end: TransactionEnd) -> None:
-        """Have `end` written, beginning with the next turn of the loop: the answer to EndTxn goes first (S38)."""
+        """Have `end` written, in the background: the answer to EndTxn goes first (S38)."""
         shard = self.runtime.loaded_shard(index)
         if shard is not None:
             self._tasks.spawn(f"markers of {end.transactional_id}", self._finish(shard, end))
 
     async def _finish(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
+        await asyncio.sleep(0)  # in the next turn of the loop the answer leaves, in the one after that the markers
         marker = Marker(end.producer, end.commits, shard.partition.leader_epoch, end.transaction_version)
         try:
             await write_all(self._markers.append, marker, end.partitions, lambda: self.runtime.is_current(shard))
@@ -159,6 +165,7 @@ class TransactionCoordinator:
             return
         await self._complete(shard, end)
 
+    @fail_point("complete-logged", dropped=lambda: None)
     async def _complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
         """Log that `end` is in all logs; an append that fails is tried again, or the transactional id were stuck."""
         while self.runtime.is_current(shard):

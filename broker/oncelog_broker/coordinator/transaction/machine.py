@@ -29,7 +29,7 @@ from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_EXPIRED_PER_STEP: Final = 500
-"""Tombstones in one batch of the expiry: a few milliseconds of work, and well below max.message.bytes (E13)."""
+"""Tombstones in one batch of the expiry: a few milliseconds of work."""
 
 
 class TransactionEnd(NamedTuple):
@@ -84,7 +84,7 @@ class TransactionMachine:
         """Nobody writes to `__transaction_state` in a transaction."""
 
     def on_loaded(self) -> Effects:
-        """What was decided is finished (S44); markers that were written already do no harm (E13)."""
+        """What was decided is finished (S44); markers that were written already do no harm (S39)."""
         effects = Effects()
         for metadata in self._transactions.values():
             if metadata.state.is_prepared:
@@ -107,7 +107,7 @@ class TransactionMachine:
         spare_producer_id: int | None,
         waiter: Waiter,
     ) -> Effects:
-        """Answers with the Producer to write as (S34). Raises KafkaError INVALID_TRANSACTION_TIMEOUT (E2), and as
+        """Answers with the Producer to write as (S34). Raises KafkaError INVALID_TRANSACTION_TIMEOUT (S42), and as
         `initialise`, NeedsProducerId."""
         if not 0 < timeout_ms <= self._config.max_timeout_ms:
             raise KafkaError(
@@ -217,6 +217,7 @@ class TransactionMachine:
     def expire(self) -> Effects:
         """Tombstones for transactional ids that were idle for transactional.id.expiration.ms (S43)."""
         effects = Effects()
+        effects.may_be_divided = True
         newest = self._now_ms() - self._config.id_expiration_ms
         for transactional_id, metadata in self._transactions.items():
             if metadata.state in IDLE and metadata.last_update_timestamp <= newest:

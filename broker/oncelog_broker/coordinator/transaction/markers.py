@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
+from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
@@ -30,7 +31,7 @@ NEEDS_NO_MARKER: Final = frozenset(
     {
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # the topic is deleted
-        # The log has seen a later epoch, so a marker that ended this transaction: sent again after a restart (E13).
+        # The log has seen a later epoch, so a marker that ended this transaction: sent again after a restart (S39).
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
@@ -53,6 +54,7 @@ class MarkerAppender:
         self._replicas = replicas
         self._groups = groups
 
+    @fail_point("marker-sent", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
     def append(self, marker: Marker, where: TopicPartition) -> ErrorCode:
         """NONE, or why the marker is not in the log."""
         control_type = ControlType.COMMIT if marker.commits else ControlType.ABORT
@@ -93,11 +95,16 @@ async def write_all(
                 await asyncio.sleep(0)
             if not goes_on():
                 raise Fenced
-            code = append(marker, where)
-            if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-                raise Fenced
-            if code not in NEEDS_NO_MARKER:
+            if not _is_done_with(append(marker, where)):
                 failed.append(where)
         left = failed
         if left:
             await asyncio.sleep(RETRY_SECONDS)
+
+
+@fail_point("marker-acknowledged", dropped=lambda: False)
+def _is_done_with(code: ErrorCode) -> bool:
+    """Whether a partition that answers so needs no marker any more. Raises Fenced."""
+    if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+        raise Fenced
+    return code in NEEDS_NO_MARKER

@@ -20,7 +20,7 @@
 
 Transactions V2 allow to abort what was never begun (KIP-890): then PrepareAbort follows Empty, CompleteCommit or
 CompleteAbort. PrepareEpochFence is passed through and never logged: what is logged is PrepareAbort with the bumped
-epoch (E12). Dead is a tombstone in the log.
+epoch (S33). Dead is a tombstone in the log.
 """
 
 from __future__ import annotations

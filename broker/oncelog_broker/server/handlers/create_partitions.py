@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from oncelog_broker.server.dispatch import RequestContext
-from oncelog_broker.server.shown import shows_topic, wait_until_shown
+from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 
@@ -33,4 +33,5 @@ async def _grow(topic: TopicRequest, request: CreatePartitionsRequest, context: 
     broker = context.broker
     grown = await broker.topics.create_partitions(topic.name, topic.count, assignment, request.validate_only)
     if not request.validate_only:
-        await wait_until_shown(broker.metadata, shows_topic(topic.name, len(grown.partitions)), request.timeout_ms)
+        partitions = len(grown.partitions)
+        await wait_until_usable(broker.metadata, broker.replicas, topic.name, partitions, request.timeout_ms)

@@ -14,7 +14,7 @@ from oncelog_broker.config.broker_keys import DEFAULT_REPLICATION_FACTOR, NUM_PA
 from oncelog_broker.config.resolve import describe_topic
 from oncelog_broker.metadata.topic_names import check_topic_name
 from oncelog_broker.server.dispatch import RequestContext
-from oncelog_broker.server.shown import shows_topic, wait_until_shown
+from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from oncelog_protocol.schema import ZERO_UUID
@@ -52,7 +52,8 @@ async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: Re
         topic.name, partitions, replicas, overrides, assignment, validate_only=request.validate_only
     )
     if not request.validate_only:
-        await wait_until_shown(broker.metadata, shows_topic(topic.name, len(created.partitions)), request.timeout_ms)
+        count = len(created.partitions)
+        await wait_until_usable(broker.metadata, broker.replicas, topic.name, count, request.timeout_ms)
     return TopicResult(
         name=topic.name,
         topic_id=ZERO_UUID if request.validate_only or created.topic_id is None else created.topic_id,

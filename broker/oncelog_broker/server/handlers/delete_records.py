@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from typing import Final
 
 from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 
@@ -23,6 +25,19 @@ HIGH_WATERMARK: Final = -1
 
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    topics = in_slices(_delete_all(request, context), context.broker.clock)
+    if isinstance(topics, Coroutine):
+        topics = await topics
+    try:
+        await asyncio.to_thread(context.broker.logs.checkpoint_log_start_offsets)
+    except OSError as error:  # the records are not to be read now, but may be again after a crash
+        logger.error("log starts could not be written down", extra={"reason": error})
+        for result in (result for topic in topics for result in topic.partitions):
+            result.error_code = result.error_code or ErrorCode.KAFKA_STORAGE_ERROR
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _delete_all(request: DeleteRecordsRequest, context: RequestContext) -> Slices[list[TopicResult]]:
     topics = []
     for topic in request.topics:
         results = []
@@ -35,14 +50,9 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
             results.append(
                 PartitionResult(partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=code)
             )
+            yield
         topics.append(TopicResult(name=topic.name, partitions=results))
-    try:
-        await asyncio.to_thread(context.broker.logs.checkpoint_log_start_offsets)
-    except OSError as error:  # the records are not to be read now, but may be again after a crash
-        logger.error("log starts could not be written down", extra={"reason": error})
-        for result in (result for topic in topics for result in topic.partitions):
-            result.error_code = result.error_code or ErrorCode.KAFKA_STORAGE_ERROR
-    return DeleteRecordsResponse(topics=topics)
+    return topics
 
 
 def _delete(topic: str, index: int, offset: int, context: RequestContext) -> int:

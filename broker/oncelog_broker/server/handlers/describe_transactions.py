@@ -1,10 +1,14 @@
-"""DescribeTransactions (65), v0: the state of transactional ids, asked of their coordinator (KIP-664)."""
+"""DescribeTransactions (65), v0: the state of transactional ids, asked of their coordinator (KIP-664).
+
+Beyond Kafka, in tagged fields: which client works with the transactional id, where this broker has heard of it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
 
+from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.transaction.machine import TransactionMachine
 from oncelog_broker.coordinator.transaction.metadata import NO_TIMESTAMP
 from oncelog_broker.coordinator.transaction.states import IDLE
@@ -26,14 +30,15 @@ def handle(
 def _describe(transactional_id: str, context: RequestContext) -> State | asyncio.Future[State]:
     if not transactional_id:
         return _failed(transactional_id, ErrorCode.INVALID_REQUEST)
-    return context.broker.transactions.runtime.read(
+    transactions = context.broker.transactions
+    return transactions.runtime.read(
         transactional_id,
-        lambda machine: _found(transactional_id, machine),
+        lambda machine: _found(transactional_id, machine, transactions.last_clients.of(transactional_id)),
         lambda error: _failed(transactional_id, error.code),
     )
 
 
-def _found(transactional_id: str, machine: TransactionMachine) -> State:
+def _found(transactional_id: str, machine: TransactionMachine, client: Client | None) -> State:
     metadata = machine.transactions.get(transactional_id)
     if metadata is None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
@@ -49,6 +54,8 @@ def _found(transactional_id: str, machine: TransactionMachine) -> State:
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
         topics=[State.TopicData(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+        client_id=None if client is None else client.client_id,
+        client_host=None if client is None else client.host,
     )
 
 

@@ -26,14 +26,19 @@ def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | 
     version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V1
     asking = Producer(request.producer_id, request.producer_epoch)
     answer = context.broker.transactions.end_txn(request.transactional_id, asking, request.committed, version)
-    return _later(answer, context) if isinstance(answer, asyncio.Future) else _response(answer, context)
+    if isinstance(answer, asyncio.Future):
+        return _later(answer, request.transactional_id, context)
+    return _response(answer, request.transactional_id, context)
 
 
-async def _later(answer: asyncio.Future[Producer | KafkaError], context: RequestContext) -> EndTxnResponse:
-    return _response(await answer, context)
+async def _later(
+    answer: asyncio.Future[Producer | KafkaError], transactional_id: str, context: RequestContext
+) -> EndTxnResponse:
+    return _response(await answer, transactional_id, context)
 
 
-def _response(answer: Producer | KafkaError, context: RequestContext) -> EndTxnResponse:
+def _response(answer: Producer | KafkaError, transactional_id: str, context: RequestContext) -> EndTxnResponse:
     if isinstance(answer, KafkaError):
         return EndTxnResponse(error_code=code_for(context.api_key, context.version, answer.code))
+    context.broker.transactions.last_clients.note(transactional_id, context.client)
     return EndTxnResponse(error_code=ErrorCode.NONE, producer_id=answer.producer_id, producer_epoch=answer.epoch)

@@ -1,8 +1,9 @@
 """Fetch (1), v4-18: record batches from an offset on, waiting for more where there is too little.
 
 Behaviour: partitions in the order of the request or session (T11); whole batches only; the first that has data may
-    read_committed = request.isolation_level == READ_COMMITTED
-    delayed = DelayedFetch(read.partitions, missing_bytes, complete, read_committed=read_committed)
+exceed every limit by its first batch, so that no batch is too large to be read. Waits up to max_wait_ms for min_bytes,
+or for max_bytes where those are fewer.
+Errors of a partition answer at once.
 Versions: v7 incremental sessions (KIP-227, fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, v13 topic ids
 instead of names.
 """
@@ -10,13 +11,15 @@ instead of names.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final
 
 from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
 from oncelog_broker.replication.delayed import DelayedFetch
 from oncelog_broker.replication.partition import READ_COMMITTED, Partition
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_broker.server.fetch_sessions import NO_SESSION, FetchPlan, Wanted
+from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.records.batch import batches
@@ -31,7 +34,10 @@ MAX_WAIT_SECONDS: Final = 600.0
 """However long a client says that it would wait."""
 
 
-def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | asyncio.Future[FetchResponse]:
+Answer = FetchResponse | asyncio.Future[FetchResponse]
+
+
+def handle(request: FetchRequest, context: RequestContext) -> Answer:
     if request.replica_id >= 0 or (request.replica_state is not None and request.replica_state.replica_id >= 0):
         # A consumer that pretends to be a follower would see past the high watermark (CVE-2018-1288).
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, responses=[])
@@ -40,7 +46,21 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | as
         plan = context.broker.fetch_sessions.plan(request, by_id=by_id, now=context.broker.clock.monotonic())
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
-    read = _Read(plan, request, context)
+    answer = in_slices(_answer(plan, request, context), context.broker.clock)
+    if isinstance(answer, Coroutine):
+        return context.broker.tasks.spawn("large fetch", _settled(answer))
+    return answer
+
+
+async def _settled(answer: Coroutine[Any, Any, Answer]) -> FetchResponse:
+    settled = await answer
+    return await settled if isinstance(settled, asyncio.Future) else settled
+
+
+def _answer(plan: FetchPlan, request: FetchRequest, context: RequestContext) -> Slices[Answer]:
+    """The response, or what will become of it when there is more to read."""
+    read = _Read(request, context)
+    yield from read.all_of(plan)
     min_bytes = min(request.min_bytes, request.max_bytes, context.broker.config[FETCH_MAX_BYTES])
     if request.max_wait_ms <= 0 or read.failed or read.total_bytes >= min_bytes or not read.partitions:
         return plan.response(read.answers)
@@ -54,23 +74,42 @@ def _wait(
     future: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
 
     def complete() -> None:
-        if not future.done():
-            future.set_result(plan.response(_Read(plan, request, context).answers))
+        if future.done():
+            return
+        answer = in_slices(_read_again(plan, request, context), context.broker.clock)
+        if isinstance(answer, Coroutine):
+            context.broker.tasks.spawn("large fetch", answer).add_done_callback(_hand_over)
+        else:
+            future.set_result(answer)
+
+    def _hand_over(task: asyncio.Task[FetchResponse]) -> None:
+        if task.cancelled():
+            future.cancel()
+        elif not future.done():
+            future.set_result(task.result())
 
     read_committed = request.isolation_level == READ_COMMITTED
     delayed = DelayedFetch(read.partitions, missing_bytes, complete, read_committed=read_committed)
     future.add_done_callback(lambda _: delayed.finish())  # the client is gone: the partitions forget it
     context.broker.deadlines.after(min(request.max_wait_ms / 1000, MAX_WAIT_SECONDS), delayed.finish)
+    if read.is_outdated():
+        delayed.finish()
     return future
 
 
+def _read_again(plan: FetchPlan, request: FetchRequest, context: RequestContext) -> Slices[FetchResponse]:
+    read = _Read(request, context)
+    yield from read.all_of(plan)
+    return plan.response(read.answers)
+
+
 class _Read:
-    """One pass over the partitions of a plan; `answers` are in its order."""
+    """One pass over the partitions of a plan, by `all_of`; `answers` are in its order."""
 
     __slots__ = ("_by_id", "_isolation_level", "_replicas", "_version", "answers", "failed", "partitions", "remaining",
                  "total_bytes")  # fmt: skip
 
-    def __init__(self, plan: FetchPlan, request: FetchRequest, context: RequestContext) -> None:
+    def __init__(self, request: FetchRequest, context: RequestContext) -> None:
         self._replicas = context.broker.replicas
         self._version = context.version
         self._by_id = context.version >= FIRST_TOPIC_ID_VERSION
@@ -79,7 +118,19 @@ class _Read:
         self.failed = False
         self.total_bytes = 0
         self.remaining = min(request.max_bytes, context.broker.config[FETCH_MAX_BYTES])
-        self.answers = [self._read(wanted) for wanted in plan.wanted]
+        self.answers: list[PartitionResponse] = []
+
+    def all_of(self, plan: FetchPlan) -> Iterator[None]:
+        for wanted in plan.wanted:
+            self.answers.append(self._read(wanted))
+            yield
+
+    def is_outdated(self) -> bool:
+        """Whether a partition moved on since it was read without an error: only where others came in between."""
+        return any(
+            (partition.high_watermark, partition.last_stable_offset) != (read.high_watermark, read.last_stable_offset)
+            for partition, read in zip(self.partitions, self.answers, strict=True)
+        )
 
     def _read(self, wanted: Wanted) -> PartitionResponse:
         (name, topic_id), asked = wanted

@@ -30,16 +30,21 @@ def handle(
     answer = context.broker.transactions.init_producer_id(
         request.transactional_id, request.transaction_timeout_ms, shown
     )
-    return _later(answer, context) if isinstance(answer, asyncio.Future) else _response(answer, context)
+    if isinstance(answer, asyncio.Future):
+        return _later(answer, request.transactional_id, context)
+    return _response(answer, request.transactional_id, context)
 
 
-async def _later(answer: asyncio.Future[Producer | KafkaError], context: RequestContext) -> InitProducerIdResponse:
-    return _response(await answer, context)
+async def _later(
+    answer: asyncio.Future[Producer | KafkaError], transactional_id: str, context: RequestContext
+) -> InitProducerIdResponse:
+    return _response(await answer, transactional_id, context)
 
 
-def _response(answer: Producer | KafkaError, context: RequestContext) -> InitProducerIdResponse:
+def _response(answer: Producer | KafkaError, transactional_id: str, context: RequestContext) -> InitProducerIdResponse:
     if isinstance(answer, KafkaError):
         return _failed(code_for(context.api_key, context.version, answer.code))
+    context.broker.transactions.last_clients.note(transactional_id, context.client)
     return InitProducerIdResponse(
         error_code=ErrorCode.NONE, producer_id=answer.producer_id, producer_epoch=answer.epoch
     )

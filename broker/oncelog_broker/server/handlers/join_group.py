@@ -10,7 +10,6 @@ import asyncio
 from typing import Final
 
 from oncelog_broker.coordinator.group.joining import Join
-from oncelog_broker.coordinator.group.step import Client
 from oncelog_broker.server.dispatch import RequestContext
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -29,7 +28,7 @@ def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupRespo
             error_code=error.code, protocol_name=no_protocol, leader="", member_id=request.member_id, members=[]
         )
 
-    client = Client(context.client_id or "", f"/{context.connection.client_host}")
+    client = context.client
     return context.broker.groups.runtime.write(
         request.group_id,
         lambda machine, waiter: machine.join(

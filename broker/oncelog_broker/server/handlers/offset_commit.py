@@ -19,7 +19,6 @@ TopicRequest = OffsetCommitRequest.OffsetCommitRequestTopic
 TopicResponse = OffsetCommitResponse.OffsetCommitResponseTopic
 
 FIRST_TOPIC_ID_VERSION: Final = 10
-TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
 def handle(
@@ -31,8 +30,7 @@ def handle(
         request.topics, unknown = resolve_names(request.topics, context.broker.image)
 
     def failed(error: KafkaError) -> OffsetCommitResponse:
-        code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error.code in TOO_LARGE else error.code
-        return OffsetCommitResponse(topics=[_refused(topic, code) for topic in (*request.topics, *unknown)])
+        return OffsetCommitResponse(topics=[_refused(topic, error.code) for topic in (*request.topics, *unknown)])
 
     return context.broker.groups.runtime.write(
         request.group_id,

@@ -5,7 +5,11 @@ Consumers ask it after a leader change, to find out whether what they read was c
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
@@ -13,7 +17,13 @@ TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 EndOffset = TopicResult.EpochEndOffset
 
 
-def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+def handle(
+    request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
+    return in_slices(_answer(request, context), context.broker.clock)
+
+
+def _answer(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Slices[OffsetForLeaderEpochResponse]:
     topics = []
     for topic in request.topics:
         answers = []
@@ -28,5 +38,6 @@ def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Off
             except KafkaError as error:
                 answer = EndOffset(error_code=error.code, partition=wanted.partition)
             answers.append(answer)
+            yield
         topics.append(TopicResult(topic=topic.topic, partitions=answers))
     return OffsetForLeaderEpochResponse(topics=topics)

@@ -12,15 +12,18 @@ DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPO
 from __future__ import annotations
 
 import logging
+from collections.abc import Coroutine
 from struct import Struct
-from typing import Final
+from typing import Any, Final, NoReturn
 
+from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
 from oncelog_broker.log.producer_state import TRANSACTIONS_V2
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -42,7 +45,13 @@ PRODUCER_AT: Final = 43
 PRODUCER: Final = Struct(">qh")
 
 
-def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+def handle(
+    request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+    return in_slices(_append_all(request, context), context.broker.clock)
+
+
+def _append_all(request: ProduceRequest, context: RequestContext) -> Slices[ProduceResponse | None]:
     response = ProduceResponse(responses=[])
     failed: KafkaError | None = None
     refused = None if request.transactional_id is None else _refused(request, request.transactional_id, context)
@@ -64,6 +73,7 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
                         error_message=error.message,
                     )
                 )
+            yield
     if request.acks == 0:
         if failed is not None:
             context.connection.close(f"acks=0 produce failed: {failed}")
@@ -175,6 +185,11 @@ def _append(
     )
 
 
+def _not_appended() -> NoReturn:
+    raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+
+@fail_point("append", dropped=_not_appended)
 def _append_in_transaction(
     partition: Partition, records: memoryview, request: ProduceRequest, transactional_id: str, context: RequestContext
 ) -> tuple[int, int]:
@@ -184,11 +199,6 @@ def _append_in_transaction(
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
     producer_id, epoch = PRODUCER.unpack_from(records, PRODUCER_AT)
     if not partition.log.producers.state.has_open_transaction(producer_id, epoch):
-        check_in_transaction(
-            context.broker.transactions,
-            transactional_id,
-            Producer(producer_id, epoch),
-            [partition],
-            registers=is_v2,
-        )
+        producer = Producer(producer_id, epoch)
+        check_in_transaction(context.broker.transactions, transactional_id, producer, [partition], registers=is_v2)
     return partition.append(records, required_acks=request.acks, transaction_version=TRANSACTIONS_V2 if is_v2 else 0)

@@ -8,9 +8,10 @@ Versions: v3 generation and member, v4 TRANSACTION_ABORTABLE, v5 transactions V2
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NoReturn
 
+from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
 from oncelog_broker.server.dispatch import RequestContext
@@ -22,8 +23,6 @@ TopicResponse = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 
 FIRST_TRANSACTIONS_V2_VERSION: Final = 5
 ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 """What an error of the log is called here."""
@@ -37,7 +36,6 @@ def handle(
         return TxnOffsetCommitResponse(topics=[_refused(topic, code) for topic in request.topics])
 
     broker = context.broker
-    known = broker.image.topics
     try:
         if not request.transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -50,9 +48,23 @@ def handle(
             [broker.groups.runtime.shard(request.group_id).partition],
             registers=context.version >= FIRST_TRANSACTIONS_V2_VERSION,
         )
+        return _write(request, context, failed)
     except KafkaError as error:
         return failed(error)
-    return broker.groups.runtime.write(
+
+
+def _not_written() -> NoReturn:
+    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+@fail_point("offsets-written", dropped=_not_written)
+def _write(
+    request: TxnOffsetCommitRequest,
+    context: RequestContext,
+    failed: Callable[[KafkaError], TxnOffsetCommitResponse],
+) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
+    known = context.broker.image.topics
+    return context.broker.groups.runtime.write(
         request.group_id, lambda machine, waiter: machine.commit_in_transaction(request, known, waiter), failed
     )
 

@@ -23,7 +23,6 @@ from oncelog.errors import (
 )
 from oncelog.group_offsets import OffsetAndMetadata
 from oncelog_protocol.api import ApiKey
-from oncelog_protocol.messages.fetch import IsolationLevel
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
 from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
@@ -185,7 +184,8 @@ def commit_request(config: ConsumerConfig, generation: Generation, offsets: Offs
 
 
 def fetch_request(config: ConsumerConfig, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
-    """Offsets that a transaction is about to move must not be read around by who reads committed (KIP-447)."""
+    """Offsets that a transaction is about to move are waited for, whatever the isolation level (as in the Java client):
+    to begin before them could be to read again what that transaction commits (KIP-447)."""
     wanted = by_topic(partitions)
     return OffsetFetchRequest(
         group_id=config.group_id or "",
@@ -198,7 +198,7 @@ def fetch_request(config: ConsumerConfig, partitions: Iterable[TopicPartition]) 
                 ],
             )
         ],
-        require_stable=IsolationLevel[config.isolation_level.upper()] is IsolationLevel.READ_COMMITTED,
+        require_stable=True,
     )
 
 

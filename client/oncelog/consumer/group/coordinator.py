@@ -105,7 +105,9 @@ class GroupCoordinator:
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
-        config, generation = self._config, self._membership.generation
+        """As whom we read what we have. A member that was thrown out names the generation that it had: with none it
+        would count as a consumer outside of the group, whose offsets nobody checks (S46, S64)."""
+        config, generation = self._config, self._membership.last_generation
         return ConsumerGroupMetadata(config.group_id or "", *generation, config.group_instance_id)
 
     def subscribe(self, interest: Interest, listener: RebalanceListener | None) -> None:

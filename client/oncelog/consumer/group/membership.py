@@ -101,14 +101,15 @@ class Generation(NamedTuple):
 
 
 class Membership:
-    """One member. `is_lost`: it had a generation that went away before its partitions were given up.
+    """One member. `is_lost`: it had a generation that went away before its partitions were given up. `last_generation`
+    is the one that was joined last, gone or not.
 
     Invariant: in STABLE there is a generation. `rejoin_reason` says why a stable member is to join again.
     """
 
     def __init__(self) -> None:
         self.state = MemberState.LEFT
-        self.generation = Generation()
+        self.generation = self.last_generation = Generation()
         self.is_lost = False
         self.rejoin_reason: str | None = None
 
@@ -138,7 +139,7 @@ class Membership:
         """JoinGroup was answered with a generation."""
         assert generation.generation_id != NO_GENERATION
         self._move(MemberState.COMPLETING)
-        self.generation = generation
+        self.generation = self.last_generation = generation
 
     def settle(self) -> None:
         """SyncGroup was answered with an assignment."""
@@ -186,7 +187,7 @@ class Membership:
         """For good, or until the next subscription."""
         if self.state is not MemberState.FENCED:
             self._move(MemberState.LEFT)
-        self.generation = Generation()
+        self.generation = self.last_generation = Generation()
         self.is_lost = False
         self.rejoin_reason = None
 

@@ -82,7 +82,8 @@ def test_environment_of_kafkas_container_image():
 
 
 def test_what_the_other_commands_read_is_no_setting():
-    assert environment_settings({"ONCELOG_BOOTSTRAP_SERVER": "127.0.0.1:9092"}) == []
+    set_for_others = {"ONCELOG_BOOTSTRAP_SERVER": "127.0.0.1:9092", "ONCELOG_FAIL_POINTS": "append = crash"}
+    assert environment_settings(set_for_others) == []
 
 
 def test_mistakes_are_reported_together_with_key_value_source_and_remedy(tmp_path):

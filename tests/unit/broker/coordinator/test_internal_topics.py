@@ -16,7 +16,23 @@ def test_consumer_offsets_as_kafka_creates_it():
     }
 
 
-def test_fewer_brokers_than_replicas():
+def test_s31_transaction_state_as_kafka_creates_it():
+    topic = internal_topic("__transaction_state", BrokerConfig.of({}), live_brokers=5)
+    assert topic is not None
+    assert (topic.partitions, topic.replication_factor) == (50, 3)
+    assert topic.overrides == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "2",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    }
+    alone = internal_topic("__transaction_state", BrokerConfig.of({}), live_brokers=1)
+    assert alone is not None
+    assert (alone.replication_factor, alone.overrides["min.insync.replicas"]) == (1, "1")
+
+
+def test_s31_fewer_brokers_than_replicas():
     config = BrokerConfig.of({"offsets.topic.num.partitions": "7", "offsets.topic.replication.factor": "2"})
     for live, replicas in ((0, 1), (1, 1), (2, 2), (9, 2)):
         assert internal_topic("__consumer_offsets", config, live)[:2] == (7, replicas)

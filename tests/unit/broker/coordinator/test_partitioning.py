@@ -16,16 +16,16 @@ from oncelog_broker.coordinator.partitioning import java_string_hash, partition_
         ("\U0001f600", 1772899),  # two UTF-16 units: D83D DE00
     ],
 )
-def test_java_hash(text, hashed):
+def test_s30_java_hash(text, hashed):
     assert java_string_hash(text) == hashed
 
 
-def test_the_smallest_int_counts_as_zero():
+def test_s30_the_smallest_int_counts_as_zero():
     assert partition_for("polygenelubricants", 50) == 0
     assert partition_for("hello", 50) == 99162322 % 50
 
 
-def test_ascii_and_utf16_agree():
+def test_s30_ascii_and_utf16_agree():
     def slow(text):
         value = 0
         for unit in text:

@@ -7,9 +7,12 @@ from itertools import count
 from typing import Any
 
 import pytest
+from tests.support.compacted import all_batches, clean
+from tests.support.compacted import put as put_records
+from tests.support.storage import NOW
 
 from oncelog_broker.coordinator.effects import Effects, Encoded
-from oncelog_broker.coordinator.runtime import CoordinatorRuntime
+from oncelog_broker.coordinator.runtime import CoordinatorRuntime, divided
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.runtime.clock import ManualClock
@@ -19,6 +22,8 @@ from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
 from oncelog_protocol.records.record import Record, read_records
+
+TOPIC = "__consumer_offsets"
 
 
 class Counters:
@@ -180,6 +185,25 @@ async def test_loading_passes_over_unknown_records_and_ends_transactions(runtime
     assert counters(runtime).pending == {}
 
 
+async def test_e10_a_log_whose_end_was_compacted_away_is_loaded(runtime, internal_topic):
+    """KAFKA-9065: from the last record to the end of the log there is nothing to read, and nothing to wait for."""
+    internal_topic.lead()
+    log = internal_topic.logs[0]
+    put_records(log, (b"a", b"1"))
+    gone = put_records(log, (b"b", b"2"))
+    put_records(log, (b"b", None))
+    log.roll()
+    clean(log)
+    clean(log, first_dirty=log.log_end_offset, now_ms=NOW + 2 * log.config.delete_retention_ms)
+    last = [batch.last_offset for batch in all_batches(log) if batch.records_count][-1]
+    assert last < gone < log.log_end_offset - 1
+    internal_topic.resign()
+    runtime.on_image(internal_topic.lead())
+    async with asyncio.timeout(5):
+        await loaded(runtime)
+    assert counters(runtime).numbers == {"a": 1}
+
+
 async def test_a_log_that_cannot_be_read_coordinates_nothing(runtime, internal_topic):
     internal_topic.lead()
     batch = build_batch([Record(0, 1, b"a", b"not a number", [])])
@@ -224,13 +248,84 @@ async def test_a_failed_append_changes_nothing(runtime, internal_topic):
     assert counters(runtime).numbers == {}
     assert len(runtime.shard("a").timers) == 0
     internal_topic.logs[0].update_config(LogConfig(max_message_bytes=100))
-    assert runtime.write("a", put("a" * 200, 1), failed) is ErrorCode.MESSAGE_TOO_LARGE
+    assert runtime.write("a", put("a" * 200, 1), failed) is ErrorCode.UNKNOWN_SERVER_ERROR
     internal_topic.logs[0].close()
     assert runtime.write("a", put("a", 1), failed) is ErrorCode.NOT_COORDINATOR
     assert counters(runtime).numbers == {}
 
 
-async def test_the_reply_waits_until_the_records_are_committed(runtime, internal_topic, monkeypatch):
+def put_many(count: int, *, may_be_divided: bool = True, name: str = "n%05d"):
+    def operation(machine: Counters, waiter):
+        effects = Effects()
+        effects.may_be_divided = may_be_divided
+        effects.too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        for number in range(count):
+            effects.append((name % number, number))
+        effects.reply(waiter, "put")
+        return effects
+
+    return operation
+
+
+async def test_records_that_may_be_divided_take_as_many_batches_as_they_need(runtime, internal_topic):
+    internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), max_message_bytes=2000)
+    runtime.on_image(internal_topic.lead())
+    assert runtime.write("a", put_many(1000, may_be_divided=False), failed) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert counters(runtime).numbers == {}
+    assert runtime.write("a", put_many(1000), failed) == "put"
+    log = internal_topic.logs[0]
+    written = list(batches(bytes(log.read(0, 1 << 20, upper_bound=1000, min_one_batch=True))))
+    assert (log.log_end_offset, len(written) > 10) == (1000, True)
+    assert max(batch.size for batch in written) <= 2000
+    assert counters(runtime).numbers == {f"n{number:05d}": number for number in range(1000)}
+    assert counters(runtime).offsets == list(range(1000))
+
+
+async def test_of_divided_records_those_that_are_logged_are_replayed_too(runtime, internal_topic, monkeypatch):
+    internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), max_message_bytes=2000)
+    runtime.on_image(internal_topic.lead())
+    log = internal_topic.logs[0]
+    append_as_leader = type(log).append_as_leader
+
+    def full_after_three(self, *arguments, **named):
+        if self.log_end_offset >= 3 * first_batch:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return append_as_leader(self, *arguments, **named)
+
+    first_batch = divided([Encoded(b"n00000", b"0")] * 1000, 2000)[0]
+    monkeypatch.setattr(type(log), "append_as_leader", full_after_three)
+    assert runtime.write("a", put_many(1000), failed) is ErrorCode.NOT_COORDINATOR
+    assert log.log_end_offset == len(counters(runtime).numbers) >= 3 * first_batch
+
+
+def test_one_record_that_is_too_large_is_a_batch_of_its_own():
+    """The log refuses it, and the others are logged: each stands for itself."""
+    small, large = Encoded(b"k" * 10, None), Encoded(b"k" * 5000, b"v")
+    assert divided([small, small, large, small], 1000) == [2, 1, 1]
+
+
+async def test_others_who_waited_for_records_hear_that_they_could_not_be_logged(runtime, internal_topic):
+    internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), max_message_bytes=100)
+    runtime.on_image(internal_topic.lead())
+    waiting = runtime.write("a", wait_for_ever, failed)
+
+    def operation(machine: Counters, waiter):
+        effects = Effects()
+        effects.append(("a" * 200, 1))
+        effects.if_not_logged = tell
+        effects.reply(waiter, "put")
+        return effects
+
+    def tell(error):
+        effects = Effects()
+        effects.reply(counters(runtime).waiting[0], error)
+        return effects
+
+    assert runtime.write("a", operation, failed) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert await waiting is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_s40_the_reply_waits_until_the_records_are_committed(runtime, internal_topic, monkeypatch):
     runtime.on_image(internal_topic.lead())
     partition = internal_topic.led[0]
     advance = type(partition)._advance_high_watermark
@@ -265,11 +360,24 @@ async def test_who_waits_is_answered_when_the_coordinator_moves(runtime, interna
     assert waiting.result() is ErrorCode.NOT_COORDINATOR
 
 
-async def test_the_same_leader_in_a_new_epoch_keeps_its_machine(runtime, internal_topic):
+async def test_e11_the_same_leader_in_a_new_epoch_keeps_its_machine(runtime, internal_topic):
     runtime.on_image(internal_topic.lead())
     machine = counters(runtime)
     runtime.on_image(internal_topic.lead())
     assert counters(runtime) is machine
+
+
+async def test_a_partition_is_coordinated_as_soon_as_its_log_is_open(runtime, internal_topic):
+    """The image comes first, the logs of a new topic one after another."""
+    shown = internal_topic.lead()
+    late = internal_topic.led.pop(0)
+    runtime.on_image(shown)
+    assert runtime.write("a", put("a", 1), failed) is ErrorCode.NOT_COORDINATOR
+    internal_topic.led[0] = late
+    runtime.on_opened({"orders"})
+    assert runtime.write("a", put("a", 1), failed) is ErrorCode.NOT_COORDINATOR
+    runtime.on_opened({TOPIC})
+    assert runtime.write("a", put("a", 1), failed) == ("put", None)
 
 
 async def test_timers_fire_in_time_and_are_rearmed(runtime, internal_topic):

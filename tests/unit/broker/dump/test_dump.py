@@ -44,19 +44,19 @@ def lines(result: Result) -> list[str]:
     return result.stdout.splitlines()[1:]
 
 
-def test_log_with_its_records(segment: Path):
+def test_s57_print_data_log_shows_batches_and_records(segment: Path):
     result = run(segment, "--print-data-log")
     assert result.exit_code == 0
     assert re.sub(r"crc: \d+", "crc: CRC", result.output.replace(str(segment), "LOG")) == GOLDEN
 
 
-def test_batches_alone_and_records_without_contents(segment: Path):
+def test_s57_batches_alone_and_deep_iteration(segment: Path):
     assert [line.split()[1] for line in lines(run(segment))[1:]] == ["100", "102", "104"]
     deep = lines(run(segment, "--deep-iteration"))
     assert "| offset: 102 CreateTime: 2000 keySize: 2 valueSize: 1 sequence: 5 headerKeys: []" in deep
 
 
-def test_max_bytes_leaves_out_batches_that_do_not_lie_within(segment: Path):
+def test_s57_max_bytes_leaves_out_batches_that_do_not_lie_within(segment: Path):
     assert len(lines(run(segment, "--max-bytes", 172))) == 2
     assert len(lines(run(segment, "--max-bytes", 173))) == 3
     assert len(lines(run(segment, "--max-bytes", 0))) == 1
@@ -123,7 +123,7 @@ def test_no_bytes_make_a_traceback(segment: Path):
         assert result.exit_code == 1 or min((at - start) % 1000 for start in (0, 92, 173)) < 16
 
 
-def test_offset_index_agrees_with_its_log(segment: Path):
+def test_s57_offset_index_verify_index_only_and_index_sanity_check(segment: Path):
     index = segment.with_suffix(".index")
     assert lines(run(index)) == ["offset: 103 position: 92", "offset: 104 position: 173"]
     assert lines(run(index, "--verify-index-only")) == []
@@ -149,9 +149,10 @@ def test_offset_index_that_contradicts_its_log(segment: Path, entries: list[tupl
     assert "offset:" not in result.stdout
 
 
-def test_time_index_agrees_with_its_log(segment: Path):
+def test_s57_time_index_verify_index_only_and_index_sanity_check(segment: Path):
     index = segment.with_suffix(".timeindex")
     assert lines(run(index)) == ["timestamp: 2001 offset: 103", "timestamp: 3000 offset: 104"]
+    assert lines(run(index, "--verify-index-only")) == []
     assert lines(run(index, "--index-sanity-check")) == [f"{index} passed sanity check."]
 
 
@@ -203,6 +204,31 @@ def test_a_directory_stands_for_its_files(segment: Path):
         "version: 1 node.id: 1",
     ]:
         assert line in shown
+
+
+def test_s57_files_are_named_as_for_kafkas_tool(segment: Path):
+    index = segment.with_suffix(".index")
+    both = run("--files", f"{index},{segment.with_suffix('.timeindex')}")
+    assert [line for line in both.stdout.splitlines() if line.startswith("Dumping ")] == [
+        f"Dumping {index}",
+        f"Dumping {segment.with_suffix('.timeindex')}",
+    ]
+    assert "'no.log' does not exist" in " ".join(run("--files", "no.log").stderr.split())
+    assert "no FILE is named" in run().stderr
+
+
+def test_a_data_directory_stands_for_its_partitions(tmp_path: Path, segment: Path):
+    data = tmp_path / "data"
+    partition = data / "orders-0"
+    partition.mkdir(parents=True)
+    segment.rename(partition / segment.name)
+    (data / "meta.properties").write_text("#\nversion=1\nnode.id=1\n")
+    (data / "loop").symlink_to(data)
+    shown = run(data).stdout.splitlines()
+    assert [line for line in shown if line.startswith("Dumping ")] == [
+        f"Dumping {data / 'meta.properties'}",
+        f"Dumping {partition / segment.name}",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,4 @@
 from oncelog_broker.log.batch_retention import (
-    PRODUCER_ID_EXPIRATION_MS,
     ProducerBatches,
     TransactionScan,
 )
@@ -12,6 +11,7 @@ from oncelog_protocol.records.record import Record
 from oncelog_protocol.records.rewrite import empty_batch
 
 NOW = 1_700_000_000_000
+EXPIRATION_MS = 86_400_000
 
 
 def data(
@@ -39,7 +39,7 @@ def marker(offset: int, producer_id: int = 1, kind: ControlType = ControlType.CO
 
 class TestProducers:
     def last_of(self, *batches: RecordBatch, now_ms: int = NOW) -> list[int]:
-        producers = ProducerBatches(now_ms)
+        producers = ProducerBatches(now_ms, EXPIRATION_MS)
         for batch in batches:
             producers.note(batch)
         return [batch.base_offset for batch in batches if producers.is_last(batch)]
@@ -55,8 +55,8 @@ class TestProducers:
 
     def test_a_producer_that_was_silent_for_too_long_is_forgotten(self):
         batch = data(0)
-        assert self.last_of(batch, now_ms=NOW + PRODUCER_ID_EXPIRATION_MS - 1) == [0]
-        assert self.last_of(batch, now_ms=NOW + PRODUCER_ID_EXPIRATION_MS) == []
+        assert self.last_of(batch, now_ms=NOW + EXPIRATION_MS - 1) == [0]
+        assert self.last_of(batch, now_ms=NOW + EXPIRATION_MS) == []
 
 
 class TestTransactions:

@@ -95,7 +95,7 @@ def test_a_deletion_stays_until_its_horizon_and_then_goes(log):
     assert [entry.timestamp for entry in entries(log)] == [NOW + 1]
 
 
-def test_a_marker_outlives_its_data_and_then_its_horizon(log):
+def test_s56_e25_a_marker_outlives_its_data_and_then_its_horizon(log):
     put(log, (b"a", b"1"), producer=(7, 0, 0), transactional=True)
     marker = end_transaction(log, 7, ControlType.COMMIT)
     put(log, (b"a", b"2"), producer=(7, 0, 1))
@@ -115,7 +115,7 @@ def test_a_marker_outlives_its_data_and_then_its_horizon(log):
     assert markers() == []
 
 
-def test_aborted_data_goes_and_is_no_last_value(log):
+def test_s56_e25_aborted_data_goes_and_is_no_last_value(log):
     put(log, (b"a", b"committed"))
     put(log, (b"a", b"aborted"), producer=(7, 0, 0), transactional=True)
     marker = end_transaction(log, 7, ControlType.ABORT)
@@ -126,7 +126,7 @@ def test_aborted_data_goes_and_is_no_last_value(log):
     assert [batch.records_count for batch in all_batches(log)] == [1, 0, 1], "the producer's last sequence stays"
 
 
-def test_a_key_that_is_a_markers_key_is_a_key(log):
+def test_e25_a_key_that_is_a_markers_key_is_a_key(log):
     abort_key = bytes(4)
     put(log, (b"a", b"1"), producer=(7, 0, 0), transactional=True)
     marker = end_transaction(log, 7, ControlType.COMMIT)
@@ -136,7 +136,7 @@ def test_a_key_that_is_a_markers_key_is_a_key(log):
     assert [entry.offset for entry in entries(log)] == [0, marker, 2]
 
 
-def test_the_last_batch_of_a_producer_keeps_its_header(log):
+def test_s56_the_last_batch_of_a_producer_keeps_its_header(log):
     put(log, (b"a", b"1"), producer=(7, 3, 40))
     put(log, (b"a", b"2"))
     log.roll()

@@ -5,7 +5,7 @@ import os
 import shutil
 
 import pytest
-from tests.support.compacted import COMPACTED, Entry, clean, entries, last_values, put
+from tests.support.compacted import COMPACTED, DAY_MS, PLENTY, Entry, clean, entries, last_values, put
 from tests.support.storage import NOW, StoppingDisk, open_log
 
 from oncelog_broker.log.compaction import Compaction
@@ -73,7 +73,8 @@ def test_killed_at_every_change_of_the_disk(tmp_path, config, is_synced):
         assert not run_until_stopped(log, disk)
         log.abandon()
 
-        reopened = open_log(here, config, recovery_point=before[-1].offset + 1 if is_synced else 0)
+        recovery_point = before[-1].offset + 1 if is_synced else 0
+        reopened = open_log(here, config, recovery_point=recovery_point, cleaner_checkpoint=0)
         found = entries(reopened)
         outcomes.add(tuple(found))
         assert last_values(found) == last_values(before)
@@ -104,7 +105,15 @@ def test_a_failed_write_leaves_the_log_online_and_nothing_behind(tmp_path):
 
 def steps_of(log: PartitionLog):
     end = log.segment_base_offsets[-1]
-    compaction = Compaction(log, disk=StoppingDisk(), first_dirty=0, end=end, now_ms=NOW, offset_map_bytes=1 << 20)
+    compaction = Compaction(
+        log,
+        disk=StoppingDisk(),
+        first_dirty=0,
+        end=end,
+        now_ms=NOW,
+        offset_map_bytes=PLENTY,
+        producer_id_expiration_ms=DAY_MS,
+    )
     return compaction.steps()
 
 
@@ -168,7 +177,8 @@ def test_a_kept_view_of_a_replaced_segment_stays_readable(tmp_path):
     assert len(view) > SMALL_READ_SIZE, "large enough to be a mapping of the file"
     copy = bytes(view)
     assert clean(log) is not None
-    log.purge_deleted(NOW + 10**9)
+    for path in log.take_deleted(NOW + 10**9):
+        os.unlink(path)
     assert [name for name in os.listdir(tmp_path) if name.endswith(".deleted")] == []
     assert bytes(view) == copy
     log.close()

@@ -4,9 +4,11 @@ import dataclasses
 import json
 import logging
 import os
+import shutil
 import struct
 
 import pytest
+from tests.support.descriptors import no_descriptors_left
 from tests.support.storage import NOW, SMALL, FaultyDisk, contents, fill, log_files, make_batch
 
 from oncelog_broker.log.config import LogConfig
@@ -156,6 +158,16 @@ def test_a_log_that_failed_keeps_the_shutdown_from_being_clean(start, tmp_path):
     manager.close()
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     assert len(contents(start().get("orders", 0))) == 5
+
+
+def test_a_limit_of_open_files_that_is_too_low_is_no_failure_of_a_log(start, tmp_path):
+    manager = start()
+    for partition in range(20):
+        fill(manager.get_or_create("orders", partition, TOPIC_ID, SMALL), 1)
+    manager.close()
+    with no_descriptors_left(but=10), pytest.raises(OSError, match=r"too low for 20 logs: raise it \(ulimit -n\)"):
+        start()
+    assert len(list(start().logs())) == 20
 
 
 def test_topic_ids(start, tmp_path):
@@ -419,3 +431,73 @@ def test_a_directory_that_kafka_wrote(start, tmp_path, caplog, clean):
     manager.close()
     assert b"node.id=1" in (data / "meta.properties").read_bytes()
     assert LogConfig().segment_bytes == 1024**3
+
+
+class TestMissing:
+    """Logs that the metadata knows and no data directory has."""
+
+    @pytest.fixture
+    def without_orders(self, start, tmp_path):
+        """A data directory from which a partition with records was removed, and one that never had any."""
+        manager = start()
+        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 30)
+        manager.get_or_create("orders", 1, TOPIC_ID, SMALL)
+        manager.get("orders", 0).flush()
+        manager.checkpoint_recovery_points()
+        crash(manager)
+        for partition in (0, 1):
+            shutil.rmtree(tmp_path / "data" / f"orders-{partition}")
+        return tmp_path / "data"
+
+    def test_records_that_were_checkpointed_are_not_replaced_by_nothing(self, start, without_orders, caplog):
+        manager = start()
+        manager.note_missing([("orders", 0), ("orders", 1), ("new", 0)])
+        with pytest.raises(KafkaError, match=r"orders-0 is missing.*up to offset 30") as caught:
+            manager.get_or_create("orders", 0, TOPIC_ID, SMALL)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        for key in (("orders", 1), ("new", 0)):
+            assert manager.get_or_create(*key, TOPIC_ID, SMALL).log_end_offset == 0
+        assert caplog.text.count("begins anew, empty") == 2
+        assert "orders-1: no directory" in caplog.text
+        manager.close()
+        # It is so at every start, until somebody decides.
+        assert not (without_orders / ".kafka_cleanshutdown").exists()
+        manager = start()
+        manager.note_missing([("orders", 0)])
+        assert "up to offset 30" in manager.failures["orders", 0]
+
+    def test_acknowledged_records_count_that_were_never_synced(self, start, tmp_path):
+        manager = start()
+        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 30)
+        manager.checkpoint_high_watermarks({("orders", 0): 28})
+        crash(manager)
+        shutil.rmtree(tmp_path / "data" / "orders-0")
+        manager = start()
+        manager.note_missing([("orders", 0)])
+        assert "up to offset 28" in manager.failures["orders", 0]
+
+    def test_the_loss_can_be_accepted_as_the_message_says(self, start, without_orders):
+        (without_orders / "recovery-point-offset-checkpoint").write_text("0\n1\norders 1 0\n")
+        manager = start()
+        manager.note_missing([("orders", 0)])
+        assert manager.get_or_create("orders", 0, TOPIC_ID, SMALL).log_end_offset == 0
+
+    def test_the_topic_can_be_deleted_and_made_again(self, start, without_orders):
+        manager = start()
+        manager.note_missing([("orders", 0)])
+        manager.delete("orders", 0)
+        assert not manager.failures
+        assert manager.get_or_create("orders", 0, OTHER_ID, SMALL).log_end_offset == 0
+        crash(manager)
+        assert start().get("orders", 0).log_end_offset == 0
+
+    def test_checkpoints_still_speak_of_a_log_that_was_deleted(self, start, tmp_path):
+        """The broker was killed after a topic was deleted and made again, before the new one had its directory."""
+        manager = start()
+        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 30)
+        manager.checkpoint_high_watermarks({("orders", 0): 30})
+        manager.delete("orders", 0)
+        crash(manager)
+        manager = start()
+        manager.note_missing([("orders", 0)])
+        assert manager.get_or_create("orders", 0, OTHER_ID, SMALL).log_end_offset == 0

@@ -1,6 +1,7 @@
 """PartitionLog: appending, reading, rolling, looking up by time, letting go."""
 
 import dataclasses
+import random
 import struct
 
 import pytest
@@ -364,6 +365,40 @@ class TestTimestamps:
         log.roll()
         assert log.max_timestamp_offset() == (1, NOW + 50, 0)
 
+    def test_the_largest_of_what_may_be_read(self, log):
+        """After DeleteRecords, and below the last stable offset."""
+        for ts in (60, 50, 10, 30, 20, 40, 70):
+            append(log, b"a", timestamp=NOW + ts)
+        assert log.max_timestamp_offset() == (6, NOW + 70, 0)
+        assert log.max_timestamp_offset(upper_bound=6) == (0, NOW + 60, 0)
+        log.delete_records_before(1)
+        assert log.max_timestamp_offset(upper_bound=6) == (1, NOW + 50, 0)
+        log.delete_records_before(2)
+        assert log.max_timestamp_offset(upper_bound=6) == (5, NOW + 40, 0)
+        assert log.max_timestamp_offset(upper_bound=5) == (3, NOW + 30, 0)
+        log.delete_records_before(7)
+        assert log.max_timestamp_offset() is None
+
+    def test_the_largest_of_the_rest_of_a_batch(self, log):
+        append(log, b"a", b"b", b"c", timestamps=(NOW + 9, NOW + 3, NOW + 5))
+        log.delete_records_before(1)
+        assert log.max_timestamp_offset() == (2, NOW + 5, 0)
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_the_largest_in_every_range(self, tmp_path, seed):
+        rng = random.Random(seed)
+        times = [NOW + rng.randrange(40) for _ in range(60)]
+        log = open_log(tmp_path / "orders-0")
+        for ts in times:
+            append(log, b"%070d" % ts, timestamp=ts)
+        assert len(log.segment_base_offsets) > 3
+        for start in range(0, 60, 3):
+            log.delete_records_before(start)
+            for end in range(start + 1, 61):
+                expected = min(range(start, end), key=lambda n: (-times[n], n))
+                assert log.max_timestamp_offset(upper_bound=end) == (expected, times[expected], 0)
+        log.close()
+
     def test_records_without_timestamps(self, log):
         assert log.max_timestamp_offset() is None
         append(log, b"a", timestamp=-1)
@@ -420,9 +455,10 @@ class TestLettingGo:
         log.delete_records_before(log.segment_base_offsets[1])
         gone = [path.name for path in directory.iterdir() if path.name.startswith(f"{0:020d}.")]
         assert sorted(gone) == [f"{0:020d}.{s}.deleted" for s in ("index", "log", "snapshot", "timeindex", "txnindex")]
-        assert log.purge_deleted(NOW + 59_999) == 0
-        assert log.purge_deleted(NOW + 60_000) == 5
-        assert not list(directory.glob("*.deleted"))
+        assert log.take_deleted(NOW + 59_999) == []
+        due = log.take_deleted(NOW + 60_000)
+        assert sorted(due) == sorted(str(directory / name) for name in gone)
+        assert log.take_deleted(NOW + 60_000) == []
 
     def test_delete_records(self, log):
         fill(log, 30)

@@ -234,7 +234,7 @@ def test_s39_a_marker_ends_the_transaction_and_sets_the_coordinator_epoch(log):
     assert (entry.coordinator_epoch, entry.transaction_first_offset, entry.timestamp) == (5, -1, 99)
 
 
-def test_s39_e13_a_marker_without_a_transaction_or_a_repeated_one_ends_nothing(log):
+def test_s39_a_marker_without_a_transaction_or_a_repeated_one_ends_nothing(log):
     assert log.mark(epoch=3) is None
     assert log.state.get(PID) == (PID, 3, -1, -1, 0, 0, 0, -1)
     log.append(0, 2, epoch=3, transactional=True)
@@ -341,19 +341,19 @@ def test_s56_batches_may_come_while_producers_expire(log):
     assert [entry.producer_id for entry in log.state.producers()] == [EXPIRY_SLICE + 5, 10**6]
 
 
-def test_e4_any_sequence_is_accepted_of_a_producer_that_is_not_known(log):
+def test_s9_e16_any_sequence_is_accepted_of_a_producer_that_is_not_known(log):
     assert log.append(77, 3) == 0
     assert log.append(80) == 3
 
 
-def test_e4_under_transactions_v2_an_unknown_producer_begins_at_zero(log):
+def test_s9_t7_under_transactions_v2_an_unknown_producer_begins_at_zero(log):
     with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         log.append(77, transactional=True, version=TRANSACTIONS_V2)
     assert log.append(77, pid=8, version=TRANSACTIONS_V2) == 0
     assert log.append(0, transactional=True, version=TRANSACTIONS_V2) == 1
 
 
-def test_e4_legacy_answer_to_an_unknown_producer():
+def test_s9_e16_legacy_answer_to_an_unknown_producer():
     log = Log(idempotence_unknown_producer=LEGACY_2_0)
     with raises(ErrorCode.UNKNOWN_PRODUCER_ID):
         log.append(77)

@@ -1,12 +1,14 @@
 """Opening a log after a crash, damage, failed writes, and directories that Kafka left."""
 
 import dataclasses
+import os
 import shutil
 import struct
 import subprocess
 import sys
 
 import pytest
+from tests.support.descriptors import no_descriptors_left
 from tests.support.storage import (
     NOW,
     SMALL,
@@ -458,3 +460,36 @@ def test_a_killed_process_loses_nothing_that_was_written(directory):
     log = open_log(directory, recovery_point=60, clock=ManualClock(NOW))
     assert contents(log) == expected(100)
     log.close()
+
+
+class TestNoDescriptorLeft:
+    def test_the_log_stays_online_and_goes_on_when_there_are_some_again(self, directory):
+        log = open_log(directory)
+        fill(log, 12)
+        log.flush()
+        (base,) = log.segment_base_offsets
+        with no_descriptors_left():
+            for _ in range(3):
+                with pytest.raises(KafkaError, match=r"KAFKA_STORAGE_ERROR.*Too many open files"):
+                    append(log, b"%070d" % 12 + b"v" * 800)
+            assert (log.is_offline, log.segment_base_offsets) == (False, [base])
+            assert not (directory / name(12)).exists()
+            # What needs no new segment is let in, indexed and synced.
+            append(log, b"%070d" % 12)
+            log.flush()
+            with pytest.raises(KafkaError, match="Too many open files"):
+                log.roll()
+        assert (log.is_offline, log.log_end_offset, log.recovery_point) == (False, 13, 13)
+        fill(log, 20, start=13)
+        assert len(log.segment_base_offsets) > 1
+        assert contents(log) == expected(33)
+        log.close()
+        assert contents(open_log(directory, recovery_point=33)) == expected(33)
+
+    def test_a_log_that_cannot_be_opened_leaves_no_file_open(self, directory):
+        crashed(directory, 30, flushed=5)
+        (directory / name(0)).write_bytes((directory / name(0)).read_bytes()[:200])
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(KafkaError):
+            open_log(directory, recovery_point=5)
+        assert len(os.listdir("/proc/self/fd")) == before

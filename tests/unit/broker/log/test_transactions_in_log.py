@@ -137,7 +137,7 @@ class TestMarkers:
         assert batch.crc_is_valid()
         assert read_marker(batch) == EndTransactionMarker(COMMIT, 9)
 
-    def test_s39_e1_only_aborts_with_data_are_indexed(self, log):
+    def test_s39_s51_only_aborts_with_data_are_indexed(self, log):
         txn(log, 1, 0)
         mark(log, 1, COMMIT)
         mark(log, 1, ABORT)

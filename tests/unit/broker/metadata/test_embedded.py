@@ -238,6 +238,44 @@ async def test_a_failed_fsync_ends_the_session(path, monkeypatch):
     await store.close()
 
 
+async def test_after_a_failed_fsync_nothing_is_written_that_waited_for_its_turn(path, monkeypatch):
+    """It may rest on what is not there; and it would be said to be durable, in a file of which nobody knows that."""
+    store = EmbeddedStore.open(path)
+    await store.create("/before")
+    committing, may_fail = threading.Event(), threading.Event()
+    commits = []
+
+    def fail_when_told(*_):
+        commits.append(1)
+        committing.set()
+        may_fail.wait(10)
+        failing_with(sqlite3.SQLITE_IOERR)()
+
+    monkeypatch.setattr(embedded, "_commit_rows", fail_when_told)
+    first = asyncio.ensure_future(store.create("/first"))
+    await asyncio.to_thread(committing.wait, 10)
+    monkeypatch.undo()
+    second = asyncio.ensure_future(store.create("/second"))
+    await asyncio.sleep(0)
+    may_fail.set()
+    outcomes = await asyncio.gather(first, second, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [SessionExpired, SessionExpired]
+    await store.close()
+    again = EmbeddedStore.open(path)
+    assert (await again.children("/"), commits) == (["before"], [1])
+    await again.close()
+
+
+async def test_a_start_after_kill_9_leaves_nothing_in_the_write_ahead_log(path):
+    answered = answered_before_kill_9(path)
+    wal = path.with_name(path.name + "-wal")
+    assert wal.stat().st_size > 0
+    store = EmbeddedStore.open(path)
+    assert wal.stat().st_size == 0
+    assert int((await store.get("/last"))[0]) >= answered
+    await store.close()
+
+
 async def test_a_failing_commit_leaves_no_open_transaction(path):
     store = EmbeddedStore.open(path)
     connection = store._connection

@@ -21,39 +21,39 @@ async def latest(store):
     return parse_producer_id_block(data, "")
 
 
-def test_the_first_block_starts_at_0_and_the_next_one_follows():
+def test_s1_s2_the_first_block_starts_at_0_and_the_next_one_follows():
     first = next_block(None, 35)
     assert first == ProducerIdBlock(35, 0, 999)
     assert next_block(ProducerIdBlock(1, 4000, 4999), 35) == ProducerIdBlock(35, 5000, 5999)
 
 
-def test_the_last_possible_block_is_given_and_none_after_it():
+def test_s3_the_last_possible_block_is_given_and_none_after_it():
     last = MAX_PRODUCER_ID - BLOCK_SIZE
     assert next_block(ProducerIdBlock(1, 0, last), 2).end == MAX_PRODUCER_ID
     with pytest.raises(ProducerIdsExhausted, match="Have exhausted all producerIds"):
         next_block(ProducerIdBlock(1, 0, last + 1), 2)
 
 
-async def test_ids_are_handed_out_one_each_and_the_block_is_renewed(embedded_store):
+async def test_s4_ids_are_handed_out_one_each_and_the_block_is_renewed(embedded_store):
     manager = ProducerIdManager(embedded_store, 35)
     ids = await asyncio.gather(*(manager.generate() for _ in range(BLOCK_SIZE + 1)))
     assert ids == list(range(BLOCK_SIZE + 1))
     assert await latest(embedded_store) == ProducerIdBlock(35, 1000, 1999)
 
 
-async def test_a_restart_wastes_the_rest_of_the_block(embedded_store):
+async def test_s4_a_restart_wastes_the_rest_of_the_block(embedded_store):
     assert await ProducerIdManager(embedded_store, 1).generate() == 0
     assert await ProducerIdManager(embedded_store, 1).generate() == 1000
 
 
-async def test_brokers_that_race_get_different_blocks(embedded_store):
+async def test_s1_s2_brokers_that_race_get_different_blocks(embedded_store):
     managers = [ProducerIdManager(embedded_store, broker) for broker in range(10)]
     ids = await asyncio.gather(*(manager.generate() for manager in managers))
     assert sorted(ids) == list(range(0, 10_000, 1000))
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["create", "set"])
-async def test_a_lost_reply_leaks_no_block(unreliable_store, is_first):
+async def test_s1_a_lost_reply_leaks_no_block(unreliable_store, is_first):
     if not is_first:
         await ProducerIdManager(unreliable_store, 1).generate()
     start = 0 if is_first else 1000
@@ -63,14 +63,14 @@ async def test_a_lost_reply_leaks_no_block(unreliable_store, is_first):
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["create", "set"])
-async def test_a_lost_request_is_sent_again(unreliable_store, is_first):
+async def test_s1_a_lost_request_is_sent_again(unreliable_store, is_first):
     if not is_first:
         await ProducerIdManager(unreliable_store, 1).generate()
     unreliable_store.lose_requests = 3
     assert await ProducerIdManager(unreliable_store, 2).generate() == (0 if is_first else 1000)
 
 
-async def test_a_lost_request_whose_block_another_broker_took_is_not_ours(unreliable_store):
+async def test_s1_a_lost_request_whose_block_another_broker_took_is_not_ours(unreliable_store):
     async def other_broker():
         await ProducerIdManager(unreliable_store.reliable, 1).generate()
 
@@ -79,7 +79,7 @@ async def test_a_lost_request_whose_block_another_broker_took_is_not_ours(unreli
     assert await ProducerIdManager(unreliable_store, 2).generate() == 1000
 
 
-async def test_a_lost_reply_whose_block_another_broker_has_passed_is_given_up(unreliable_store):
+async def test_s1_a_lost_reply_whose_block_another_broker_has_passed_is_given_up(unreliable_store):
     manager = ProducerIdManager(unreliable_store, 2)
     read = manager._read_latest
     reads = []
@@ -95,7 +95,7 @@ async def test_a_lost_reply_whose_block_another_broker_has_passed_is_given_up(un
     assert await manager.generate() == 2000  # 0 was ours but nobody can tell; 1000 is the other's
 
 
-async def test_an_unreachable_store_is_coordinator_load_in_progress_and_passes(unreliable_store):
+async def test_e29_an_unreachable_store_is_coordinator_load_in_progress_and_passes(unreliable_store):
     manager = ProducerIdManager(unreliable_store, 2)
     unreliable_store.unreachable = True
     with pytest.raises(KafkaError) as raised:
@@ -107,14 +107,14 @@ async def test_an_unreachable_store_is_coordinator_load_in_progress_and_passes(u
     assert await manager.generate() == 1  # the block is ours already
 
 
-async def test_a_block_that_is_always_lost_is_not_waited_for_for_ever(unreliable_store):
+async def test_e29_a_block_that_is_always_lost_is_not_waited_for_for_ever(unreliable_store):
     unreliable_store.lose_requests = 10**9
     with pytest.raises(KafkaError) as raised:
         await ProducerIdManager(unreliable_store, 2).generate()
     assert raised.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-async def test_exhaustion_is_fatal(embedded_store):
+async def test_s3_exhaustion_is_fatal(embedded_store):
     last = ProducerIdBlock(1, MAX_PRODUCER_ID - BLOCK_SIZE + 1, MAX_PRODUCER_ID)
     await embedded_store.create(paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(last))
     with pytest.raises(ProducerIdsExhausted):

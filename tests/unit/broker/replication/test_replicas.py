@@ -1,8 +1,11 @@
-"""A broker's partitions follow the image, whatever fails on the way."""
+"""A broker's partitions follow the image, whatever fails on the way, and without keeping the event loop."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import errno
+import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,32 +13,201 @@ import pytest
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.metadata.image import ClusterImage, Partition, Topic
+from oncelog_broker.replication import hosted_logs
+from oncelog_broker.replication.hosted_logs import LOGS_AT_A_TIME
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import ManualClock
-from oncelog_broker.runtime.disk import RealDisk
+from oncelog_broker.runtime.disk import RealDisk, RealFile
+from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
+
+EMPTY = ClusterImage("")
+
+
+class WatchedDisk(RealDisk):
+    """Tells which threads wait for it, and waits itself until it may go on."""
+
+    def __init__(self) -> None:
+        self.threads: set[threading.Thread] = set()
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+        self.is_waiting = threading.Event()
+        self.refuses_renames = False
+        self.events: list[str] = []
+
+    def sync_directory(self, path: str) -> None:
+        self.threads.add(threading.current_thread())
+        if not self.may_go_on.is_set():
+            self.is_waiting.set()
+        self.may_go_on.wait(10)
+        super().sync_directory(path)
+
+    def make_directories(self, path: str) -> None:
+        self.events.append(f"made {Path(path).name}")
+        super().make_directories(path)
+
+    def rename(self, source: str, target: str) -> None:
+        if target.endswith("-delete"):
+            if self.refuses_renames:
+                raise PermissionError(13, "Permission denied")
+            self.events.append(f"deleted {Path(source).name}")
+        super().rename(source, target)
 
 
 @pytest.fixture
-def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogManager]:
-    """Real logs, of which none can be deleted."""
-
-    def delete(topic: str, partition: int) -> None:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "Permission denied")
-
-    manager = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=RealDisk(), clock=ManualClock())
-    monkeypatch.setattr(manager, "delete", delete)
-    yield manager
-    manager.close()
+def disk() -> WatchedDisk:
+    return WatchedDisk()
 
 
-def topic(name: str, number: int) -> Topic:
-    return Topic(name, bytes([number]) * 16, {0: Partition((1,), (1,), leader=1, leader_epoch=0)})
+@pytest.fixture
+def logs(tmp_path: Path, disk: WatchedDisk) -> LogManager:
+    manager = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=ManualClock())
+    disk.threads.clear()
+    disk.events.clear()
+    return manager
 
 
-def test_a_log_that_cannot_be_deleted_keeps_no_other_topic_from_being_served(logs: LogManager) -> None:
-    replicas = Replicas(1, logs, lambda overrides: LogConfig(), ClusterImage(""))
-    old = ClusterImage("").with_topic(topic("old", 1))
-    replicas.on_image(ClusterImage(""), old)
+@pytest.fixture
+async def replicas(logs: LogManager, disk: WatchedDisk) -> AsyncIterator[Replicas]:
+    tasks = Tasks()
+    yield Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks)
+    disk.may_go_on.set()
+    await tasks.close()
+    logs.close()
+
+
+def topic(name: str, number: int, partitions: int = 1, *, epoch: int = 0) -> Topic:
+    return Topic(
+        name,
+        bytes([number]) * 16,
+        {index: Partition((1,), (1,), leader=1, leader_epoch=epoch) for index in range(partitions)},
+    )
+
+
+async def test_a_log_that_cannot_be_deleted_keeps_no_other_topic_from_being_served(
+    replicas: Replicas, disk: WatchedDisk
+) -> None:
+    old = EMPTY.with_topic(topic("old", 1))
+    replicas.on_image(EMPTY, old)
+    await replicas.until_opened()
+    disk.refuses_renames = True
     replicas.on_image(old, old.without_topic("old").with_topic(topic("new", 2)))
+    await replicas.until_opened()
     assert replicas.leader("new", 0).topic == "new"
+
+
+async def test_the_event_loop_waits_for_no_disk(replicas: Replicas, logs: LogManager, disk: WatchedDisk) -> None:
+    many = EMPTY.with_topic(topic("many", 1, partitions=3 * LOGS_AT_A_TIME))
+    replicas.on_image(EMPTY, many)
+    await replicas.until_opened()
+    replicas.on_image(many, EMPTY)
+    replicas.on_image(EMPTY, EMPTY.with_topic(topic("after", 2)))
+    await replicas.until_opened()
+    assert [log.name for log in logs.logs()] == ["after-0"]
+    assert disk.threads
+    assert threading.current_thread() not in disk.threads
+
+
+async def test_until_a_log_is_open_clients_are_to_try_again(replicas: Replicas, disk: WatchedDisk) -> None:
+    disk.may_go_on.clear()
+    shown = EMPTY.with_topic(topic("orders", 1))
+    replicas.on_image(EMPTY, shown)
+    opened = asyncio.ensure_future(replicas.until_opened("orders"))
+    told: list[set[str]] = []
+    replicas.on_opened = lambda topics: told.append(set(topics))
+    await asyncio.to_thread(disk.is_waiting.wait, 10)
+    for lead in (lambda: replicas.leader("orders", 0), lambda: replicas.leader_by_id(bytes([1]) * 16, 0)):
+        with pytest.raises(KafkaError) as caught:
+            lead()
+        assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (opened.done(), told) == (False, [])
+    # What becomes of the partition meanwhile holds when it is opened.
+    replicas.on_image(shown, shown.with_topic(topic("orders", 1, epoch=7)))
+    disk.may_go_on.set()
+    await opened
+    assert replicas.leader("orders", 0).leader_epoch == 7
+    assert told == [{"orders"}]
+
+
+async def test_another_topic_is_not_waited_for(replicas: Replicas, disk: WatchedDisk) -> None:
+    first = EMPTY.with_topic(topic("first", 1))
+    replicas.on_image(EMPTY, first)
+    await replicas.until_opened("first")
+    disk.may_go_on.clear()
+    replicas.on_image(first, first.with_topic(topic("second", 2)))
+    await replicas.until_opened("first")
+    with pytest.raises(KafkaError):
+        replicas.leader("second", 0)
+
+
+async def test_a_topic_deleted_and_made_again_while_it_is_opened(
+    replicas: Replicas, logs: LogManager, disk: WatchedDisk
+) -> None:
+    disk.may_go_on.clear()
+    first, second = EMPTY.with_topic(topic("orders", 1)), EMPTY.with_topic(topic("orders", 2))
+    replicas.on_image(EMPTY, first)
+    await asyncio.to_thread(disk.is_waiting.wait, 10)
+    replicas.on_image(first, second)
+    disk.may_go_on.set()
+    await replicas.until_opened()
+    assert replicas.leader("orders", 0).topic_id == bytes([2]) * 16
+    assert logs.topic_id("orders", 0) == bytes([2]) * 16
+    assert disk.events == ["made orders-0", "deleted orders-0", "made orders-0"]
+
+
+async def test_a_log_that_is_open_is_led_at_once(logs: LogManager, replicas: Replicas, disk: WatchedDisk) -> None:
+    """As after a start, where the logs are open before there is an image."""
+    orders = topic("orders", 1)
+    logs.get_or_create("orders", 0, orders.topic_id, LogConfig())
+    disk.may_go_on.clear()
+    replicas.on_image(EMPTY, EMPTY.with_topic(orders))
+    assert replicas.leader("orders", 0).log is logs.get("orders", 0)
+
+
+async def test_what_cannot_be_opened_is_offline(replicas: Replicas, tmp_path: Path) -> None:
+    (tmp_path / "orders-0").write_text("in the way")
+    replicas.on_image(EMPTY, EMPTY.with_topic(topic("orders", 1, partitions=2)))
+    await replicas.until_opened()
+    with pytest.raises(KafkaError, match="orders-0 is offline") as caught:
+        replicas.leader("orders", 0)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert replicas.leader("orders", 1).index == 1
+
+
+async def test_a_log_without_a_descriptor_is_tried_again(
+    replicas: Replicas, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is wrong with the disk: others will close their files."""
+    monkeypatch.setattr(hosted_logs, "RETRY_SECONDS", 0.001)
+    opened, left = disk.open, [2]
+
+    def open_if_there_is_one(path: str, *, create: bool = False) -> RealFile:
+        if create and left[0] > 0:
+            left[0] -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return opened(path, create=create)
+
+    monkeypatch.setattr(WatchedDisk, "open", staticmethod(open_if_there_is_one))
+    replicas.on_image(EMPTY, EMPTY.with_topic(topic("orders", 1)))
+    await replicas.until_opened()
+    assert replicas.leader("orders", 0).topic == "orders"
+    assert caplog.text.count("too many open files") == 2
+
+
+async def test_a_broker_that_stops_meanwhile_closes_what_was_made(
+    logs: LogManager, disk: WatchedDisk, tmp_path: Path
+) -> None:
+    tasks = Tasks()
+    replicas = Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks)
+    disk.may_go_on.clear()
+    replicas.on_image(EMPTY, EMPTY.with_topic(topic("orders", 1)))
+    await asyncio.to_thread(disk.is_waiting.wait, 10)
+    closing = asyncio.ensure_future(tasks.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    disk.may_go_on.set()
+    await closing
+    (log,) = logs.logs()
+    logs.close()
+    assert log.is_cleanly_closed
+    assert (tmp_path / ".kafka_cleanshutdown").exists()

@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from tests.support.descriptors import no_descriptors_left
 
 from oncelog_broker.runtime import disk as disk_module
+from oncelog_broker.runtime.descriptors import SPARE_COUNT, is_descriptor_limit
 from oncelog_broker.runtime.disk import SMALL_READ_SIZE, LockHeld, RealDisk
 
 
@@ -145,3 +147,30 @@ def test_a_lock_excludes_another_process(disk, tmp_path):
         other.stdin.close()
         other.wait()
     disk.lock(path).release()
+
+
+class TestNoDescriptorLeft:
+    def test_what_is_open_for_a_moment_only_gets_one_nevertheless(self, disk, tmp_path):
+        path = str(tmp_path / "checkpoint")
+        with no_descriptors_left():
+            for number in range(3 * SPARE_COUNT):
+                disk.replace_file(path, b"%d" % number)
+                file = disk.open_briefly(str(tmp_path / "index"), create=True)
+                assert file.append(b"x") == number
+                file.close()
+            assert disk.read_file(path) == b"%d" % (3 * SPARE_COUNT - 1)
+            assert disk.list_directory(str(tmp_path)) == ["checkpoint", "index"]
+            with pytest.raises(FileNotFoundError):
+                disk.open_briefly(str(tmp_path / "absent"))
+
+    def test_what_stays_open_gets_none(self, disk, tmp_path):
+        with no_descriptors_left(), pytest.raises(OSError, match="Too many open files") as caught:
+            disk.open(str(tmp_path / "segment"), create=True)
+        assert is_descriptor_limit(caught.value)
+
+    def test_a_large_read_is_a_copy(self, file):
+        """A mapping has a descriptor of its own."""
+        block = bytes(range(256)) * (SMALL_READ_SIZE // 128)
+        file.append(block)
+        with no_descriptors_left():
+            assert bytes(file.read(0, len(block))) == block

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from struct import pack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog_broker.server.connection import INITIAL_BUFFER_BYTES, BrokerConnection, coalesce
+from oncelog_broker.server.connection import (
+    INITIAL_BUFFER_BYTES,
+    MEMORY_RETRY_SECONDS,
+    READ_AHEAD_BYTES,
+    BrokerConnection,
+    coalesce,
+)
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, Limits
 
 
 class RecordingTransport(asyncio.Transport):
-    def __init__(self, host: str = "127.0.0.1") -> None:
-        super().__init__({"peername": (host, 5000)})
+    def __init__(self, host: str = "127.0.0.1", descriptor: int | None = None) -> None:
+        connected = None if descriptor is None else SimpleNamespace(fileno=lambda: descriptor)
+        super().__init__({"peername": (host, 5000), "socket": connected})
         self.written: list[bytes] = []
         self.aborted = False
         self.paused = False
@@ -50,9 +59,11 @@ class RecordingDispatcher:
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
+        self.last_frame = memoryview(b"")
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
         self.frames.append(bytes(frame))
+        self.last_frame = frame
         if frame[0:1] == b"M":
             connection.mute()
 
@@ -98,6 +109,16 @@ class Wire:
 
 def frame(body: bytes) -> bytes:
     return pack(">i", len(body)) + body
+
+
+@pytest.mark.parametrize("behind", [0, 1000, INITIAL_BUFFER_BYTES - 100])
+async def test_a_request_that_is_worked_on_keeps_its_frame(behind: int) -> None:
+    wire = Wire()
+    slow = frame(b"M" + bytes(range(256)) * 8)
+    wire.receive(slow + b"\0" * behind)
+    kept = bytes(wire.dispatcher.last_frame)
+    wire.receive(frame(b"c" * 3000) * 20)
+    assert bytes(wire.dispatcher.last_frame) == kept == slow[4:]
 
 
 @given(
@@ -231,12 +252,71 @@ async def test_an_idle_connection_gives_its_memory_back_and_then_goes() -> None:
     assert wire.transport.aborted
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Connections ask for memory again after MEMORY_RETRY_SECONDS."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(MEMORY_RETRY_SECONDS)
+
+
 async def test_large_frames_wait_for_memory_that_others_hold() -> None:
     wire = Wire(queued_max_request_bytes=150_000)
-    assert wire.limits.reserve(100_000)
-    wire.receive(frame(b"a" * 100_000))
+    first, second = object(), object()
+    assert wire.limits.reserve(100_000, first)
+    assert wire.limits.reserve(100_000, second), "one at a time may go over the limit"
+    data = frame(b"a" * 100_000)
+    taken = wire.receive(data)
     assert wire.transport.paused
     assert wire.dispatcher.frames == []
+    wire.limits.give_back(100_000, second)
+    wire.limits.give_back(100_000, first)
+    await until(lambda: not wire.transport.paused)
+    wire.receive(data[taken:])
+    assert wire.dispatcher.frames == [b"a" * 100_000]
+
+
+async def test_what_silent_clients_claim_keeps_nobody_from_sending() -> None:
+    wire = Wire(queued_max_request_bytes=256_000_000, request_max_bytes=100_000_000)
+    for _ in range(3):
+        connection, _ = wire.connect()
+        claim = pack(">i", 100_000_000) + b"x" * 10_000
+        connection.get_buffer(-1)[: len(claim)] = claim
+        connection.buffer_updated(len(claim))
+    wire.receive(frame(b"a" * 1_000_000))
+    assert wire.dispatcher.frames == [b"a" * 1_000_000]
+
+
+async def test_frames_that_together_need_more_than_there_is_are_finished_one_after_another() -> None:
+    """All begun, none complete, and no memory left: without a way out they would wait for each other for ever."""
+    wire = Wire(queued_max_request_bytes=300_000)
+    data = frame(b"a" * 200_000)
+    ends = [(wire.connection, wire.transport), wire.connect(), wire.connect()]
+    left = dict.fromkeys(ends, data)
+
+    def send() -> None:
+        for end, rest in left.items():
+            wire.connection, wire.transport = end
+            left[end] = rest[wire.receive(rest[:50_000]) :]
+
+    while any(left.values()):
+        before = dict(left)
+        send()
+        assert wire.limits.request_bytes <= 300_000 + 200_000 + READ_AHEAD_BYTES
+        if left == before:
+            await until(lambda: any(left[end] and not end[1].paused for end in ends))
+    assert wire.dispatcher.frames == [b"a" * 200_000] * 3
+
+
+async def test_memory_that_others_wait_for_is_given_back_with_the_end_of_a_frame() -> None:
+    wire = Wire(queued_max_request_bytes=300_000)
+    wire.receive(frame(b"a" * 100_000))
+    kept = wire.limits.request_bytes
+    assert kept > 100_000, "for the next one"
+    first, second = object(), object()
+    assert [wire.limits.reserve(100_000, holder) for holder in (first, second)] == [True, True]
+    assert not wire.limits.reserve(1, object())
+    wire.receive(frame(b"b" * 100_000))
+    assert wire.limits.request_bytes == 200_000
 
 
 async def test_connections_beyond_the_limits_are_refused_and_counted_out() -> None:
@@ -248,6 +328,17 @@ async def test_connections_beyond_the_limits_are_refused_and_counted_out() -> No
     second.connection_lost(None)
     assert wire.limits.connections == 1
     assert wire.limits.per_ip == {"127.0.0.1": 1}
+
+
+async def test_the_last_descriptors_are_left_to_logs() -> None:
+    wire = Wire(first_descriptor_not_for_connections=100)
+    refused = []
+    for descriptor in (50, 99, 100, 500, 98):
+        transport = RecordingTransport(descriptor=descriptor)
+        BrokerConnection(wire.dispatcher, wire.connections, "PLAINTEXT").connection_made(transport)  # type: ignore[arg-type]
+        refused.append(transport.aborted)
+    assert refused == [False, False, True, True, False]
+    assert wire.limits.connections == 1 + 3
 
 
 async def test_one_address_may_not_take_all_connections() -> None:

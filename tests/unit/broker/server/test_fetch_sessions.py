@@ -84,6 +84,14 @@ def test_a_request_without_a_session_is_answered_whole_and_leaves_nothing() -> N
     assert len(sessions) == 0
 
 
+def test_a_partition_that_is_named_twice_is_read_once() -> None:
+    """As in Kafka: or one request could have the same records read ten thousand times."""
+    asked = request(epoch=FINAL_EPOCH, partitions={0: 5, 1: 5})
+    asked.topics += request(partitions={0: 7}).topics
+    plan = FetchSessions(1).plan(asked, by_id=False, now=0.0)
+    assert [(wanted.request.partition, wanted.request.fetch_offset) for wanted in plan.wanted] == [(0, 7), (1, 5)]
+
+
 def test_the_first_request_of_a_session_is_answered_whole() -> None:
     sessions = FetchSessions(10)
     response = answer(sessions.plan(request(partitions={0: 5, 1: 7}), by_id=False, now=0))

@@ -61,7 +61,15 @@ def test_an_unknown_command_is_wrong_usage():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["topics", "list"], ["topics", "create", "t"], ["consume", "t"], ["topics", "delete", "-y", "t"]],
+    [
+        ["topics", "list"],
+        ["topics", "create", "t"],
+        ["consume", "t"],
+        ["topics", "delete", "-y", "t"],
+        ["txns", "list"],
+        ["txns", "find-hanging"],
+        ["explain", "t"],
+    ],
 )
 def test_an_unreachable_broker_is_one_line(arguments):
     result = oncelog(*arguments, *NOBODY)
@@ -88,6 +96,11 @@ def test_an_unreachable_broker_is_one_line(arguments):
         (["produce", "t", "-D", "linger.ms=x"], "linger_ms='x': must be an integer"),
         (["topics", "create", "t", "--partitions", "0"], "--partitions"),
         (["topics", "alter", "t"], "nothing to alter"),
+        (["explain", "t:x"], "'t:x' is neither TOPIC nor TOPIC:PARTITION"),
+        (["txns", "abort", "t", "--start-offset", "1"], "'t' names no partition: TOPIC:PARTITION is needed"),
+        (["txns", "abort", "t:0"], "either --start-offset is needed, or --producer-id"),
+        (["txns", "abort", "t:0", "--start-offset", "1", "--producer-id", "1"], "either --start-offset is needed"),
+        (["txns", "abort", "t:0", "--producer-id", "1"], "--producer-epoch and --coordinator-epoch go together"),
         (["topics", "alter", "t", "--config", "a=1", "--delete-config", "a"], "either --config or --delete-config"),
     ],
 )

@@ -74,7 +74,7 @@ def test_nothing_but_a_part_of_a_batch_is_an_error() -> None:
         fetched(batch(0, 5)[:40])
 
 
-def test_control_batches_are_hidden_and_the_position_passes_them() -> None:
+def test_s53_control_batches_are_hidden_and_the_position_passes_them() -> None:
     end = EndTransactionMarker(ControlType.COMMIT, 0)
     control = marker_batch(end, producer_id=1, producer_epoch=0, timestamp=0, base_offset=2)
     part = fetched(batch(0, 2) + control)
@@ -83,7 +83,7 @@ def test_control_batches_are_hidden_and_the_position_passes_them() -> None:
     assert part.next_offset == part.end_offset == 3
 
 
-def test_aborted_batches_are_hidden() -> None:
+def test_s53_aborted_batches_are_hidden() -> None:
     aborted = AbortedTransactions([AbortedTransaction(producer_id=9, first_offset=0)])
     data = batch(0, 2, producer_id=9, transactional=True) + batch(2, 2)
     assert offsets(fetched(data, aborted=aborted).take(10)) == [2, 3]

@@ -24,24 +24,24 @@ def seen(aborted: list[tuple[int, int]], batches: list[RecordBatch]) -> list[int
     return [batch.base_offset for batch in batches if not hidden.is_aborted(batch)]
 
 
-def test_aborted_batches_and_all_markers_are_hidden() -> None:
+def test_s53_aborted_batches_and_all_markers_are_hidden() -> None:
     log = [data(0, 1), data(2, 2), marker(4, 1, ControlType.ABORT), data(5, 2), marker(7, 2, ControlType.COMMIT)]
     assert seen([(1, 0)], log) == [2, 5]
 
 
-def test_what_a_producer_writes_after_its_abort_is_another_transaction() -> None:
+def test_s53_what_a_producer_writes_after_its_abort_is_another_transaction() -> None:
     log = [data(0, 1), marker(2, 1, ControlType.ABORT), data(3, 1), marker(5, 1, ControlType.COMMIT), data(6, 1)]
     assert seen([(1, 0)], log) == [3, 6]
 
 
-def test_a_producer_may_abort_twice() -> None:
+def test_s53_a_producer_may_abort_twice_and_the_list_has_no_order() -> None:
     log = [data(0, 1), marker(2, 1, ControlType.ABORT), data(3, 1), marker(5, 1, ControlType.ABORT), data(6, 1)]
     assert seen([(1, 3), (1, 0)], log) == [6]
 
 
-def test_a_fetch_may_begin_in_the_middle_of_an_aborted_transaction() -> None:
+def test_s53_a_fetch_may_begin_in_the_middle_of_an_aborted_transaction() -> None:
     assert seen([(1, 0)], [data(10, 1), data(12, 2), marker(14, 1, ControlType.ABORT)]) == [12]
 
 
-def test_records_outside_transactions_are_never_hidden() -> None:
+def test_s53_records_outside_transactions_are_never_hidden() -> None:
     assert seen([(1, 0)], [data(0, 1, transactional=False), data(2, -1, transactional=False)]) == [0, 2]

@@ -149,7 +149,7 @@ async def test_an_error_that_stays_fails_the_records_of_its_batch_only(fake_brok
 async def test_what_nobody_acknowledges_in_time_fails(fake_broker: Any, fast: dict[str, int]) -> None:
     fake_broker.handlers[ProduceRequest] = lambda request: None
     async with Producer(
-        fake_broker.address, **fast, request_timeout_ms=30, delivery_timeout_ms=80, linger_ms=0
+        fake_broker.address, **fast, request_timeout_ms=50, delivery_timeout_ms=500, linger_ms=0
     ) as producer:
         with pytest.raises(DeliveryTimeout, match="no answer to Produce"):
             await producer.send_and_wait("topic", b"v")
@@ -157,7 +157,7 @@ async def test_what_nobody_acknowledges_in_time_fails(fake_broker: Any, fast: di
 
 
 async def test_a_broker_that_never_comes_back_is_named_in_the_error(fake_broker: Any, fast: dict[str, int]) -> None:
-    async with Producer(fake_broker.address, **fast, request_timeout_ms=20, delivery_timeout_ms=60) as producer:
+    async with Producer(fake_broker.address, **fast, request_timeout_ms=100, delivery_timeout_ms=500) as producer:
         await producer.send_and_wait("topic", b"v")
         await fake_broker.stop()
         with pytest.raises(DeliveryTimeout, match=fake_broker.address):

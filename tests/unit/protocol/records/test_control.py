@@ -15,15 +15,15 @@ from oncelog_protocol.records.record import Record
 NOW = 1_700_000_000_000
 
 
-def test_abort_is_0_and_commit_is_1():
-    """E1: the other way round swaps commit and abort in silence."""
+def test_s39_abort_is_0_and_commit_is_1():
+    """S39: the other way round swaps commit and abort in silence."""
     assert EndTransactionMarker(ControlType.ABORT, 5).key().hex() == "00000000"
     assert EndTransactionMarker(ControlType.COMMIT, 5).key().hex() == "00000001"
     assert EndTransactionMarker(ControlType.COMMIT, 5).value().hex() == "000000000005"
 
 
 @pytest.mark.parametrize("control_type", ControlType)
-def test_marker_batch(control_type):
+def test_s39_marker_batch(control_type):
     marker = EndTransactionMarker(control_type, 2**31 - 1)
     raw = marker_batch(marker, producer_id=9, producer_epoch=3, timestamp=NOW, base_offset=77, partition_leader_epoch=4)
     batch = RecordBatch(raw)

@@ -54,17 +54,22 @@ class TestSync:
         driver.sync(joined[0].response)
         assert second.code is ErrorCode.NONE
 
-    def test_if_the_assignments_cannot_be_logged_the_leader_hears_it_and_may_try_again(self, driver):
+    def test_if_the_assignments_cannot_be_logged_all_hear_it_and_join_again(self, driver):
+        """As in Kafka. Those who wait would wait until the leader leaves, if the assignments are too large for good."""
         leader, follower = driver.stable(2)
         joined = [driver.join(member.member_id) for member in (leader, follower)]
         waiting = driver.sync(joined[1].response)
         driver.fail_appends = True
         assert driver.sync(joined[0].response).code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert driver.group.state is GroupState.COMPLETING_REBALANCE
-        assert not waiting.is_there
+        assert waiting.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert driver.group.state is GroupState.PREPARING_REBALANCE
+        assert driver.heartbeat(follower.member_id, 3) is ErrorCode.REBALANCE_IN_PROGRESS
         driver.fail_appends = False
+        joined = [driver.join(member.member_id) for member in (leader, follower)]
+        waiting = driver.sync(joined[1].response)
         assert driver.sync(joined[0].response).code is ErrorCode.NONE
         assert waiting.code is ErrorCode.NONE
+        assert driver.group.state is GroupState.STABLE
 
     def test_who_never_asks_for_the_assignment_is_out(self, driver):
         leader, follower = driver.stable(2)

@@ -3,9 +3,13 @@
 import pytest
 from tests.support.groups import GroupDriver
 
+from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.offsets import CommittedOffsets
 from oncelog_broker.coordinator.group.records import offset_record
+from oncelog_broker.coordinator.runtime import CoordinatorRuntime
+from oncelog_broker.log.config import LogConfig
 from oncelog_protocol.coordinator_records.consumer_offsets import OffsetCommitValue
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest
@@ -320,3 +324,31 @@ def test_tombstones_leave_nothing_behind():
 
 def test_the_config_is_kafkas():
     assert GroupConfig().offsets_retention_ms == 7 * DAY * 1000
+
+
+@pytest.mark.parametrize("operation", ["expire", "forget_topics"])
+async def test_tombstones_of_long_ids_are_logged_in_as_many_batches_as_it_takes(internal_topic, operation):
+    """In one they would be refused, again and again, and no offset would ever go."""
+    internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), max_message_bytes=50_000)
+    runtime = CoordinatorRuntime(
+        "__consumer_offsets",
+        lambda index: GroupMachine(GroupConfig(), internal_topic.clock.now_ms, str),
+        internal_topic,
+        internal_topic.clock,
+        internal_topic.tasks,
+        internal_topic.call_after,
+    )
+    runtime.on_image(internal_topic.lead())
+    group_id = "g" * 20_000
+    shard = runtime.shard(group_id)
+    value = OffsetCommitValue(offset=5, metadata="", commit_timestamp=internal_topic.clock.now_ms())
+    for partition in range(8):
+        effects = Effects()
+        effects.append(offset_record(group_id, "t", partition, value))
+        runtime.step(shard, lambda machine, effects=effects: effects)
+    internal_topic.advance(8 * DAY)
+    if operation == "expire":
+        assert runtime.step(shard, lambda machine: machine.expire(group_id)) == 8
+    else:
+        assert runtime.step(shard, lambda machine: machine.forget_topics(frozenset({"t"}), 8)) == 8
+    assert not shard.machine.offsets.groups()

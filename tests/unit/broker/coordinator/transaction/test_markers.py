@@ -50,7 +50,7 @@ async def test_e7_a_partition_that_fails_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH])
-async def test_e13_s39_a_partition_that_needs_none_is_done_with(code: ErrorCode) -> None:
+async def test_s39_a_partition_that_needs_none_is_done_with(code: ErrorCode) -> None:
     logs = Logs(p1=[code])
     await write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True)
     assert logs.written == [0, 2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.server.handlers.delete_records import handle
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
@@ -32,7 +33,7 @@ class OneLeader:
 async def test_a_full_disk_is_an_error_of_each_partition() -> None:
     partitions = [Topic.DeleteRecordsPartition(partition_index=index, offset=5) for index in (0, 1)]
     request = DeleteRecordsRequest(topics=[Topic(name="t", partitions=partitions)], timeout_ms=1000)
-    context: Any = SimpleNamespace(broker=SimpleNamespace(logs=FullDisk(), replicas=OneLeader()))
+    context: Any = SimpleNamespace(broker=SimpleNamespace(logs=FullDisk(), replicas=OneLeader(), clock=ManualClock()))
     answer = await handle(request, context)
     assert [result.error_code for result in answer.topics[0].partitions] == [
         ErrorCode.KAFKA_STORAGE_ERROR,

@@ -162,6 +162,22 @@ def test_leaving_forgets_all_but_being_fenced() -> None:
         assert member.needs_join is (state is not FENCED)
 
 
+@pytest.mark.parametrize("code", [None, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
+def test_s46_s64_who_was_thrown_out_is_known_by_its_last_generation(code: ErrorCode | None) -> None:
+    member = member_in(STABLE)
+    if code is None:
+        member.drop_out()
+    else:
+        member.react(HEARTBEAT, code, CURRENT)
+    assert member.generation != CURRENT
+    assert member.last_generation == CURRENT
+    member.prepare()
+    member.complete(Generation(7, "another"))
+    assert member.last_generation == Generation(7, "another")
+    member.leave()
+    assert member.last_generation == Generation()
+
+
 def test_who_drops_out_has_lost_its_partitions() -> None:
     member = member_in(STABLE)
     member.drop_out()

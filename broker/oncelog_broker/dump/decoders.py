@@ -1,0 +1,122 @@
+"""What the records of the two internal topics say, as Kafka's DumpLogSegments prints it (since 4.0): JSON (S57).
+
+key: {"type":"0","data":{"transactionalId":"t"}} payload: {"version":"1","data":{"producerId":7,...}}
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog_protocol.consumer_protocol import (
+    CONSUMER_PROTOCOL,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from oncelog_protocol.consumer_protocol import decode_versioned as decode_consumer_protocol
+from oncelog_protocol.coordinator_records.consumer_offsets import (
+    GROUP_METADATA_KEY_VERSION,
+    OFFSET_COMMIT_KEY_VERSIONS,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from oncelog_protocol.coordinator_records.transaction_state import (
+    TRANSACTION_LOG_KEY_VERSION,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from oncelog_protocol.coordinator_records.versioned import decode_versioned, read_version
+from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.records.record import Record
+from oncelog_protocol.schema import fields_of, schema_of
+
+Json = dict[str, Any]
+
+PARTITION_DIRECTORY: Final = re.compile(r"(.+)-\d+(\.[0-9a-f]+-(delete|stray|future))?")
+DELETED: Final = "<DELETE>"
+"""The payload of a tombstone."""
+
+OFFSETS_KINDS: Final = {
+    **dict.fromkeys(OFFSET_COMMIT_KEY_VERSIONS, (OffsetCommitKey, OffsetCommitValue)),
+    GROUP_METADATA_KEY_VERSION: (GroupMetadataKey, GroupMetadataValue),
+}
+TRANSACTION_LOG_KINDS: Final = {TRANSACTION_LOG_KEY_VERSION: (TransactionLogKey, TransactionLogValue)}
+
+
+class Decoder(Enum):
+    """How the records of a log are shown; the value is the topic."""
+
+    OFFSETS = CONSUMER_OFFSETS
+    TRANSACTION_LOG = TRANSACTION_STATE
+
+    @property
+    def kinds(self) -> Mapping[int, tuple[type, type]]:
+        """The number in front of a key -> the messages that key and value are."""
+        return OFFSETS_KINDS if self is Decoder.OFFSETS else TRANSACTION_LOG_KINDS
+
+
+def decoder_of(path: Path) -> Decoder | None:
+    """The decoder of the topic that a log file's directory is named after. None: not an internal topic."""
+    match = PARTITION_DIRECTORY.fullmatch(path.absolute().parent.name)
+    return None if match is None else next((each for each in Decoder if each.value == match[1]), None)
+
+
+def decoded(decoder: Decoder, record: Record) -> dict[str, Json | str]:
+    """What stands behind `key:` and `payload:`. Raises MalformedMessage."""
+    if record.key is None:
+        raise MalformedMessage("the record has no key")
+    kind = read_version(record.key)
+    if kind not in decoder.kinds:
+        return {"key": f"Unknown record type {kind} at offset {record.offset}, skipping."}
+    key_class, value_class = decoder.kinds[kind]
+    key = {"type": str(kind), "data": message_json(decode_versioned(key_class, record.key), kind)}
+    if record.value is None:
+        return {"key": key, "payload": DELETED}
+    version = read_version(record.value)
+    value: object = decode_versioned(value_class, record.value)
+    data = message_json(value, version)
+    if isinstance(value, GroupMetadataValue) and value.protocol_type == CONSUMER_PROTOCOL:
+        for shown, member in zip(data["members"], value.members, strict=True):
+            shown["subscription"] = _consumer_protocol_json(ConsumerProtocolSubscription, member.subscription)
+            shown["assignment"] = _consumer_protocol_json(ConsumerProtocolAssignment, member.assignment)
+    return {"key": key, "payload": {"version": str(version), "data": data}}
+
+
+def message_json(message: Any, version: int) -> Json:
+    """A message, or a struct in one, as Kafka's own JSON converters write it: bytes as base64, tagged fields only where
+    they say something."""
+    return {
+        _camel_case(field.name): _value_json(value, version)
+        for field in fields_of(type(message))
+        if version in field.versions
+        and ((value := getattr(message, field.name)) != field.default or version not in field.tagged)
+    }
+
+
+def _value_json(value: Any, version: int) -> Any:
+    if isinstance(value, list):
+        return [_value_json(each, version) for each in value]
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    return value if value is None or isinstance(value, (bool, int, str)) else message_json(value, version)
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def _consumer_protocol_json(cls: type, raw: bytes) -> Any:
+    """What a member says to its group; the bytes where they mean nothing."""
+    try:
+        version = min(read_version(raw), schema_of(cls).versions.high)
+        return message_json(decode_consumer_protocol(cls, raw), version)
+    except MalformedMessage:
+        return _value_json(raw, 0)

@@ -1,0 +1,59 @@
+"""Arguments that name partitions: `TOPIC` for all of a topic, `TOPIC:PARTITION` for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from oncelog.cli.options import parsed
+
+if TYPE_CHECKING:
+    from oncelog.admin import Admin
+    from oncelog.cluster import TopicPartition
+
+Target = tuple[str, int | None]
+"""A topic and a partition; None stands for all of them."""
+
+
+def parse_target(text: str) -> Target:
+    """`topic` or `topic:partition`. Raises ValueError."""
+    topic, separator, partition = text.rpartition(":")
+    if not separator:
+        return text, None
+    if not topic or not partition.isascii() or not partition.isdigit():
+        raise ValueError(f"{text!r} is neither TOPIC nor TOPIC:PARTITION")
+    return topic, int(partition)
+
+
+TARGET: Final = parsed("TOPIC[:PARTITION]", parse_target)
+
+
+def parse_partition(text: str) -> tuple[str, int]:
+    """`topic:partition`. Raises ValueError."""
+    topic, partition = parse_target(text)
+    if partition is None:
+        raise ValueError(f"{text!r} names no partition: TOPIC:PARTITION is needed")
+    return topic, partition
+
+
+PARTITION: Final = parsed("TOPIC:PARTITION", parse_partition)
+
+
+async def partitions_of(admin: Admin, targets: Iterable[Target]) -> list[TopicPartition]:
+    """What the arguments name, each once. Raises KafkaError for an unknown topic, UsageError for an unknown partition.
+
+    Asked of an admin client, which does not wait for a topic to appear.
+    """
+    from oncelog.cluster import TopicPartition
+
+    wanted = list(dict.fromkeys(targets))
+    topics = await admin.describe_topics({topic for topic, _ in wanted})
+    partitions: list[TopicPartition] = []
+    for topic, index in wanted:
+        known = sorted(topics[topic].partitions)
+        if index is not None and index not in known:
+            raise click.UsageError(f"{topic} has the partitions 0 to {len(known) - 1}, not {index}")
+        partitions += [TopicPartition(topic, each) for each in (known if index is None else [index])]
+    return list(dict.fromkeys(partitions))

@@ -1,0 +1,335 @@
+"""`oncelog txns`: list and describe transactions, find those that hang, end them (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from oncelog.cli.offsets import format_timestamp
+from oncelog.cli.options import bootstrap_option, output_option
+from oncelog.cli.output import Column, chosen_format, count, show_rows, show_table
+from oncelog.cli.running import Failure, run
+from oncelog.cli.targets import PARTITION, TARGET, Target, partitions_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from oncelog.admin import Admin
+    from oncelog.cluster import TopicPartition
+    from oncelog.transactions import DescribedTransaction, HangingTransaction, ProducerState
+
+    Row = tuple[Any, ...]
+
+MINUTE_MS: Final = 60_000
+
+
+def _time(timestamp_ms: int | None) -> str | None:
+    return None if timestamp_ms is None or timestamp_ms < 0 else format_timestamp(timestamp_ms)
+
+
+LIST_COLUMNS: Final = tuple(map(Column.headed, ("Transactional id", "State", "Producer id", "Coordinator")))
+DESCRIBE_COLUMNS: Final = (
+    *map(Column.headed, ("Transactional id", "State", "Producer id", "Producer epoch", "Timeout ms")),
+    Column("start_time_ms", "Open since", _time),
+    *map(Column.headed, ("Duration ms", "Coordinator", "Client id", "Client host", "Partitions")),
+)
+PRODUCER_COLUMNS: Final = (
+    *map(Column.headed, ("Topic", "Partition", "Producer id", "Producer epoch", "Last sequence")),
+    Column("last_timestamp_ms", "Last record", _time),
+    *map(Column.headed, ("Coordinator epoch", "Transaction start offset")),
+)
+HANGING_COLUMNS: Final = (
+    *map(Column.headed, ("Topic", "Partition", "Start offset", "Producer id")),
+    Column("producer_epoch", "Epoch"),
+    Column("coordinator_epoch", "Coordinator epoch"),
+    Column("last_timestamp_ms", "Last record", _time),
+    *map(Column.headed, ("Hangs", "Transactional id", "State", "Late")),
+)
+
+
+@click.group()
+def txns() -> None:
+    """List and describe transactions, find those that hang, end them.
+
+    `oncelog explain` says which transaction holds a partition back.
+    """
+
+
+@txns.command(name="list")
+@bootstrap_option
+@output_option
+@click.option("--state", "states", multiple=True, help="Only in this state, such as Ongoing. May be repeated.")
+@click.option("--producer-id", "producer_ids", type=int, multiple=True, help="Only of this producer. May be repeated.")
+@click.option(
+    "--duration-filter", "duration_ms", type=click.IntRange(min=0), metavar="MS", help="Only if open for longer."
+)
+@click.option("--transactional-id-pattern", "pattern", metavar="REGEX", help="Only ids that match as a whole.")
+def list_(
+    bootstrap: str,
+    output: str | None,
+    states: tuple[str, ...],
+    producer_ids: tuple[int, ...],
+    duration_ms: int | None,
+    pattern: str | None,
+) -> None:
+    """List the transactional ids of all coordinators.
+
+    Plain output: transactional id, state, producer id, coordinator on each line.
+    """
+
+    async def command() -> list[Row]:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap) as admin:
+            listed = await admin.transactions.list(
+                states=states, producer_ids=producer_ids, duration_ms=duration_ms, pattern=pattern
+            )
+        return [(each.transactional_id, each.state, each.producer_id, each.coordinator_id) for each in listed]
+
+    show_rows(LIST_COLUMNS, run(command, bootstrap), output)
+
+
+@txns.command()
+@click.argument("transactional_ids", nargs=-1, required=True, metavar="TRANSACTIONAL_ID...")
+@bootstrap_option
+@output_option
+def describe(transactional_ids: tuple[str, ...], bootstrap: str, output: str | None) -> None:
+    """Show what the coordinators of transactional ids know: state, producer, client, partitions.
+
+    Plain output: transactional id, state, producer id, producer epoch, timeout, start time, duration (all in ms),
+    coordinator, client id, client host, partitions.
+    """
+
+    async def command() -> list[Row]:
+        from oncelog.admin import Admin
+        from oncelog.clock import now_ms
+
+        async with Admin(bootstrap) as admin:
+            described = await admin.transactions.describe(transactional_ids)
+        return [_described_row(described[each], now_ms()) for each in dict.fromkeys(transactional_ids)]
+
+    rows = run(command, bootstrap)
+    if chosen_format(output) != "table":
+        show_rows(DESCRIBE_COLUMNS, rows, output)
+        return
+    for transactional_id, *values in rows:  # too much for a line
+        named = zip(DESCRIBE_COLUMNS[1:], values, strict=True)
+        show_table(
+            (DESCRIBE_COLUMNS[0].heading, transactional_id),
+            [(column.heading, column.shown(value)) for column, value in named],
+        )
+
+
+@txns.command(name="describe-producers")
+@click.argument("targets", type=TARGET, nargs=-1, required=True, metavar="TOPIC[:PARTITION]...")
+@bootstrap_option
+@output_option
+@click.option("--broker-id", type=int, help="Ask the replica at this broker. Default: the leader.")
+def describe_producers(targets: tuple[Target, ...], bootstrap: str, output: str | None, broker_id: int | None) -> None:
+    """Show the producers that partitions remember.
+
+    Plain output: topic, partition, producer id, producer epoch, last sequence, last timestamp (ms), coordinator epoch,
+    start offset of the open transaction or "-".
+    """
+
+    async def command() -> list[Row]:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap) as admin:
+            await _check_broker(admin, broker_id)
+            known = await admin.transactions.producers(await partitions_of(admin, targets), broker_id=broker_id)
+        return [_producer_row(partition, state) for partition in sorted(known) for state in known[partition]]
+
+    show_rows(PRODUCER_COLUMNS, run(command, bootstrap), output)
+
+
+@txns.command(name="find-hanging")
+@click.argument("targets", type=TARGET, nargs=-1, metavar="[TOPIC[:PARTITION]]...")
+@bootstrap_option
+@output_option
+@click.option("--broker-id", type=int, help="Only in partitions that this broker leads.")
+@click.option(
+    "--max-transaction-timeout",
+    "min_age_minutes",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="MINUTES",
+    help="Only if the last record is older.",
+)
+def find_hanging(
+    targets: tuple[Target, ...], bootstrap: str, output: str | None, broker_id: int | None, min_age_minutes: int
+) -> None:
+    """Find open transactions that nobody is going to end: in all partitions, or in those named.
+
+    They are unknown (no coordinator knows the producer id), not held (its coordinator has ended the transaction, or
+    does not know of this partition), or overdue (open for longer than any timeout allows). `oncelog txns abort` ends
+    the first two, `oncelog txns fence` the last.
+
+    Plain output: topic, partition, start offset, producer id, producer epoch, coordinator epoch, timestamp of the last
+    record (ms), unknown, not held or overdue, transactional id, its state, whether it is late: open for longer than
+    transaction.max.timeout.ms and five minutes, as Kafka's metric PartitionsWithLateTransactions counts.
+    """
+
+    async def command() -> list[HangingTransaction]:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap) as admin:
+            await _check_broker(admin, broker_id)
+            partitions = await partitions_of(admin, targets) if targets else None
+            return await admin.transactions.find_hanging(
+                partitions, broker_id=broker_id, min_age_ms=min_age_minutes * MINUTE_MS
+            )
+
+    found = run(command, bootstrap)
+    show_rows(HANGING_COLUMNS, [_hanging_row(each) for each in found], output)
+    places = {each.transaction.partition for each in found}
+    late = {each.transaction.partition for each in found if each.is_late}
+    where = f"in {count(len(places), 'partition')}, {len(late)} of them late"
+    click.echo(f"{count(len(found), 'hanging transaction')}, {where}", err=True)
+
+
+@txns.command()
+@click.argument("partition", type=PARTITION, metavar="TOPIC:PARTITION")
+@bootstrap_option
+@click.option("--start-offset", type=click.IntRange(min=0), help="Where the transaction begins in this partition.")
+@click.option("--producer-id", type=click.IntRange(min=0), help="For Kafka before 3.0: whose transaction it is, ...")
+@click.option("--producer-epoch", type=click.IntRange(min=0, max=32767), help="... its epoch, ...")
+@click.option("--coordinator-epoch", type=int, help="... and that of its last marker, -1 if there was none.")
+@click.option("--force", is_flag=True, help="Even if its coordinator is going to end it.")
+def abort(
+    partition: tuple[str, int],
+    bootstrap: str,
+    start_offset: int | None,
+    producer_id: int | None,
+    producer_epoch: int | None,
+    coordinator_epoch: int | None,
+    force: bool,
+) -> None:
+    """Abort a hanging transaction in one partition.
+
+    Name it by its --start-offset, as `oncelog txns find-hanging` shows it. One that does not hang is left alone: to
+    abort it in one partition, while its coordinator may commit it in others, would tear it.
+    """
+    by_producer = (producer_id, producer_epoch, coordinator_epoch)
+    if (start_offset is None) == (by_producer == (None, None, None)):
+        raise click.UsageError("either --start-offset is needed, or --producer-id with its epochs")
+    if start_offset is None and None in by_producer:
+        raise click.UsageError("--producer-id, --producer-epoch and --coordinator-epoch go together")
+
+    async def command() -> str:
+        from oncelog.admin import Admin
+        from oncelog.transactions import ProducerIdAndEpoch
+
+        async with Admin(bootstrap) as admin:
+            (where,) = await partitions_of(admin, [partition])
+            if start_offset is not None:
+                if not force:
+                    await _check_hangs(admin, where, start_offset)
+                state = await admin.transactions.abort(where, start_offset)
+                whose = state.producer_id
+            else:
+                assert producer_id is not None
+                assert producer_epoch is not None
+                assert coordinator_epoch is not None
+                producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+                await admin.transactions.abort_producer(where, producer, coordinator_epoch)
+                whose = producer_id
+            stable = (await admin.transactions.explain([where]))[where].last_stable_offset
+        return f"aborted the transaction of producer id {whose} in {where}; its last stable offset is {stable} now"
+
+    click.echo(run(command, bootstrap), err=True)
+
+
+@txns.command()
+@click.argument("transactional_ids", nargs=-1, required=True, metavar="TRANSACTIONAL_ID...")
+@bootstrap_option
+def fence(transactional_ids: tuple[str, ...], bootstrap: str) -> None:
+    """Take transactional ids from their producers, and abort what these have open, in all partitions.
+
+    The producers fail with a fatal error at their next request; new ones may begin at once.
+    """
+
+    async def command() -> None:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap) as admin:
+            await admin.transactions.fence(transactional_ids)
+
+    run(command, bootstrap)
+    click.echo(f"fenced {', '.join(transactional_ids)}", err=True)
+
+
+async def _check_broker(admin: Admin, broker_id: int | None) -> None:
+    """Raises UsageError if there is no such broker, KafkaError."""
+    if broker_id is None:
+        return
+    known = [broker.node_id for broker in (await admin.describe_cluster()).brokers]
+    if broker_id not in known:
+        raise click.UsageError(f"there is no broker {broker_id}: the brokers are {', '.join(map(str, known))}")
+
+
+async def _check_hangs(admin: Admin, partition: TopicPartition, start_offset: int) -> None:
+    """Raises Failure if an open transaction begins there which its coordinator is going to end, or KafkaError."""
+    from oncelog.transactions import Hang
+
+    (states,) = (await admin.transactions.producers([partition])).values()
+    if all(state.transaction_start_offset != start_offset for state in states):
+        return  # `abort` says so
+    hanging = await admin.transactions.find_hanging([partition])
+    ends_here = {each.transaction.start_offset for each in hanging if each.hang is not Hang.OVERDUE}
+    if start_offset not in ends_here:
+        raise Failure(
+            f"the transaction at offset {start_offset} of {partition} is still its coordinator's to end: "
+            f"oncelog explain {partition.topic}:{partition.partition} says how. --force aborts it here alone"
+        )
+
+
+def _described_row(transaction: DescribedTransaction, now_ms: int) -> Row:
+    start_ms = transaction.start_time_ms
+    return (
+        transaction.transactional_id,
+        transaction.state,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        transaction.timeout_ms,
+        start_ms,
+        None if start_ms is None else max(0, now_ms - start_ms),
+        transaction.coordinator_id,
+        transaction.client_id,
+        transaction.client_host,
+        _named(transaction.partitions),
+    )
+
+
+def _named(partitions: Iterable[TopicPartition]) -> list[str]:
+    return [f"{topic}:{index}" for topic, index in sorted(partitions)]
+
+
+def _producer_row(partition: TopicPartition, state: ProducerState) -> Row:
+    return (
+        *partition,
+        state.producer_id,
+        state.producer_epoch,
+        state.last_sequence,
+        state.last_timestamp,
+        state.coordinator_epoch,
+        state.transaction_start_offset,
+    )
+
+
+def _hanging_row(found: HangingTransaction) -> Row:
+    transaction = found.transaction
+    state, held = transaction.producer, transaction.held
+    return (
+        *transaction.partition,
+        transaction.start_offset,
+        state.producer_id,
+        state.producer_epoch,
+        state.coordinator_epoch,
+        state.last_timestamp,
+        found.hang.value,
+        None if held is None else held.transactional_id,
+        None if held is None else held.state,
+        found.is_late,
+    )

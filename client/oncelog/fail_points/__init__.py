@@ -1,0 +1,5 @@
+"""Fail points: named steps on the way of a transaction at which a test may crash, delay, drop, duplicate or reorder.
+
+`point` the names and the mark `@fail_point`, which costs nothing unless ONCELOG_FAIL_POINTS is set; `specification`
+what that variable may say (pure); `faults` does it.
+"""

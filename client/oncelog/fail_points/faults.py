@@ -1,0 +1,216 @@
+"""Doing what the rules of ONCELOG_FAIL_POINTS say at the points that are hit."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import os
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar, cast
+
+from oncelog.fail_points.specification import OF_THE_STEP, Action, InvalidFailPoints, Kind, Rule, parse_action
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+logger = logging.getLogger(__name__)
+
+
+class Step:
+    """A marked function: which point it is at a call, and what its caller gets when it is left out."""
+
+    __slots__ = ("dropped", "function", "which")
+
+    def __init__(
+        self, function: Callable[..., Any], which: Callable[..., str | None], dropped: Callable[[], Any] | None
+    ) -> None:
+        self.function = function
+        self.which = which
+        self.dropped = dropped
+
+    @property
+    def is_coroutine(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
+    def check(self, action: Action) -> None:
+        """Raises InvalidFailPoints for what this step cannot do."""
+        can_come_later = self.is_coroutine or self.dropped is not None
+        if (action.kind is Kind.DROP and self.dropped is None) or (action.kind is Kind.REORDER and not can_come_later):
+            raise InvalidFailPoints(f"{self.function.__qualname__} cannot {action.kind}: its result is needed")
+
+    def left_out(self) -> Any:
+        assert self.dropped is not None, "checked before"
+        return self.dropped()
+
+
+class Hit:
+    """One time that a step is met, and what is to become of the step."""
+
+    __slots__ = ("kind", "number", "point", "step")
+
+    def __init__(self, step: Step, point: str, number: int) -> None:
+        self.step = step
+        self.point = point
+        self.number = number
+        self.kind = Kind.GO
+
+    @property
+    def times(self) -> int:
+        """How often the step is done, if it is done there and then."""
+        return 2 if self.kind is Kind.DUPLICATE else 1
+
+
+class Faults:
+    """The rules, how often each point was hit, and the steps that wait for the next one of their point."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._rules = list(rules)
+        self._hits: Counter[str] = Counter()
+        self._held: dict[str, list[Callable[[], None]]] = {}
+        self._questions: dict[str, Questions] = {}
+        self.steps: dict[str, Callable[..., Any]] = {}
+        """The marked functions by point, as far as their modules are imported."""
+
+    def wrap(
+        self,
+        function: F,
+        points: Sequence[str],
+        which: Callable[..., str | None],
+        dropped: Callable[[], Any] | None,
+    ) -> F:
+        """`function` as the step of `points`. Raises InvalidFailPoints where a rule asks for what it cannot do."""
+        step = Step(function, which, dropped)
+        for rule in self._rules:
+            if rule.point in points:
+                step.check(rule.action)
+        self.steps.update(dict.fromkeys(points, function))
+        wrapper = _coroutine_at(self, step) if step.is_coroutine else _function_at(self, step)
+        return cast(F, functools.update_wrapper(wrapper, function))
+
+    def hit(self, step: Step, args: Sequence[Any], kwargs: dict[str, Any]) -> Hit | None:
+        """None for a call that is at none of the points."""
+        point = step.which(*args, **kwargs)
+        if point is None:
+            return None
+        self._hits[point] += 1
+        return Hit(step, point, self._hits[point])
+
+    def delays(self, hit: Hit, *, is_after: bool) -> Iterator[float]:
+        """Do what the rules say before or after the step. Yields the seconds to sleep, each in the caller's own way."""
+        for rule in self._rules:
+            if rule.point != hit.point or rule.is_after != is_after or rule.hit not in (None, hit.number):
+                continue
+            action = rule.action
+            if action.kind is Kind.ASK:
+                action = self._ask(action.socket_path, hit, is_after)
+                hit.step.check(action)
+            if action.kind is Kind.CRASH:
+                os.kill(os.getpid(), signal.SIGKILL)
+            elif action.kind is Kind.DELAY:
+                yield action.delay_ms / 1000
+            elif action.kind in OF_THE_STEP:
+                hit.kind = action.kind
+
+    def _ask(self, path: str, hit: Hit, is_after: bool) -> Action:
+        if path not in self._questions:
+            self._questions[path] = Questions(path)
+        return self._questions[path].ask(f"{'after' if is_after else 'before'} {hit.point} {hit.number}")
+
+    def hold(self, hit: Hit, later: Callable[[], None]) -> None:
+        """Call `later` when the next step of this point is done."""
+        self._held.setdefault(hit.point, []).append(later)
+
+    def release(self, hit: Hit) -> None:
+        """A step is done, or has failed: now those that were to come after it."""
+        for later in self._held.pop(hit.point, ()):
+            later()
+
+
+class Questions:
+    """The socket of the test that decides. Who asks waits for the answer, and with it the whole process."""
+
+    def __init__(self, path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(path)
+        self._answers = self._socket.makefile("r")
+
+    def ask(self, question: str) -> Action:
+        """The answer; to go on, when the test is over and answers no more."""
+        try:
+            self._socket.sendall(f"{question}\n".encode())
+            answer = self._answers.readline()
+        except OSError:
+            answer = ""
+        return parse_action(answer.strip() or Kind.GO)
+
+
+def _function_at(faults: Faults, step: Step) -> Callable[..., Any]:
+    """Here a delay stops the whole process, and a step that comes later looks to its caller as if it were left out."""
+
+    def at_point(*args: Any, **kwargs: Any) -> Any:
+        hit = faults.hit(step, args, kwargs)
+        if hit is None:
+            return step.function(*args, **kwargs)
+        for seconds in faults.delays(hit, is_after=False):
+            time.sleep(seconds)
+        if hit.kind is Kind.REORDER:
+            faults.hold(hit, functools.partial(_do_late, step.function, [_kept(value) for value in args], kwargs))
+            return step.left_out()
+        result = None
+        try:
+            if hit.kind is Kind.DROP:
+                return step.left_out()
+            for _ in range(hit.times):
+                result = step.function(*args, **kwargs)
+        finally:
+            faults.release(hit)
+        for seconds in faults.delays(hit, is_after=True):
+            time.sleep(seconds)
+        return result
+
+    return at_point
+
+
+def _coroutine_at(faults: Faults, step: Step) -> Callable[..., Any]:
+    """Here only the caller waits, for a delay as for the next step."""
+
+    async def at_point(*args: Any, **kwargs: Any) -> Any:
+        hit = faults.hit(step, args, kwargs)
+        if hit is None:
+            return await step.function(*args, **kwargs)
+        for seconds in faults.delays(hit, is_after=False):
+            await asyncio.sleep(seconds)
+        if hit.kind is Kind.REORDER:
+            next_is_done = asyncio.Event()
+            faults.hold(hit, next_is_done.set)
+            await next_is_done.wait()
+        result = None
+        try:
+            if hit.kind is Kind.DROP:
+                return step.left_out()
+            for _ in range(hit.times):
+                result = await step.function(*args, **kwargs)
+        finally:
+            faults.release(hit)
+        for seconds in faults.delays(hit, is_after=True):
+            await asyncio.sleep(seconds)
+        return result
+
+    return at_point
+
+
+def _kept(value: Any) -> Any:
+    """Records may lie in a receive buffer, which is used again before a step that is held."""
+    return memoryview(bytearray(value)) if isinstance(value, memoryview) else value
+
+
+def _do_late(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    try:
+        function(*args, **kwargs)
+    except Exception:
+        logger.info("a step that was held failed; nobody waits for it", exc_info=True)

@@ -1,0 +1,80 @@
+"""The names of the fail points, in the order in which a transaction meets them, and the mark that puts one on a step.
+
+    drain                a batch leaves the accumulator (in the client)
+    send                 a Produce request goes to its leader (in the client)
+    register-partitions  partitions become part of the transaction, in the coordinator's log
+    append               a transactional batch is written to its partition
+    acknowledge          the answer to a Produce request leaves
+    offsets-written      the offsets of a TxnOffsetCommit are written, pending
+    prepare-logged       EndTxn: the decision is written to the coordinator's log
+    marker-sent          the coordinator has the marker of one partition written
+    marker-written       the marker is written to its partition
+    marker-acknowledged  the coordinator takes in the answer about one marker
+    complete-logged      the end of the transaction is written to the coordinator's log
+    reply-sent           the answer to EndTxn leaves
+
+The variable is read once, when this module is imported. Unless it is set a mark returns the very function that it is
+given: production code runs without a trace of the points.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
+
+if TYPE_CHECKING:
+    from oncelog.fail_points.faults import Faults
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+VARIABLE: Final = "ONCELOG_FAIL_POINTS"
+FailPoint = Literal[
+    "drain",
+    "send",
+    "register-partitions",
+    "append",
+    "acknowledge",
+    "offsets-written",
+    "prepare-logged",
+    "marker-sent",
+    "marker-written",
+    "marker-acknowledged",
+    "complete-logged",
+    "reply-sent",
+]
+FAIL_POINTS: Final[tuple[FailPoint, ...]] = get_args(FailPoint)
+
+
+def _faults_of(specification: str | None) -> Faults | None:
+    if not specification:
+        return None
+    from oncelog.fail_points.faults import Faults
+    from oncelog.fail_points.specification import InvalidFailPoints, parse_specification
+
+    try:
+        return Faults(parse_specification(specification, FAIL_POINTS))
+    except InvalidFailPoints as error:
+        raise InvalidFailPoints(f"{VARIABLE}: {error}") from None
+
+
+ACTIVE_FAULTS: Final = _faults_of(os.environ.get(VARIABLE))
+
+
+def fail_point(
+    *points: FailPoint,
+    which: Callable[..., FailPoint | None] | None = None,
+    dropped: Callable[[], Any] | None = None,
+) -> Callable[[F], F]:
+    """Mark a function, coroutine function or method as the step of a point.
+
+    A step that belongs to several points says with `which` (given the step's arguments) to which one, or to none.
+    `dropped` makes what the caller gets whose step is left out or comes later, or raises it; None: that cannot be.
+    """
+
+    def mark(step: F) -> F:
+        if ACTIVE_FAULTS is None:
+            return step
+        return ACTIVE_FAULTS.wrap(step, points, which or (lambda *_, **__: points[0]), dropped)
+
+    return mark

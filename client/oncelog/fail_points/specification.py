@@ -1,0 +1,104 @@
+"""What ONCELOG_FAIL_POINTS may say. Pure.
+
+rule; rule; ...           with rule:  point[@hit] = [before|after] action
+
+prepare-logged = crash                    kill -9 oneself, before the step unless it says after
+marker-sent@2 = after delay 100           100 ms after the second marker is sent; without a number, at every hit
+reply-sent = drop                         the step is left out: who asked for it sees it fail, or nothing
+append = duplicate                        the step is done twice
+marker-sent@1 = reorder                   the step is done after the next one of its kind
+append = ask /tmp/questions.sock          stop there, and do what the test answers: go, or one of the actions above
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+
+class InvalidFailPoints(ValueError):
+    """A specification that means nothing, or asks for what a step cannot do."""
+
+
+class Kind(StrEnum):
+    """What to do at a point."""
+
+    GO = "go"
+    CRASH = "crash"
+    DELAY = "delay"
+    DROP = "drop"
+    DUPLICATE = "duplicate"
+    REORDER = "reorder"
+    ASK = "ask"
+
+
+OF_THE_STEP: Final = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER})
+"""These change how the step is done; it makes no sense to say them after it."""
+
+
+class Action(NamedTuple):
+    """A kind with its argument: milliseconds of a delay, path of the socket to ask at."""
+
+    kind: Kind
+    delay_ms: int = 0
+    socket_path: str = ""
+
+
+class Rule(NamedTuple):
+    """Do `action` at `point`: at its n-th hit, or with None at every one."""
+
+    point: str
+    hit: int | None
+    is_after: bool
+    action: Action
+
+
+_RULE: Final = re.compile(r"(?P<point>[\w-]+)(?:@(?P<hit>\d+))?\s*=\s*(?:(?P<when>before|after)\s+)?(?P<action>.+)")
+
+
+def parse_specification(text: str, points: Collection[str]) -> list[Rule]:
+    """The rules of a specification about `points`. Raises InvalidFailPoints."""
+    return [_rule(part.strip(), points) for part in text.split(";") if part.strip()]
+
+
+def _rule(text: str, points: Collection[str]) -> Rule:
+    match = _RULE.fullmatch(text)
+    if match is None:
+        raise InvalidFailPoints(f"{text!r} is not point[@hit] = [before|after] action")
+    point = match["point"]
+    if point not in points:
+        raise InvalidFailPoints(f"{text!r}: there is no point {point!r}, but there are {', '.join(points)}")
+    hit = None if match["hit"] is None else int(match["hit"])
+    if hit == 0:
+        raise InvalidFailPoints(f"{text!r}: the first hit is 1")
+    try:
+        action = parse_action(match["action"])
+    except InvalidFailPoints as error:
+        raise InvalidFailPoints(f"{text!r}: {error}") from None
+    is_after = match["when"] == "after"
+    if is_after and action.kind in OF_THE_STEP:
+        raise InvalidFailPoints(f"{text!r}: after a step it is too late to {action.kind} it")
+    return Rule(point, hit, is_after, action)
+
+
+def parse_action(text: str) -> Action:
+    """An action with its argument, also as the answer to a question. Raises InvalidFailPoints."""
+    word, *arguments = text.split(maxsplit=1)
+    try:
+        kind = Kind(word)
+    except ValueError:
+        raise InvalidFailPoints(f"no action {word!r}, but there are {', '.join(Kind)}") from None
+    argument = arguments[0] if arguments else ""
+    if kind is Kind.DELAY:
+        if not argument.isdecimal():
+            raise InvalidFailPoints(f"delay takes milliseconds, not {argument!r}")
+        return Action(kind, delay_ms=int(argument))
+    if kind is Kind.ASK:
+        if not argument:
+            raise InvalidFailPoints("ask takes the path of a unix socket")
+        return Action(kind, socket_path=argument)
+    if argument:
+        raise InvalidFailPoints(f"{kind} takes nothing, not {argument!r}")
+    return Action(kind)

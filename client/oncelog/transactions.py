@@ -1,0 +1,220 @@
+"""Transactions as coordinators and partitions show them, and what follows from the two together. Pure.
+
+A transaction is *open* in a partition from its first record there on until its marker is there. Its coordinator writes
+that marker, to each partition that it holds for the transaction. So an open transaction of which no coordinator knows,
+or whose coordinator does not hold this partition, *hangs*: nobody is going to end it, and read_committed readers of the
+partition stand still at its first record until someone does (E32, KIP-664).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from oncelog.cluster import TopicPartition
+
+ONGOING: Final = "Ongoing"
+PREPARED: Final = ("PrepareCommit", "PrepareAbort")
+"""The outcome is decided, and markers are on their way."""
+LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
+"""How long above the longest timeout a transaction is open before Kafka's PartitionsWithLateTransactions counts it."""
+
+
+class PartitionEnds(NamedTuple):
+    """Where a partition begins, and how far it may be read: read_committed and otherwise."""
+
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """What a producer writes with."""
+
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    """A transactional id; `coordinator_id` is the broker that listed it."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedTransaction:
+    """What its coordinator knows of a transactional id.
+
+    `state` is Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort; `start_time_ms` is None
+    where no transaction is open. `partitions` have no marker of the open transaction yet. `client_id` and `client_host`
+    are those of its producer, None where the broker does not tell: Apache Kafka never does, ours from the producer's
+    first request to it on.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int | None
+    partitions: frozenset[TopicPartition]
+    coordinator_id: int
+    client_id: str | None = None
+    client_host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """What a partition knows of a producer id. -1 where there is none of a thing, None for no open transaction.
+
+    `last_timestamp` (ms) is that of its newest records, which producers may set as they like; `coordinator_epoch` that
+    of the last marker.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    transaction_start_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLimits:
+    """What the brokers are set to: transaction.max.timeout.ms, and how often timed out transactions are looked for
+    (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
+
+    max_timeout_ms: int = 900_000
+    abort_interval_ms: int = 10_000
+
+
+class Hang(Enum):
+    """Why an open transaction will not end by itself."""
+
+    UNKNOWN = "unknown"
+    """No coordinator knows its producer id."""
+    NOT_HELD = "not held"
+    """Its coordinator has ended that transaction, or never heard that it writes to this partition."""
+    OVERDUE = "overdue"
+    """Its coordinator holds it, for longer than any timeout allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that is open in `partition`; `held` is its transactional id, None if no coordinator knows it."""
+
+    partition: TopicPartition
+    producer: ProducerState
+    start_offset: int
+    held: DescribedTransaction | None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its coordinator is going to write a marker to this partition."""
+        return self.held is not None and self.partition in self.held.partitions
+
+    def hang(self, now_ms: int, limits: TransactionLimits) -> Hang | None:
+        """Why it hangs; None if its coordinator is going to end it.
+
+        The epoch does not matter: a marker of a later epoch of this producer id ends it too.
+        """
+        if self.held is None:
+            return Hang.UNKNOWN
+        if not self.is_held:
+            return Hang.NOT_HELD
+        start_ms = self.held.start_time_ms
+        if start_ms is not None and now_ms - start_ms > limits.max_timeout_ms + limits.abort_interval_ms:
+            return Hang.OVERDUE
+        return None
+
+    def is_late(self, now_ms: int, limits: TransactionLimits) -> bool:
+        """Whether Kafka's metric PartitionsWithLateTransactions counts this partition for it."""
+        age_ms = now_ms - self.producer.last_timestamp
+        return self.producer.last_timestamp > 0 and age_ms > limits.max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+
+    def ends_by_ms(self, limits: TransactionLimits) -> int | None:
+        """When its coordinator aborts it at the latest, if its producer does not end it before. None: not known."""
+        held = self.held
+        if held is None or not self.is_held or held.state != ONGOING or held.start_time_ms is None:
+            return None
+        return held.start_time_ms + held.timeout_ms + limits.abort_interval_ms
+
+    @property
+    def identity(self) -> tuple[TopicPartition, int, int, int]:
+        """Whether two looks have seen the same transaction."""
+        return self.partition, self.start_offset, self.producer.producer_id, self.producer.producer_epoch
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """An open transaction that nobody is going to end; `is_late` as Kafka's PartitionsWithLateTransactions has it."""
+
+    transaction: OpenTransaction
+    hang: Hang
+    is_late: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why the last stable offset of a partition is where it is.
+
+    `pinned_by` is the transaction that begins there, and `hang` why it hangs, if it does. It is None where nothing is
+    held back, and while a marker is in the leader's log and not in all replicas'. `first_timestamp_ms` is that of its
+    first record here. `later` are the other open transactions, by their start: they hold readers back after it.
+    """
+
+    partition: TopicPartition
+    last_stable_offset: int
+    high_watermark: int
+    pinned_by: OpenTransaction | None
+    hang: Hang | None
+    ends_by_ms: int | None
+    first_timestamp_ms: int | None
+    later: tuple[OpenTransaction, ...]
+    limits: TransactionLimits
+
+    @property
+    def is_held_back(self) -> bool:
+        return self.last_stable_offset < self.high_watermark
+
+    @property
+    def held_back(self) -> int:
+        """The offsets that read_committed readers cannot see yet: records, and markers among them."""
+        return max(0, self.high_watermark - self.last_stable_offset)
+
+
+def explanation(
+    partition: TopicPartition,
+    ends: PartitionEnds,
+    open_here: Iterable[OpenTransaction],
+    now_ms: int,
+    limits: TransactionLimits,
+    first_timestamp_ms: int | None = None,
+) -> Explanation:
+    """What follows for `partition` from its open transactions, and its ends as they were a little later."""
+    by_start = sorted(open_here, key=_start_offset)
+    pinned_by = None
+    # DeleteRecords may have taken the first records of a transaction away.
+    if by_start and max(by_start[0].start_offset, ends.log_start_offset) == ends.last_stable_offset:
+        pinned_by = by_start.pop(0)
+    return Explanation(
+        partition,
+        ends.last_stable_offset,
+        ends.high_watermark,
+        pinned_by,
+        None if pinned_by is None else pinned_by.hang(now_ms, limits),
+        None if pinned_by is None else pinned_by.ends_by_ms(limits),
+        None if pinned_by is None else first_timestamp_ms,
+        tuple(transaction for transaction in by_start if transaction.start_offset >= ends.last_stable_offset),
+        limits,
+    )
+
+
+def _start_offset(transaction: OpenTransaction) -> int:
+    return transaction.start_offset

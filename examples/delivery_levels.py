@@ -1,0 +1,158 @@
+"""At most once, at least once, exactly once: the same work in three profiles, and what a crash does to each (S66).
+
+Numbers are read from one topic and written to another. `--crash-after N` kills the process at the worst moment, when N
+records are worked on; start it again without, and compare:
+
+    at-most-once    commits the offsets first, sends without retries: some are missing, none comes twice
+    at-least-once   sends, waits, commits the offsets last: none is missing, some come twice
+    exactly-once    offsets and records are one transaction: none is missing, none comes twice
+
+    python -m examples.delivery_levels --level at-least-once --servers 127.0.0.1:9092 --crash-after 25
+    python -m examples.delivery_levels --level at-least-once --servers 127.0.0.1:9092 --until-caught-up
+
+Exactly once is for readers with isolation_level="read_committed".
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from oncelog import Consumer, ConsumerRecord, Producer, TopicPartition
+from oncelog.consume_process_produce import consume_process_produce
+
+POLL_MS: Final = 500
+RECORDS_PER_POLL: Final = 10
+
+
+class Profile(NamedTuple):
+    """The settings that make a level, beside the order of the steps."""
+
+    producer: Mapping[str, Any]
+    consumer: Mapping[str, Any]
+
+
+PROFILES: Final[Mapping[str, Profile]] = {
+    "at-most-once": Profile(
+        producer={"acks": 1, "retries": 0, "enable_idempotence": False},
+        consumer={},
+    ),
+    "at-least-once": Profile(
+        producer={"acks": "all", "enable_idempotence": True},
+        consumer={},
+    ),
+    "exactly-once": Profile(
+        producer={"transactional_id": "delivery-levels"},  # implies acks="all" and idempotence
+        consumer={"isolation_level": "read_committed"},
+    ),
+}
+
+
+class Crash:
+    """kill -9, by our own hand, when so many records are worked on."""
+
+    def __init__(self, after: int | None) -> None:
+        self._left = after
+
+    def work(self, records: int = 1) -> None:
+        if self._left is not None:
+            self._left -= records
+            if self._left <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+Worker = Callable[[Consumer, Producer, str, Crash, asyncio.Event], Awaitable[None]]
+
+
+async def at_most_once(consumer: Consumer, producer: Producer, target: str, crash: Crash, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        polled = await consumer.poll(POLL_MS, RECORDS_PER_POLL)
+        await consumer.commit()  # they count as done from here on
+        for record in in_order(polled):
+            crash.work()
+            await producer.send(target, record.value)
+        await producer.flush()
+
+
+async def at_least_once(consumer: Consumer, producer: Producer, target: str, crash: Crash, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        polled = await consumer.poll(POLL_MS, RECORDS_PER_POLL)
+        for future in [await producer.send(target, record.value) for record in in_order(polled)]:
+            await future  # one that failed must not be committed
+        crash.work(len(in_order(polled)))
+        await consumer.commit()  # they count as done from here on
+
+
+async def exactly_once(consumer: Consumer, producer: Producer, target: str, crash: Crash, stop: asyncio.Event) -> None:
+    async def process(records: list[ConsumerRecord]) -> None:
+        for record in records:
+            await producer.send(target, record.value)
+        await producer.flush()  # only so that the crash finds them in the log
+        crash.work(len(records))
+
+    await consume_process_produce(consumer, producer, process, max_records=RECORDS_PER_POLL, stop=stop)
+
+
+WORKERS: Final[Mapping[str, Worker]] = {
+    "at-most-once": at_most_once,
+    "at-least-once": at_least_once,
+    "exactly-once": exactly_once,
+}
+
+
+def in_order(polled: Mapping[TopicPartition, list[ConsumerRecord]]) -> list[ConsumerRecord]:
+    return [record for records in polled.values() for record in records]
+
+
+async def until_caught_up(consumer: Consumer, source: str, stop: asyncio.Event) -> None:
+    """Set `stop` when all that is there now is committed."""
+    partitions = [TopicPartition(source, index) for index in await consumer.partitions_for(source)]
+    ends = await consumer.end_offsets(partitions)
+    while not stop.is_set():
+        committed = await consumer.committed(partitions)
+        if all((found := committed[partition]) and found.offset >= ends[partition] for partition in partitions):
+            stop.set()
+        await asyncio.sleep(POLL_MS / 1000)
+
+
+async def run(servers: str, level: str, source: str, target: str, crash: Crash, *, ends: bool) -> None:
+    profile, stop = PROFILES[level], asyncio.Event()
+    async with (
+        Producer(servers, **profile.producer) as producer,
+        Consumer(
+            servers,
+            group_id=f"{target}-{level}",
+            group_instance_id="only-one",  # a restarted process gets its partitions back at once
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            **profile.consumer,
+        ) as consumer,
+        asyncio.TaskGroup() as tasks,
+    ):
+        consumer.subscribe([source])
+        tasks.create_task(WORKERS[level](consumer, producer, target, crash, stop))  # type: ignore[arg-type]
+        if ends:
+            tasks.create_task(until_caught_up(consumer, source, stop))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--level", choices=list(PROFILES), required=True)
+    parser.add_argument("--servers", default="127.0.0.1:9092")
+    parser.add_argument("--source", default="numbers")
+    parser.add_argument("--target", default="copied")
+    parser.add_argument("--crash-after", type=int, metavar="N")
+    parser.add_argument("--until-caught-up", action="store_true", help="end when all is copied")
+    options = parser.parse_args()
+    crash = Crash(options.crash_after)
+    asyncio.run(
+        run(options.servers, options.level, options.source, options.target, crash, ends=options.until_caught_up)
+    )
+
+
+if __name__ == "__main__":
+    main()

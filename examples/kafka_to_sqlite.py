@@ -1,0 +1,168 @@
+"""From a topic into a database, each record counted once (S62): two ways, both without a Kafka transaction.
+
+    upsert          At least once, and repeating does no harm: a row per record, under the record's own identity. The
+                    group's offsets are committed after the database. Right where a row is the result.
+    offsets-in-db   The offsets stand in the database, changed in the transaction that uses the records, and a consumer
+                    begins where they say (seek on assign). Right for anything, such as the sums here, that would be
+                    wrong if a record counted twice. Each change says from which offset it goes on, so that a consumer
+                    which lost its partition meanwhile changes nothing.
+
+    python -m examples.kafka_to_sqlite --mode offsets-in-db --servers 127.0.0.1:9092 --topic payments --until-caught-up
+
+A record's key is an account, its value an amount.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sqlite3
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from oncelog import Consumer, ConsumerRecord, RebalanceListener, TopicPartition
+
+POLL_MS: Final = 500
+MODES: Final = ("upsert", "offsets-in-db")
+Polled = Mapping[TopicPartition, list[ConsumerRecord]]
+
+
+class LostPartition(Exception):
+    """Somebody else has written what we were about to write."""
+
+
+def open_database(path: str) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=30)
+    database.executescript(
+        """
+        CREATE TABLE IF NOT EXISTS payments (
+            topic TEXT, partition INTEGER, offset INTEGER, account TEXT, amount INTEGER,
+            PRIMARY KEY (topic, partition, offset)
+        );
+        CREATE TABLE IF NOT EXISTS balances (account TEXT PRIMARY KEY, amount INTEGER);
+        CREATE TABLE IF NOT EXISTS offsets (
+            topic TEXT, partition INTEGER, next_offset INTEGER, PRIMARY KEY (topic, partition)
+        );
+        """
+    )
+    return database
+
+
+def account_and_amount(record: ConsumerRecord) -> tuple[str, int]:
+    return (record.key or b"").decode(), int(record.value or b"0")
+
+
+# --- upsert
+
+
+def upsert(database: sqlite3.Connection, polled: Polled) -> None:
+    with database:
+        for records in polled.values():
+            for record in records:
+                row = (record.topic, record.partition, record.offset, *account_and_amount(record))
+                database.execute("INSERT OR REPLACE INTO payments VALUES (?, ?, ?, ?, ?)", row)
+
+
+# --- offsets in the database
+
+
+class SeekToStored(RebalanceListener):
+    """A partition is read from where the database says; `next_offsets` is where it stands as far as we know."""
+
+    def __init__(self, database: sqlite3.Connection, consumer: Consumer) -> None:
+        self._database = database
+        self._consumer = consumer
+        self.next_offsets: dict[TopicPartition, int] = {}
+
+    async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        for partition in partitions:
+            self.next_offsets[partition] = stored_offset(self._database, partition)
+            self._consumer.seek(partition, self.next_offsets[partition])
+
+
+def stored_offset(database: sqlite3.Connection, partition: TopicPartition) -> int:
+    with database:
+        database.execute("INSERT OR IGNORE INTO offsets VALUES (?, ?, 0)", partition)
+    (offset,) = database.execute(
+        "SELECT next_offset FROM offsets WHERE topic = ? AND partition = ?", partition
+    ).fetchone()
+    return int(offset)
+
+
+def add_up(database: sqlite3.Connection, polled: Polled, next_offsets: dict[TopicPartition, int]) -> None:
+    """Raises LostPartition, and then has changed nothing."""
+    following = {partition: records[-1].offset + 1 for partition, records in polled.items()}
+    with database:
+        for partition, records in polled.items():
+            moved = database.execute(
+                "UPDATE offsets SET next_offset = ? WHERE topic = ? AND partition = ? AND next_offset = ?",
+                (following[partition], *partition, next_offsets[partition]),
+            )
+            if moved.rowcount != 1:
+                raise LostPartition(f"{partition} is not at {next_offsets[partition]} any more")
+            for record in records:
+                database.execute(
+                    "INSERT INTO balances VALUES (?, ?)"
+                    " ON CONFLICT (account) DO UPDATE SET amount = amount + excluded.amount",
+                    account_and_amount(record),
+                )
+    next_offsets.update(following)
+
+
+# --- both
+
+
+async def consume(
+    servers: str, topic: str, database: sqlite3.Connection, mode: str, *, instance: str | None, until_caught_up: bool
+) -> None:
+    async with Consumer(
+        servers,
+        group_id=f"{topic}-{mode}",
+        group_instance_id=instance,  # a restarted process gets its partitions back at once
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as consumer:
+        stored = SeekToStored(database, consumer) if mode == "offsets-in-db" else None
+        consumer.subscribe([topic], listener=stored)
+        while True:
+            polled = await consumer.poll(POLL_MS)
+            if polled and stored is not None:
+                add_up(database, polled, stored.next_offsets)
+            elif polled:
+                upsert(database, polled)
+                await consumer.commit()
+            elif until_caught_up and await is_caught_up(consumer):
+                return
+
+
+async def is_caught_up(consumer: Consumer) -> bool:
+    partitions = consumer.assignment()
+    ends = await consumer.end_offsets(partitions)
+    return bool(partitions) and all([await consumer.position(partition) >= ends[partition] for partition in partitions])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mode", choices=MODES, required=True)
+    parser.add_argument("--servers", default="127.0.0.1:9092")
+    parser.add_argument("--topic", default="payments")
+    parser.add_argument("--database", default="payments.db")
+    parser.add_argument("--instance", help="a name that this process keeps over restarts")
+    parser.add_argument("--until-caught-up", action="store_true", help="end when all is read")
+    options = parser.parse_args()
+    database = open_database(options.database)
+    asyncio.run(
+        consume(
+            options.servers,
+            options.topic,
+            database,
+            options.mode,
+            instance=options.instance,
+            until_caught_up=options.until_caught_up,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What a transaction does not do (S63): show its own records to the one who writes them, or undo what is done outside.
+
+An order is published, and its confirmation is to be read back and mailed within the same transaction. A read_committed
+reader, also this program's own, sees nothing before the commit; a read_uncommitted one sees what may never have been.
+And the mail is out, whether the transaction commits or not: tried again, it goes out again.
+
+    python -m examples.publish_then_consume --servers 127.0.0.1:9092
+
+So: commit first, then read. What must happen once outside is done by a reader, by one of the ways of
+`kafka_to_sqlite.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from typing import Final, NamedTuple
+
+from oncelog import Consumer, Producer, TopicPartition
+
+WAIT_MS: Final = 300
+LONG_MS: Final = 10_000
+
+
+class Seen(NamedTuple):
+    """How many records of the transaction a reader got."""
+
+    committed_before: int
+    uncommitted_before: int
+    committed_after_abort: int
+    committed_after_commit: int
+    mails: int
+
+
+async def count(consumer: Consumer, timeout_ms: int) -> int:
+    return sum(len(records) for records in (await consumer.poll(timeout_ms)).values())
+
+
+async def show(servers: str, topic: str) -> Seen:
+    partition = TopicPartition(topic, 0)
+    mails: list[str] = []
+    async with (
+        Producer(servers, transactional_id=f"{topic}-orders") as producer,
+        Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as own,
+        Consumer(servers, isolation_level="read_uncommitted", auto_offset_reset="earliest") as hasty,
+    ):
+        await producer.partitions_for(topic)  # makes the topic
+        for consumer in (own, hasty):
+            consumer.assign([partition])
+            consumer.seek_to_beginning(partition)
+
+        producer.begin_transaction()
+        await producer.send_and_wait(topic, b"order 1", partition=0)
+        committed_before = await count(own, WAIT_MS)
+        uncommitted_before = await count(hasty, LONG_MS)
+        mails.append("your order 1")  # an effect outside: nothing takes it back
+        await producer.abort_transaction()
+        committed_after_abort = await count(own, WAIT_MS)
+
+        producer.begin_transaction()  # the same work again
+        await producer.send_and_wait(topic, b"order 1", partition=0)
+        mails.append("your order 1")
+        await producer.commit_transaction()
+        committed_after_commit = await count(own, LONG_MS)
+    return Seen(committed_before, uncommitted_before, committed_after_abort, committed_after_commit, len(mails))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--servers", default="127.0.0.1:9092")
+    parser.add_argument("--topic", default="own-orders")
+    options = parser.parse_args()
+    seen = asyncio.run(show(options.servers, options.topic))
+    print(f"before the commit: {seen.committed_before} records for read_committed, also for the writer itself,")
+    print(f"  and {seen.uncommitted_before} for read_uncommitted, of a transaction that was aborted then")
+    print(f"after the abort: {seen.committed_after_abort}; after the second try: {seen.committed_after_commit}")
+    print(f"mails sent: {seen.mails}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""A compacted topic as the memory of a program: the last value under a key.
+
+Written in the same transaction as the data that it is about, it is never ahead of that data and never behind it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog import Admin, Consumer, NewTopic, TopicPartition
+from oncelog.errors import TopicAlreadyExists
+
+POLL_MS: Final = 1_000
+
+
+async def ensure_state_topic(servers: str, topic: str) -> None:
+    """Create it, unless it is there: one partition, of which compaction keeps the last value of each key."""
+    async with Admin(servers) as admin:
+        try:
+            await admin.create_topics([NewTopic(topic, 1, configs={"cleanup.policy": "compact"})])
+        except TopicAlreadyExists:
+            pass
+
+
+async def last_value(servers: str, topic: str, key: bytes) -> bytes | None:
+    """The last committed value; None where there is none.
+
+    To be asked when a producer with the writer's transactional id has started: then every transaction of the writers
+    before it has ended, one way or the other, and none of them can write any more.
+    """
+    partition, found = TopicPartition(topic, 0), None
+    async with Consumer(servers, isolation_level="read_committed") as consumer:
+        consumer.assign([partition])
+        consumer.seek_to_beginning(partition)
+        end = (await consumer.end_offsets([partition]))[partition]
+        while await consumer.position(partition) < end:
+            for record in (await consumer.poll(POLL_MS)).get(partition, []):
+                if record.key == key:
+                    found = record.value
+    return found

@@ -1,0 +1,176 @@
+"""A proxy between clients and one broker that knows frames: it cuts connections, loses answers, sends requests twice.
+
+An answer is lost with its connection, as in a network: the broker has worked on the request, and the client cannot
+know. A request that is sent twice has two answers; the client gets the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from struct import Struct
+
+from oncelog_protocol.api import ApiKey
+
+SIZE = Struct(">i")
+REQUEST_PREFIX = Struct(">hhi")
+"""API key, version, correlation id."""
+
+
+class Request:
+    """One that the broker has not answered yet."""
+
+    __slots__ = ("api_key", "correlation_id", "frame", "is_answer_lost", "is_copy", "version")
+
+    def __init__(self, frame: bytes) -> None:
+        self.api_key, self.version, self.correlation_id = REQUEST_PREFIX.unpack_from(frame, SIZE.size)
+        self.frame = frame
+        self.is_copy = False
+        self.is_answer_lost = False
+
+
+class FrameProxy:
+    """Listens on `port` once it is started. Not for threads: all calls come from its own loop."""
+
+    def __init__(self, loses: Callable[[int], bool] = lambda _: False) -> None:
+        """`loses(api key)` says of each answer whether it is lost."""
+        self._loses = loses
+        self._target = 0
+        self._connections: set[_Connection] = set()
+        self._to_mark: list[tuple[Collection[ApiKey], Callable[[_Connection, Request], None]]] = []
+        self.port = 0
+        self.versions: dict[int, int] = {}
+        """The version of the last request of each API."""
+        self.lost = 0
+        self.swallowed = 0
+        """Answers to requests that were sent twice."""
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def forward_to(self, port: int) -> None:
+        self._target = port
+
+    async def close(self) -> None:
+        self._server.close()
+        tasks = [connection.task for connection in self._connections]
+        self.cut()
+        await asyncio.gather(*tasks)
+
+    # --- faults
+
+    def cut(self) -> None:
+        """Cut all connections, to the clients and to the broker."""
+        for connection in self._connections:
+            connection.abort()
+
+    def lose_answer(self, apis: Iterable[ApiKey]) -> None:
+        """Lose the answer to the request in flight of one of `apis`, the first ones preferred, or else to the next."""
+        self._mark(tuple(apis), _Connection.lose_answer)
+
+    def send_twice(self, apis: Iterable[ApiKey]) -> None:
+        """Send the request in flight of one of `apis` again, the first ones preferred, or else the next one twice."""
+        self._mark(tuple(apis), _Connection.send_again)
+
+    def forget_marks(self) -> None:
+        self._to_mark.clear()
+
+    def _mark(self, apis: Collection[ApiKey], mark: Callable[[_Connection, Request], None]) -> None:
+        for api in apis:
+            for connection in self._connections:
+                for request in connection.in_flight:
+                    if request.api_key == api:
+                        mark(connection, request)
+                        return
+        self._to_mark.append((apis, mark))
+
+    # --- frames
+
+    async def _serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        try:
+            from_broker, to_broker = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            to_client.transport.abort()
+            return
+        connection = _Connection(to_client, to_broker)
+        self._connections.add(connection)
+        directions = [
+            asyncio.ensure_future(self._pass_requests(from_client, connection)),
+            asyncio.ensure_future(self._pass_answers(from_broker, connection)),
+        ]
+        try:
+            await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._connections.discard(connection)
+            for direction in directions:
+                direction.cancel()
+            await asyncio.gather(*directions, return_exceptions=True)
+            connection.abort()
+
+    async def _pass_requests(self, from_client: asyncio.StreamReader, connection: _Connection) -> None:
+        while True:
+            request = Request(await _frame(from_client))
+            connection.send(request)
+            self.versions[request.api_key] = request.version
+            for waiting in self._to_mark:
+                apis, mark = waiting
+                if request.api_key in apis:
+                    self._to_mark.remove(waiting)
+                    mark(connection, request)
+                    break
+            await connection.to_broker.drain()
+
+    async def _pass_answers(self, from_broker: asyncio.StreamReader, connection: _Connection) -> None:
+        while True:
+            frame = await _frame(from_broker)
+            request = connection.answered(SIZE.unpack_from(frame, SIZE.size)[0])
+            if request.is_copy:
+                self.swallowed += 1
+                continue
+            if request.is_answer_lost or self._loses(request.api_key):
+                self.lost += 1
+                return
+            connection.to_client.write(frame)
+            await connection.to_client.drain()
+
+
+class _Connection:
+    """One of a client, and the one to the broker that belongs to it."""
+
+    def __init__(self, to_client: asyncio.StreamWriter, to_broker: asyncio.StreamWriter) -> None:
+        self.to_client = to_client
+        self.to_broker = to_broker
+        self.in_flight: deque[Request] = deque()
+        task = asyncio.current_task()
+        assert task is not None
+        self.task = task
+
+    def abort(self) -> None:
+        self.to_client.transport.abort()
+        self.to_broker.transport.abort()
+
+    def send(self, request: Request) -> None:
+        self.in_flight.append(request)
+        self.to_broker.write(request.frame)
+
+    def send_again(self, request: Request) -> None:
+        copy = Request(request.frame)
+        copy.is_copy = True
+        self.send(copy)
+
+    def lose_answer(self, request: Request) -> None:
+        request.is_answer_lost = True
+
+    def answered(self, correlation_id: int) -> Request:
+        """The request that is answered. Answers come in order; those without one (acks=0) are passed over."""
+        while True:
+            request = self.in_flight.popleft()
+            if request.correlation_id == correlation_id:
+                return request
+
+
+async def _frame(reader: asyncio.StreamReader) -> bytes:
+    size = await reader.readexactly(SIZE.size)
+    return size + await reader.readexactly(SIZE.unpack(size)[0])

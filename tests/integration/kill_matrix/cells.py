@@ -1,0 +1,100 @@
+"""The rows and columns of the matrix: where a fault strikes, and what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from kill_matrix.questions import Hit
+from oncelog_protocol.api import ApiKey
+
+
+class Fault(StrEnum):
+    """What happens at the point, while the process that is there stands still."""
+
+    BROKER_KILLED = "broker killed"
+    CLIENT_KILLED = "client killed"
+    CONNECTION_CUT = "connection cut"
+    REPLY_LOST = "reply lost"
+    REQUEST_DUPLICATED = "request duplicated"
+
+
+class Moment(NamedTuple):
+    """Before or after the n-th step of a point in one transaction."""
+
+    hit: Hit
+    nth: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.hit.when} {self.hit.point}" + (f" #{self.nth}" if self.nth > 1 else "")
+
+
+def _around(point: str, before: int = 1, after: int = 1) -> list[Moment]:
+    return [Moment(Hit("before", point), before), Moment(Hit("after", point), after)]
+
+
+BROKER_MOMENTS: Sequence[Moment] = [
+    *_around("register-partitions", after=2),
+    *_around("append", before=2),
+    *_around("acknowledge"),
+    *_around("offsets-written"),
+    *_around("prepare-logged"),
+    *_around("marker-sent", before=2, after=3),
+    *_around("marker-written", before=1, after=2),
+    *_around("marker-acknowledged", before=2, after=2),
+    *_around("complete-logged"),
+    *_around("reply-sent"),
+]
+"""Where one of several, in the middle: one partition has its records or its marker, another has not."""
+
+CLIENT_MOMENTS: Sequence[Moment] = [*_around("drain"), *_around("send")]
+"""Our own client asks too."""
+
+LIBRARIES: Mapping[str, Sequence[Moment]] = {
+    "aiokafka": BROKER_MOMENTS,
+    "oncelog": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
+    "oncelog-v1": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
+}
+"""The client libraries, and the moments that their runs have."""
+
+REQUESTS: Mapping[str, Sequence[ApiKey]] = {
+    "register-partitions": (
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.PRODUCE,  # these two register partitions by themselves under transactions V2
+        ApiKey.TXN_OFFSET_COMMIT,
+    ),
+    "drain": (ApiKey.PRODUCE,),
+    "send": (ApiKey.PRODUCE,),
+    "append": (ApiKey.PRODUCE,),
+    "acknowledge": (ApiKey.PRODUCE,),
+    "offsets-written": (ApiKey.TXN_OFFSET_COMMIT,),
+}
+"""The request that a process is at work on at a point; otherwise it is EndTxn."""
+
+
+def requests_at(point: str) -> Sequence[ApiKey]:
+    return REQUESTS.get(point, (ApiKey.END_TXN,))
+
+
+class Cell(NamedTuple):
+    """The fault that strikes at a moment of the second transaction of a client, and whether that commits or aborts."""
+
+    library: str
+    moment: Moment
+    fault: Fault
+    aborts: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.library} {'aborts' if self.aborts else 'commits'}, {self.fault} {self.moment}"
+
+
+def all_cells() -> list[Cell]:
+    return [
+        Cell(library, moment, fault, aborts)
+        for library, moments in LIBRARIES.items()
+        for aborts in (False, True)
+        for moment in moments
+        for fault in Fault
+    ]

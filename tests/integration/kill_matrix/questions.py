@@ -1,0 +1,54 @@
+"""Where processes ask at their fail points: each waits, as a whole, until it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+from typing import NamedTuple
+
+GO = "go"
+
+
+class Hit(NamedTuple):
+    """A process is at a point."""
+
+    when: str
+    point: str
+
+
+class Questions:
+    """Listens on a unix socket; `decide` is asked at every hit and gives the answer."""
+
+    def __init__(self, path: Path, decide: Callable[[Hit], Awaitable[str]]) -> None:
+        self._path = path
+        self._decide = decide
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def specification(self, points: Collection[str]) -> str:
+        """What ONCELOG_FAIL_POINTS must be for a process that asks before and after each of `points`."""
+        return ";".join(f"{point} = {when} ask {self._path}" for point in points for when in ("before", "after"))
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_unix_server(self._serve, self._path)
+
+    async def close(self) -> None:
+        """To be called when all who ask have ended."""
+        self._server.close()
+        await asyncio.gather(*self._asking)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._asking.add(task)
+        try:
+            while line := await reader.readline():
+                when, point, _ = line.decode().split()
+                answer = await self._decide(Hit(when, point))
+                writer.write(f"{answer}\n".encode())
+                await writer.drain()
+        except ConnectionError:
+            pass  # it was killed
+        finally:
+            self._asking.discard(task)
+            writer.close()

@@ -1,0 +1,99 @@
+"""What is in a topic in the end: as read_committed readers of two libraries see it, and all that was ever written.
+
+The end of each partition is a record of the test's own, outside transactions: a reader that gets there has seen all
+that is committed, and has met no transaction that is open for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+import aiokafka
+import confluent_kafka
+from raw_client import PRODUCE_VERSION, RawClient, produce_request
+
+from kill_matrix.worker import Output
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record, read_records
+
+END = b"the end"
+FETCH_WAIT_MS = 20
+READ_SECONDS = 20.0
+"""A reader that is not at the end by then is held back by an open transaction."""
+
+
+def write_values(client: RawClient, topic: str, partition: int, *values: bytes) -> None:
+    """Without a producer id."""
+    batch = build_batch(Record(0, 0, None, value, []) for value in values)
+    answer = client.call(produce_request(topic, partition, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
+    assert answer.responses[0].partition_responses[0].error_code == 0, answer
+
+
+async def with_aiokafka(address: str, topic: str, partitions: int) -> list[bytes]:
+    values: list[bytes] = []
+    consumer = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=address,
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        fetch_max_wait_ms=FETCH_WAIT_MS,
+    )
+    async with consumer, asyncio.timeout(READ_SECONDS):
+        consumer.assign([aiokafka.TopicPartition(topic, partition) for partition in range(partitions)])
+        while values.count(END) < partitions:
+            values.append((await consumer.getone()).value)
+    return values
+
+
+def _read_with_librdkafka(address: str, topic: str, partitions: int) -> list[bytes]:
+    values: list[bytes] = []
+    deadline = time.monotonic() + READ_SECONDS
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "of no group",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
+        }
+    )
+    try:
+        consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        while values.count(END) < partitions:
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            message = consumer.poll(1.0)
+            if message is not None and message.error() is None:
+                values.append(message.value())
+    finally:
+        consumer.close()
+    return values
+
+
+async def with_librdkafka(address: str, topic: str, partitions: int) -> list[bytes]:
+    return await asyncio.to_thread(_read_with_librdkafka, address, topic, partitions)
+
+
+READERS: Mapping[str, Callable[[str, str, int], Awaitable[list[bytes]]]] = {
+    "aiokafka": with_aiokafka,
+    "librdkafka": with_librdkafka,
+}
+
+
+def outputs(values: list[bytes]) -> list[Output]:
+    return [Output.of(value) for value in values if value != END]
+
+
+def all_written(client: RawClient, topic: str, partition: int) -> list[Output]:
+    """Also what was aborted."""
+    values, offset = [], 0
+    while batches := client.fetch(topic, partition, offset):
+        for batch in batches:
+            if not batch.is_control:
+                values += [bytes(record.value or b"") for record in read_records(batch)]
+            offset = batch.next_offset
+    return outputs(values)

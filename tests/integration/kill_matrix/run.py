@@ -1,0 +1,192 @@
+"""One cell of the matrix: a run with a fault, to its end, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from foreign_clients import eventually
+from raw_client import RawClient
+from raw_transactions import committed_offset, is_stable
+
+from kill_matrix.cells import Cell, Fault, requests_at
+from kill_matrix.questions import GO, Hit
+from kill_matrix.readers import END, READERS, all_written, outputs, write_values
+from kill_matrix.stage import OFFSETS_PARTITIONS, Stage
+from kill_matrix.verdict import attempts, problems_of
+from kill_matrix.worker import Job, Output
+from oncelog.fail_points.point import VARIABLE
+
+PARTITIONS = 2
+PER_TRANSACTION = 4
+TRANSACTIONS = 4
+RUN_SECONDS = 30.0
+"""Far more than a run takes, with everything that has to be started again."""
+MAX_STARTS = 5
+WORKER = Path(__file__).with_name("worker.py")
+
+
+class Outcome(NamedTuple):
+    """How it ended: `problems` is empty where all is well."""
+
+    problems: list[str]
+    committed: int
+    aborted: int
+    worker_starts: int
+    seconds: float
+
+
+class Run:
+    """A run under way. `decide` is asked at every point of every process."""
+
+    def __init__(self, stage: Stage, cell: Cell) -> None:
+        self._stage = stage
+        self._cell = cell
+        name = uuid.uuid4().hex[:8]
+        self._job = Job(
+            stage.address,
+            f"in-{name}",
+            f"out-{name}",
+            PARTITIONS,
+            TRANSACTIONS * PER_TRANSACTION,
+            PER_TRANSACTION,
+            cell.aborts,
+        )
+        self._hits: Counter[Hit] = Counter()
+        self._lost_before, self._swallowed_before = stage.proxy.lost, stage.proxy.swallowed
+        self._is_armed = False
+        self._has_struck = False
+        self._worker: asyncio.subprocess.Process | None = None
+        self._starts = 0
+        self._restart: asyncio.Task[None] | None = None
+
+    async def outcome(self) -> Outcome:
+        began = time.monotonic()
+        problems, committed, aborted = [], set[str](), set[str]()
+        try:
+            async with asyncio.timeout(RUN_SECONDS):
+                await self._stage.start_broker()  # if it has died of itself in the last run
+                await self._stage.with_client(self._prepare)
+                await self._work()
+                problems, committed, aborted = await self._look()
+        except TimeoutError:
+            problems.append(f"not at its end within {RUN_SECONDS:.0f} s")
+        except Exception as error:  # one run that goes wrong is one wrong cell
+            problems.append(str(error) or repr(error))
+        finally:
+            await self._clear()
+        problems += self._stage.complaints()
+        return Outcome(problems, len(committed), len(aborted), self._starts, time.monotonic() - began)
+
+    # --- the run
+
+    def _prepare(self, client: RawClient) -> None:
+        client.create_topic(self._job.source)
+        client.create_topic(self._job.target, PARTITIONS)
+        write_values(client, self._job.source, 0, *(b"%d" % number for number in range(self._job.inputs)))
+
+    async def _work(self) -> None:
+        """Start the worker, and again when it dies, until it has done its work."""
+        self._stage.decide = self._decide
+        environment = {**os.environ, VARIABLE: self._stage.fail_points}
+        with self._stage.log.open("a") as log:
+            while self._starts < MAX_STARTS:
+                self._starts += 1
+                self._worker = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    str(WORKER),
+                    self._cell.library,
+                    json.dumps(self._job._asdict()),
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                )
+                if await self._worker.wait() == 0:
+                    return
+        raise AssertionError(f"the worker died {MAX_STARTS} times")
+
+    async def _decide(self, hit: Hit) -> str:
+        """Count the hits of the second transaction; when its moment has come, strike."""
+        if not self._is_armed:
+            self._is_armed = hit == Hit("after", "complete-logged")
+            return GO
+        self._hits[hit] += 1
+        moment = self._cell.moment
+        if not self._has_struck and hit == moment.hit and self._hits[hit] == moment.nth:
+            self._has_struck = True
+            await self._strike()
+        return GO
+
+    async def _strike(self) -> None:
+        match self._cell.fault:
+            case Fault.BROKER_KILLED:
+                self._stage.broker.kill()
+                self._restart = asyncio.ensure_future(self._stage.start_broker())
+            case Fault.CLIENT_KILLED:
+                assert self._worker is not None
+                self._worker.kill()
+                await self._worker.wait()
+            case Fault.CONNECTION_CUT:
+                self._stage.proxy.cut()
+            case Fault.REPLY_LOST:
+                self._stage.proxy.lose_answer(requests_at(self._cell.moment.hit.point))
+            case Fault.REQUEST_DUPLICATED:
+                self._stage.proxy.send_twice(requests_at(self._cell.moment.hit.point))
+
+    def _check_struck(self) -> None:
+        assert self._has_struck, "the point was not reached"
+        proxy = self._stage.proxy
+        match self._cell.fault:
+            case Fault.REPLY_LOST:
+                assert proxy.lost == self._lost_before + 1, "no reply was lost"
+            case Fault.REQUEST_DUPLICATED:
+                assert proxy.swallowed == self._swallowed_before + 1, "no request was answered twice"
+
+    async def _clear(self) -> None:
+        self._stage.reset()
+        if self._worker is not None and self._worker.returncode is None:
+            self._worker.kill()
+            await self._worker.wait()
+        if self._restart is not None:
+            await self._restart
+
+    # --- the end
+
+    async def _look(self) -> tuple[list[str], set[str], set[str]]:
+        """Problems, transactions committed, transactions aborted."""
+        self._check_struck()
+        self._stage.reset()
+        job, written = self._job, list[Output]()
+
+        def look(client: RawClient) -> None:
+            for partition in range(PARTITIONS):
+                write_values(client, job.target, partition, END)
+            for partition in range(PARTITIONS):
+                written.extend(all_written(client, job.target, partition))
+            logs = [(job.target, partition) for partition in range(PARTITIONS)]
+            logs += [("__consumer_offsets", partition) for partition in range(OFFSETS_PARTITIONS)]
+            for log in logs:
+                eventually(lambda: is_stable(client, *log), f"the last stable offset of {log} is at its end")  # noqa: B023
+            at_end = (0, job.inputs)
+            eventually(
+                lambda: committed_offset(client, job.group, job.source, stable=True) == at_end,
+                "the group is at the end",
+            )
+
+        await self._stage.with_client(look)
+        problems, seen = [], list[Output]()
+        for name, read in READERS.items():
+            seen = outputs(await read(job.address, job.target, PARTITIONS))
+            problems += [f"{problem}, sees {name}" for problem in problems_of(seen, written, job.inputs)]
+        return problems, attempts(seen), attempts(written) - attempts(seen)
+
+
+async def run_cell(stage: Stage, cell: Cell) -> Outcome:
+    return await Run(stage, cell).outcome()

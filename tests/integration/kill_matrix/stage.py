@@ -1,0 +1,102 @@
+"""The broker, the proxy before it, and where all processes ask at their fail points. It serves many runs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+
+from broker_process import BrokerProcess
+from frame_proxy import FrameProxy
+from raw_client import RawClient
+
+from kill_matrix.questions import GO, Hit, Questions
+from oncelog.fail_points.point import FAIL_POINTS
+
+LAST_LINES = 20
+OFFSETS_PARTITIONS = 3
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
+    "transaction.state.log.num.partitions": "3",
+    "auto.create.topics.enable": "false",
+}
+
+
+async def _go(_: Hit) -> str:
+    return GO
+
+
+class Stage:
+    """`address` is the proxy's, which is where clients go; `decide` answers the processes at their points."""
+
+    def __init__(self, directory: Path) -> None:
+        self.questions = Questions(directory / "questions.sock", lambda hit: self.decide(hit))
+        self.decide: Callable[[Hit], Awaitable[str]] = _go
+        self.proxy = FrameProxy()
+        self.broker = BrokerProcess(directory / "data", SETTINGS)
+        self.fail_points = self.questions.specification(FAIL_POINTS)
+        self.log = directory / "worker.log"
+        self._read_of_log = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.proxy.port}"
+
+    async def __aenter__(self) -> Stage:
+        await self.questions.start()
+        await self.proxy.start()
+        self.broker.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{_free_port()}"
+        self.broker.settings["advertised.listeners"] = f"PLAINTEXT://{self.address}"
+        await self.start_broker()
+        self.proxy.forward_to(self.broker.port)
+        return self
+
+    async def start_broker(self) -> None:
+        """In a thread: while it starts it asks us."""
+        if not self.broker.is_running:
+            await asyncio.to_thread(self.broker.start, self.fail_points)
+
+    def last_words(self) -> list[str]:
+        """The ends of the logs of broker and workers."""
+        return [line for log in (self.broker.log, self.log) for line in log.read_text().splitlines()[-LAST_LINES:]]
+
+    def complaints(self) -> list[str]:
+        """What the broker has logged since it was asked last that no run may cause."""
+        with self.broker.log.open() as log:
+            log.seek(self._read_of_log)
+            lines = log.read().splitlines()
+            self._read_of_log = log.tell()
+        return [f"the broker: {line}" for line in lines if line.startswith("Traceback") or "Z error " in line]
+
+    async def with_client(self, work: Callable[[RawClient], object]) -> None:
+        """Talk to the broker, past the proxy; in a thread, since it asks us meanwhile."""
+
+        def call() -> None:
+            with RawClient(self.broker.port) as client:
+                work(client)
+
+        await asyncio.to_thread(call)
+
+    def reset(self) -> None:
+        """No faults any more, whoever asks."""
+        self.decide = _go
+        self.proxy.forget_marks()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.reset()
+        if self.broker.is_running:
+            await asyncio.to_thread(self.broker.stop)
+        await self.proxy.close()
+        await self.questions.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

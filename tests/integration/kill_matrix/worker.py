@@ -1,0 +1,237 @@
+"""Consume, process, produce, in a process of its own that may be killed at any time and started again.
+
+    python worker.py LIBRARY JOB      JOB: a `Job` as JSON
+
+It ends with 0 once all inputs are processed. A transaction that fails is aborted, and the consumer goes back to what is
+committed; when that fails too the process, or with aiokafka its clients, begin anew, which settles whatever the last
+transaction came to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+TIMEOUT_MS = 5_000
+SESSION_MS = 500
+HEARTBEAT_MS = 100
+BACKOFF_MS = 20
+POLL_MS = 50
+
+
+class Job(NamedTuple):
+    """Each transaction takes up to `per_transaction` inputs and writes one output for each, to all partitions."""
+
+    address: str
+    source: str
+    target: str
+    partitions: int
+    inputs: int
+    per_transaction: int
+    aborts: bool
+    """Whether each process aborts its second transaction, for no reason."""
+
+    @property
+    def group(self) -> str:
+        return self.source
+
+    @property
+    def transactional_id(self) -> str:
+        return self.target
+
+
+class Output(NamedTuple):
+    """A record of the target topic: of which attempt at a transaction it is, and how many records that wrote."""
+
+    attempt: str
+    size: int
+    input: str
+
+    @property
+    def value(self) -> bytes:
+        return f"{self.attempt} {self.size} {self.input}".encode()
+
+    @classmethod
+    def of(cls, value: bytes) -> Output:
+        attempt, size, source = value.decode().split()
+        return cls(attempt, int(size), source)
+
+
+class Aborted(Exception):
+    """Processing has failed."""
+
+
+class Attempts:
+    """Counts the transactions of a process."""
+
+    def __init__(self, job: Job) -> None:
+        self._aborts = job.aborts
+        self._count = 0
+
+    def next(self) -> None:
+        """Raises Aborted where a transaction is to fail."""
+        self._count += 1
+        if self._aborts and self._count == 2:
+            raise Aborted
+
+
+def process(values: Sequence[bytes]) -> list[bytes]:
+    """The outputs of one attempt; the n-th goes to partition n modulo their number."""
+    attempt = uuid.uuid4().hex[:8]
+    return [Output(attempt, len(values), value.decode()).value for value in values]
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+async def run_aiokafka(job: Job) -> None:
+    import aiokafka
+    from aiokafka.errors import KafkaError
+
+    common = {
+        "bootstrap_servers": job.address,
+        "request_timeout_ms": TIMEOUT_MS,
+        "retry_backoff_ms": BACKOFF_MS,
+    }
+    where = aiokafka.TopicPartition(job.source, 0)
+    attempts = Attempts(job)
+
+    async def pipe(producer: aiokafka.AIOKafkaProducer, consumer: aiokafka.AIOKafkaConsumer) -> None:
+        while await consumer.committed(where) != job.inputs:
+            found = await consumer.getmany(timeout_ms=POLL_MS, max_records=job.per_transaction)
+            records = found.get(where)
+            if not records:
+                continue
+            try:
+                await producer.begin_transaction()
+                sent = [
+                    await producer.send(job.target, value, partition=index % job.partitions)
+                    for index, value in enumerate(process([record.value for record in records]))
+                ]
+                await asyncio.gather(*sent)
+                await producer.send_offsets_to_transaction({where: records[-1].offset + 1}, job.group)
+                attempts.next()
+                await producer.commit_transaction()
+            except (KafkaError, Aborted) as error:
+                say("abort", repr(error))
+                await producer.abort_transaction()
+                await consumer.seek_to_committed()
+
+    while True:
+        producer = aiokafka.AIOKafkaProducer(
+            **common, transactional_id=job.transactional_id, transaction_timeout_ms=2 * TIMEOUT_MS
+        )
+        consumer = aiokafka.AIOKafkaConsumer(
+            job.source,
+            **common,
+            group_id=job.group,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            fetch_max_wait_ms=POLL_MS,
+        )
+        try:
+            # The producer first: what the last one left open is settled before committed offsets are asked for.
+            await producer.start()
+            await consumer.start()
+            await pipe(producer, consumer)
+            return
+        except (KafkaError, OSError) as error:
+            say("anew", repr(error))
+        finally:
+            for client in (consumer, producer):
+                try:
+                    await client.stop()
+                except (KafkaError, OSError) as error:
+                    say("stop", repr(error))
+
+
+async def run_oncelog(job: Job) -> None:
+    from oncelog import Consumer, Producer, TopicPartition
+    from oncelog.consume_process_produce import consume_process_produce
+
+    where = TopicPartition(job.source, 0)
+    common = {
+        "request_timeout_ms": TIMEOUT_MS,
+        "retry_backoff_ms": BACKOFF_MS,
+        "retry_backoff_max_ms": BACKOFF_MS,
+        "reconnect_backoff_ms": BACKOFF_MS,
+        "reconnect_backoff_max_ms": BACKOFF_MS,
+    }
+    last_is_processed = asyncio.Event()
+    attempts = Attempts(job)
+
+    async def work(records: list[Any]) -> None:
+        if records[-1].offset + 1 == job.inputs:
+            last_is_processed.set()
+        sent = [
+            await producer.send(job.target, value, partition=index % job.partitions)
+            for index, value in enumerate(process([record.value for record in records]))
+        ]
+        await asyncio.gather(*sent)  # or there were nothing to abort
+        attempts.next()
+
+    async with (
+        # The producer first: what the last one left open is settled before committed offsets are asked for.
+        Producer(
+            job.address,
+            **common,
+            transactional_id=job.transactional_id,
+            transaction_timeout_ms=2 * TIMEOUT_MS,
+            linger_ms=0,
+        ) as producer,
+        Consumer(
+            job.address,
+            **common,
+            group_id=job.group,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            fetch_max_wait_ms=POLL_MS,
+        ) as consumer,
+    ):
+        consumer.subscribe([job.source])
+        while True:
+            committed = (await consumer.committed([where]))[where]
+            if committed is not None and committed.offset == job.inputs:
+                return
+            last_is_processed.clear()
+            try:
+                await consume_process_produce(
+                    consumer, producer, work, max_records=job.per_transaction, stop=last_is_processed
+                )
+            except Aborted:
+                continue
+
+
+async def run_oncelog_v1(job: Job) -> None:
+    """As before a broker that has no transactions V2."""
+    from oncelog.producer import transaction_requests
+
+    transaction_requests.TRANSACTIONS_V2 = 1 << 15  # type: ignore[misc]
+    await run_oncelog(job)
+
+
+WORKERS: dict[str, Callable[[Job], Awaitable[None]]] = {
+    "aiokafka": run_aiokafka,
+    "oncelog": run_oncelog,
+    "oncelog-v1": run_oncelog_v1,
+}
+
+
+def main() -> None:
+    library, job = sys.argv[1:]
+    asyncio.run(WORKERS[library](Job(**json.loads(job))))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()

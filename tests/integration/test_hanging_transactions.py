@@ -1,0 +1,535 @@
+"""Frames of transactions that come late, twice or in each other's way: the last stable offset always moves on, and
+nothing aborted is ever read.
+
+A frame that a network holds back is a frame that is sent later, over another connection: so it is done here. While a
+scenario goes on, a read_committed reader reads along (`Watch`), and in the end has seen what was committed, once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from broker_process import BrokerFactory, BrokerProcess
+from committed_reader import Watch, committed_values, fetch_committed, visible
+from foreign_clients import eventually
+from raw_client import PRODUCE_VERSION, RawClient, produce_request
+from raw_transactions import (
+    BOTH,
+    RawTransactions,
+    committed_offset,
+    content,
+    is_stable,
+    last_stable_offset,
+)
+from tests.support.producers import sequenced
+
+from oncelog_broker.coordinator.partitioning import partition_for
+from oncelog_broker.coordinator.transaction import records
+from oncelog_broker.coordinator.transaction.metadata import Producer
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.describe_producers import DescribeProducersRequest
+from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from oncelog_protocol.records.record import read_records
+
+ENDS = pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
+STABLE_SECONDS = 1.0
+"""So soon all transactions are in the past, once nobody holds them up."""
+RACES = 60
+
+
+def settles(client: RawClient, topic: str, *partitions: int) -> None:
+    """The last stable offset reaches the high watermark."""
+    for partition in partitions or (0,):
+        eventually(
+            lambda: is_stable(client, topic, partition),  # noqa: B023
+            f"{topic}-{partition} is stable",
+            STABLE_SECONDS,
+        )
+
+
+def expected(*values: bytes, commits: bool) -> list[bytes | None]:
+    return list(values) if commits else []
+
+
+# --- E1: the end of a transaction comes again
+
+
+@ENDS
+@pytest.mark.parametrize("late_commits", [True, False], ids=["late commit", "late abort"])
+def test_e1_a_late_end_leaves_the_next_transaction_whole(
+    broker: BrokerProcess, raw: RawClient, topic: str, commits: bool, late_commits: bool
+) -> None:
+    """KAFKA-17754. In V1 the late commit would commit half of the second transaction, the late abort drop half."""
+    raw.create_topic(topic, 2)
+    txn = RawTransactions(raw, topic, is_v2=True)
+    first = txn.take_over()
+    with RawClient(broker.port) as slow, Watch(broker.port, topic, 0, 1) as watch:
+        txn.write(topic, 0, value=b"first")
+        assert txn.end() == 0  # the retry, which overtakes the frame that is held back
+        txn.write(topic, 0, value=b"second a")
+        late = slow.call(txn.end_request(late_commits, first), ApiKey.END_TXN, txn.end_version)
+        assert late.error_code == ErrorCode.PRODUCER_FENCED
+        assert watch.values(raw) == [b"first"]
+        txn.write(topic, 1, value=b"second b")
+        assert txn.end(commits) == 0
+        settles(raw, topic, 0, 1)
+        assert watch.values(raw, 0) == [b"first", *expected(b"second a", commits=commits)]
+        assert watch.values(raw, 1) == expected(b"second b", commits=commits)
+
+
+def test_e1_v1_cannot_tell_a_late_end_and_the_log_stays_live(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
+    """What transactions V1 do not promise, in Kafka neither: all transactions of a producer have one epoch, so a late
+    commit counts for the next transaction. It tears that one, and still nothing hangs. A client that takes a new epoch
+    after an answer that it did not get (KIP-360) is safe."""
+    raw.create_topic(topic, 2)
+    txn = RawTransactions(raw, topic)
+    first = txn.take_over()
+    with RawClient(broker.port) as slow:
+        txn.write(topic, 0, value=b"first")
+        assert txn.end() == 0
+        settles(raw, topic)
+        txn.write(topic, 0, value=b"second a")
+        assert slow.call(txn.end_request(True, first), ApiKey.END_TXN, txn.end_version).error_code == 0
+        settles(raw, topic)
+        txn.write(topic, 1, value=b"second b")
+        assert txn.end(False) == 0
+        settles(raw, topic, 0, 1)
+        assert (committed_values(raw, topic), committed_values(raw, topic, 1)) == ([b"first", b"second a"], [])
+
+        assert txn.init(shown=txn.producer) == 0
+        txn.write(topic, 0, value=b"third")
+        late = slow.call(txn.end_request(True, first), ApiKey.END_TXN, txn.end_version)
+        assert late.error_code == ErrorCode.PRODUCER_FENCED
+        assert txn.end(False) == 0
+        settles(raw, topic)
+        assert committed_values(raw, topic) == [b"first", b"second a"]
+
+
+@BOTH
+@ENDS
+def test_e1_e20_each_end_said_twice(
+    broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
+) -> None:
+    """The copy comes at once, on another connection, for a row of transactions: each ends once, as it was asked to."""
+    raw.create_topic(topic)
+    txn = RawTransactions(raw, topic, is_v2=is_v2)
+    txn.take_over()
+    with RawClient(broker.port) as other, Watch(broker.port, topic) as watch:
+        for number in range(10):
+            txn.write(topic, value=b"%d" % number)
+            other.send(txn.end_request(commits), ApiKey.END_TXN, txn.end_version)
+            code = txn.end(commits)
+            copy = other.receive().error_code
+            assert ErrorCode.NONE in (code, copy)
+            assert {code, copy} <= {ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS}
+            if code:
+                eventually(lambda: txn.end(commits) == 0, "the retry is answered as the first try was")
+        settles(raw, topic)
+        assert watch.values(raw) == expected(*(b"%d" % number for number in range(10)), commits=commits)
+    assert content(raw, topic) == ["data", "commit" if commits else "abort"] * 10
+
+
+# --- E2: records come late
+
+
+def late_produce(txn: RawTransactions, broker: BrokerProcess, topic: str, partition: int, old: Producer) -> int:
+    """What a batch of `old` that was held back is answered."""
+    with RawClient(broker.port) as slow:
+        request = txn.produce_request(topic, partition, 1, old, b"late")
+        answer = slow.call(request, ApiKey.PRODUCE, txn.produce_version)
+        return int(answer.responses[0].partition_responses[0].error_code)
+
+
+@BOTH
+@ENDS
+@pytest.mark.parametrize("next_one", [None, "elsewhere", "taken over"])
+def test_e2_a_late_produce_hangs_nothing(
+    broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool, next_one: str | None
+) -> None:
+    """KAFKA-12671, KAFKA-14402: the producer gave up on a batch and ended its transaction; then the batch arrives, with
+    no transaction open, with one open that does not write there, or with another producer in its place."""
+    raw.create_topic(topic, 2)
+    txn = RawTransactions(raw, topic, is_v2=is_v2)
+    old = txn.take_over()
+    with Watch(broker.port, topic, 0, 1) as watch:
+        txn.write(topic, 0, value=b"first")
+        assert txn.end(commits) == 0
+        settles(raw, topic, 0)
+        if next_one == "taken over":
+            txn.take_over()
+        if next_one is not None:
+            txn.write(topic, 1, value=b"second")
+        is_fenced = is_v2 or next_one == "taken over"
+        refused = ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.INVALID_TXN_STATE
+        assert late_produce(txn, broker, topic, 0, old) == refused
+        assert is_stable(raw, topic, 0)
+        if next_one is not None:
+            assert txn.end() == 0
+            settles(raw, topic, 0, 1)
+            assert watch.values(raw, 1) == [b"second"]
+        assert watch.values(raw, 0) == expected(b"first", commits=commits)
+    assert content(raw, topic, 0) == ["data", "commit" if commits else "abort"]
+
+
+@BOTH
+def test_e2_e18_a_late_produce_of_a_transaction_that_timed_out(
+    broker_factory: BrokerFactory, topic: str, is_v2: bool
+) -> None:
+    broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "20"}).start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        with Watch(broker.port, topic) as watch:
+            txn = RawTransactions(client, topic, is_v2=is_v2)
+            old = txn.take_over(timeout_ms=100)
+            txn.write(topic, value=b"dropped")
+            eventually(lambda: is_stable(client, topic), "the transaction is aborted")
+            assert late_produce(txn, broker, topic, 0, old) == ErrorCode.INVALID_PRODUCER_EPOCH
+            assert is_stable(client, topic)
+            txn.take_over()
+            txn.write(topic, value=b"kept")
+            assert txn.end() == 0
+            settles(client, topic)
+            assert watch.values(client) == [b"kept"]
+
+
+# --- partitions come late
+
+
+@ENDS
+@pytest.mark.parametrize("goes_on", [True, False], ids=["goes on", "stays away"])
+def test_e2_a_late_add_partitions_hangs_nothing(
+    broker_factory: BrokerFactory, topic: str, commits: bool, goes_on: bool
+) -> None:
+    """It begins a transaction that its producer does not know of. That holds nothing back, as nothing is written, and
+    ends with the producer's next transaction, or by its timeout. Transactions V2 have no such request."""
+    broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "20"}).start()
+    with RawClient(broker.port) as client, RawClient(broker.port) as slow:
+        client.create_topic(topic, 2)
+        with Watch(broker.port, topic, 0, 1) as watch:
+            txn = RawTransactions(client, topic)
+            txn.take_over(timeout_ms=60_000 if goes_on else 200)
+            txn.write(topic, 0, value=b"first")
+            assert txn.end(commits) == 0
+            settles(client, topic, 0)
+            late = slow.call(txn.add_request(topic, 1), ApiKey.ADD_PARTITIONS_TO_TXN, 3)
+            assert late.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+            assert is_stable(client, topic, 0)
+            assert is_stable(client, topic, 1)
+            if goes_on:
+                txn.write(topic, 0, value=b"second")
+                assert txn.end(True) == 0
+            else:
+                eventually(lambda: content(client, topic, 1) == ["abort"], "the unknown transaction times out")
+                txn.take_over()
+                txn.write(topic, 0, value=b"second")
+                assert txn.end(True) == 0
+            settles(client, topic, 0, 1)
+            assert watch.values(client, 0) == [*expected(b"first", commits=commits), b"second"]
+            assert watch.values(client, 1) == []
+
+
+@BOTH
+def test_s41_a_late_add_partitions_of_a_fenced_producer_is_refused(
+    broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool
+) -> None:
+    raw.create_topic(topic, 2)
+    txn = RawTransactions(raw, topic, is_v2=is_v2)
+    old = txn.take_over()
+    txn.write(topic, 0)
+    txn.take_over()
+    txn.write(topic, 0, value=b"new")
+    assert txn.add(topic, 1, asking=old) == ErrorCode.PRODUCER_FENCED
+    assert txn.end() == 0
+    settles(raw, topic, 0, 1)
+    assert (committed_values(raw, topic), content(raw, topic, 1)) == ([b"new"], [])
+
+
+# --- in each other's way
+
+
+@BOTH
+@ENDS
+def test_e3_the_end_and_the_last_records_at_the_same_time(
+    broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
+) -> None:
+    """KAFKA-14884: a batch that is found to be in an open transaction, with the marker coming before it is appended.
+    Whichever is first, the batch is in that transaction or refused, and the marker comes after it."""
+    raw.create_topic(topic, 2)
+    txn = RawTransactions(raw, topic, is_v2=is_v2)
+    txn.take_over()
+    kept: list[bytes] = []
+    arrived = 0
+    with RawClient(broker.port) as other, Watch(broker.port, topic, 0) as watch:
+        for number in range(RACES):
+            txn.write(topic, 1)
+            if not is_v2:
+                assert txn.add(topic, 0) == 0
+            value, sequence = b"%d" % number, 0 if is_v2 else arrived
+            late = txn.produce_request(topic, 0, sequence, txn.producer, value)
+            barrier = threading.Barrier(2)
+            codes: list[int] = []
+
+            def produce(late=late, barrier=barrier, codes=codes) -> None:
+                barrier.wait()
+                answer = other.call(late, ApiKey.PRODUCE, txn.produce_version)
+                codes.append(int(answer.responses[0].partition_responses[0].error_code))
+
+            racer = threading.Thread(target=produce)
+            racer.start()
+            barrier.wait()
+            time.sleep(number % 6 * 0.0002)
+            assert txn.end(commits) == 0
+            racer.join()
+            settles(raw, topic, 0, 1)
+            if codes == [ErrorCode.NONE]:
+                arrived += 1
+                kept += expected(value, commits=commits)  # type: ignore[arg-type]
+            else:
+                allowed = {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NOT_ENOUGH_REPLICAS}
+                assert set(codes) <= allowed | {ErrorCode.CONCURRENT_TRANSACTIONS}
+        assert watch.values(raw) == kept
+    found = content(raw, topic, 0)
+    assert found.count("data") == arrived
+    assert found[-1:] != ["data"]
+
+
+def test_e4_partitions_are_added_while_others_are_written_to(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
+    """KAFKA-14904: a partition is looked up while the coordinator logs another one. It is found; no
+    CONCURRENT_TRANSACTIONS on and on, and no sequence is lost over it."""
+    partitions = 30
+    raw.create_topic(topic, partitions)
+    txn = RawTransactions(raw, topic)
+    txn.take_over()
+    assert txn.add(topic, 0) == 0
+    with RawClient(broker.port) as adding, RawClient(broker.port) as writing:
+        for partition in range(1, partitions):
+            adding.send(txn.add_request(topic, partition), ApiKey.ADD_PARTITIONS_TO_TXN, 3)
+            written = txn.produce_request(topic, partition - 1, 0)
+            writing.send(written, ApiKey.PRODUCE, txn.produce_version)
+            answer = adding.receive().results_by_topic_v3_and_below[0]
+            assert answer.results_by_partition[0].partition_error_code == 0
+            (produced,) = writing.receive().responses[0].partition_responses
+            assert (produced.error_code, produced.base_offset) == (0, 0)
+    assert txn.end() == 0
+    settles(raw, topic, *range(partitions - 1))
+    assert all(len(committed_values(raw, topic, partition)) == 1 for partition in range(partitions - 1))
+
+
+def logged_states(client: RawClient, transactional_id: str) -> list[str]:
+    """The states of a transactional id, in the order of the coordinator's log."""
+    found, offset, partition = [], 0, partition_for(transactional_id, 50)
+    while batches := client.fetch("__transaction_state", partition, offset):
+        for batch in batches:
+            for record in read_records(batch):
+                assert record.key is not None
+                decoded = records.decode(record.key, record.value)
+                if decoded is not None and decoded.transactional_id == transactional_id:
+                    found.append("gone" if decoded.metadata is None else decoded.metadata.state.shown)
+            offset = batch.next_offset
+    return found
+
+
+@BOTH
+@ENDS
+def test_e8_ends_and_markers_that_race_complete_once(
+    broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
+) -> None:
+    """KAFKA-9777, KAFKA-10080: two ends at once, and somebody else's markers (WriteTxnMarkers, as a tool or another
+    coordinator sends them) in between: one Prepare record, one Complete record."""
+    raw.create_topic(topic, 20)
+    txn = RawTransactions(raw, topic, is_v2=is_v2)
+    producer = txn.take_over()
+    txn.write(topic, *range(20))
+    marker = WriteTxnMarkersRequest.WritableTxnMarker
+    markers = WriteTxnMarkersRequest(
+        markers=[
+            marker(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch + is_v2,
+                transaction_result=commits,
+                topics=[marker.WritableTxnMarkerTopic(name=topic, partition_indexes=list(range(20)))],
+                coordinator_epoch=0,
+                transaction_version=2 if is_v2 else 0,
+            )
+        ]
+    )
+    with RawClient(broker.port) as second, RawClient(broker.port) as tool:
+        second.send(txn.end_request(commits, producer), ApiKey.END_TXN, txn.end_version)
+        tool.send(markers, ApiKey.WRITE_TXN_MARKERS, 2)
+        codes = {txn.end(commits, asking=producer), second.receive().error_code}
+        assert codes <= {ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS}
+        tool.receive()
+    eventually(lambda: txn.end(commits, asking=producer) == 0, "the transaction is complete")
+    settles(raw, topic, *range(20))
+    outcome = "Commit" if commits else "Abort"
+    assert logged_states(raw, topic)[-2:] == [f"Prepare{outcome}", f"Complete{outcome}"]
+    assert sum(state.startswith("Complete") for state in logged_states(raw, topic)) == 1
+    for partition in range(20):
+        assert len(committed_values(raw, topic, partition)) == commits
+
+
+# --- time
+
+
+def some_looks_for_silent_producers(broker: BrokerProcess) -> None:
+    """A plain producer of 2023 is forgotten when the broker has looked."""
+    name = f"silent-{time.monotonic_ns()}"
+    with RawClient(broker.port) as client:
+        client.create_topic(name)
+        client.call(produce_request(name, 0, sequenced(99, 0)), ApiKey.PRODUCE, PRODUCE_VERSION)
+        asked = DescribeProducersRequest.TopicRequest(name=name, partition_indexes=[0])
+        request = DescribeProducersRequest(topics=[asked])
+        eventually(
+            lambda: not client.call(request, ApiKey.DESCRIBE_PRODUCERS, 0).topics[0].partitions[0].active_producers,
+            "the silent producer is forgotten",
+        )
+
+
+@BOTH
+def test_e6_a_transaction_older_than_the_memory_of_producers(
+    broker_factory: BrokerFactory, topic: str, is_v2: bool
+) -> None:
+    """KAFKA-9144: everything that the partition knows of a producer is older than producer.id.expiration.ms when the
+    coordinator aborts its transaction. The producer is known on, by the marker's time, and so are its epochs."""
+    settings = {
+        "producer.id.expiration.ms": "60000",
+        "producer.id.expiration.check.interval.ms": "20",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "20",
+    }
+    broker = broker_factory(settings).start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        txn = RawTransactions(client, topic, is_v2=is_v2)
+        old = txn.take_over(timeout_ms=1000)
+        for _ in range(3):  # with a time of 2023: expired long ago, and open
+            txn.write(topic, value=b"dropped")
+            some_looks_for_silent_producers(broker)
+        assert last_stable_offset(client, topic) == 0
+        eventually(lambda: is_stable(client, topic), "the transaction is aborted")
+        some_looks_for_silent_producers(broker)
+        asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[0])
+        described = client.call(DescribeProducersRequest(topics=[asked]), ApiKey.DESCRIBE_PRODUCERS, 0)
+        (known,) = described.topics[0].partitions[0].active_producers
+        assert (known.producer_id, known.producer_epoch) == (old.producer_id, old.epoch + 1)
+        assert known.coordinator_epoch >= 0
+        assert late_produce(txn, broker, topic, 0, old) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert is_stable(client, topic)
+        txn.take_over()
+        txn.write(topic, value=b"kept")
+        assert txn.end() == 0
+        settles(client, topic)
+        assert committed_values(client, topic) == [b"kept"]
+
+
+@BOTH
+def test_e19_a_new_epoch_aborts_the_old_transaction_at_once(
+    broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool
+) -> None:
+    """redpanda#3232: not when it times out, in a minute. And nobody ends it with an epoch to come (KAFKA-9600)."""
+    raw.create_topic(topic)
+    txn = RawTransactions(raw, topic, is_v2=is_v2)
+    old = txn.take_over(timeout_ms=60_000)
+    txn.write(topic, value=b"dropped")
+    for ahead in (1, 2, 100):
+        assert txn.end(asking=old._replace(epoch=old.epoch + ahead)) == ErrorCode.PRODUCER_FENCED
+    assert last_stable_offset(raw, topic) == 0
+    assert txn.init() == ErrorCode.CONCURRENT_TRANSACTIONS
+    settles(raw, topic)
+    assert content(raw, topic) == ["data", "abort"]
+    assert txn.take_over().epoch == old.epoch + 2
+    txn.write(topic, value=b"kept")
+    assert txn.end() == 0
+    settles(raw, topic)
+    assert committed_values(raw, topic) == [b"kept"]
+
+
+# --- the broker is killed
+
+
+@BOTH
+@ENDS
+def test_e22_killed_between_partitions_and_end(
+    broker_factory: BrokerFactory, topic: str, group: str, is_v2: bool, commits: bool
+) -> None:
+    """redpanda#6018: coordinator and leader fail together, when records and offsets are acknowledged and the end is
+    not asked for yet. Either the commit fails, or all that was acknowledged is there."""
+    broker = broker_factory().start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic, 2)
+        with Watch(broker.port, topic, 0, 1) as watch:
+            txn = RawTransactions(client, topic, is_v2=is_v2)
+            txn.take_over()
+            txn.write(topic, 0, 1, value=b"before")
+            assert txn.add_offsets(group) == 0
+            eventually(lambda: txn.commit_offset(group, topic, 7, 5 if is_v2 else 3) == 0, "the group is coordinated")
+            broker.kill()
+            broker.start()
+            with RawClient(broker.port) as again:
+                txn.client = again
+                txn.write(topic, 0, value=b"after")
+                assert watch.values(again, 0) == []
+                assert committed_offset(again, group, topic)[1] == -1
+                eventually(lambda: txn.end(commits) == 0, "the coordinator is back")
+                settles(again, topic, 0, 1)
+                assert watch.values(again, 0) == expected(b"before", b"after", commits=commits)
+                assert watch.values(again, 1) == expected(b"before", commits=commits)
+                found = (ErrorCode.NONE, 7 if commits else -1)
+                eventually(
+                    lambda: committed_offset(again, group, topic, stable=True) == found, "offsets have ended too"
+                )
+
+
+@BOTH
+def test_e2_s44_a_late_produce_after_a_kill(broker_factory: BrokerFactory, topic: str, is_v2: bool) -> None:
+    """What fences it is in the log, not in memory."""
+    broker = broker_factory().start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        txn = RawTransactions(client, topic, is_v2=is_v2)
+        old = txn.take_over()
+        txn.write(topic, value=b"dropped")
+        assert txn.end(False) == 0
+        settles(client, topic)
+    broker.kill()
+    broker.start()
+    with RawClient(broker.port) as client:
+        txn.client = client
+        refused = ErrorCode.INVALID_PRODUCER_EPOCH if is_v2 else ErrorCode.INVALID_TXN_STATE
+        eventually(lambda: late_produce(txn, broker, topic, 0, old) == refused, "the coordinator is back")
+        assert is_stable(client, topic)
+        assert content(client, topic) == ["data", "abort"]
+
+
+# --- readers that wait
+
+
+@BOTH
+@ENDS
+def test_e24_a_waiting_fetch_is_told_what_was_aborted(
+    broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
+) -> None:
+    """KAFKA-5376: the list belongs to what is read when the wait is over, not to what was there when it began."""
+    raw.create_topic(topic)
+    txn = RawTransactions(raw, topic, is_v2=is_v2)
+    txn.take_over()
+    txn.write(topic, value=b"waited for")
+    with RawClient(broker.port) as reader:
+        fetched = []
+        waiting = threading.Thread(
+            target=lambda: fetched.append(fetch_committed(reader, topic, 0, 0, max_wait_ms=15_000))
+        )
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive(), "nothing is stable"
+        assert txn.end(commits) == 0
+        waiting.join(10)
+        assert not waiting.is_alive()
+    (answer,) = fetched
+    assert (answer.last_stable_offset, answer.high_watermark) == (2, 2)
+    aborted = [(found.producer_id, found.first_offset) for found in answer.aborted_transactions or []]
+    assert aborted == ([] if commits else [(txn.producer.producer_id, 0)])
+    shown = [record.value for batch in visible(answer) for record in read_records(batch)]
+    assert shown == expected(b"waited for", commits=commits)

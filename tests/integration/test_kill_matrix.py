@@ -1,0 +1,79 @@
+"""A part of the kill matrix, of each fault and each side of the wire; `make kill-matrix` runs all of it.
+
+And that the matrix would notice: its verdict about outputs that are wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from kill_matrix.cells import Cell, Fault, Moment
+from kill_matrix.questions import Hit
+from kill_matrix.run import run_cell
+from kill_matrix.stage import Stage
+from kill_matrix.verdict import problems_of
+from kill_matrix.worker import Output
+
+STRIKES = [
+    (Fault.BROKER_KILLED, "after", "append", 1),
+    (Fault.BROKER_KILLED, "after", "prepare-logged", 1),
+    (Fault.BROKER_KILLED, "after", "marker-written", 2),
+    (Fault.CLIENT_KILLED, "after", "offsets-written", 1),
+    (Fault.CLIENT_KILLED, "before", "prepare-logged", 1),
+    (Fault.CONNECTION_CUT, "before", "register-partitions", 1),
+    (Fault.REPLY_LOST, "before", "acknowledge", 1),
+    (Fault.REPLY_LOST, "before", "reply-sent", 1),
+    (Fault.REQUEST_DUPLICATED, "before", "append", 2),
+    (Fault.REQUEST_DUPLICATED, "before", "prepare-logged", 1),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    async with Stage(tmp_path_factory.mktemp("stage")) as made:
+        yield made
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("library", ["aiokafka", "oncelog"])
+@pytest.mark.parametrize("strike", STRIKES, ids=lambda strike: " ".join(map(str, strike)))
+async def test_each_input_exactly_once_and_no_transaction_torn(
+    stage: Stage, library: str, strike: tuple[Fault, str, str, int]
+) -> None:
+    fault, when, point, nth = strike
+    outcome = await run_cell(stage, Cell(library, Moment(Hit(when, point), nth), fault))
+    assert outcome.problems == []
+    assert outcome.committed == 4
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("fault", [Fault.BROKER_KILLED, Fault.CLIENT_KILLED])
+async def test_and_so_when_the_client_itself_stands_at_the_point(stage: Stage, fault: Fault) -> None:
+    outcome = await run_cell(stage, Cell("oncelog", Moment(Hit("after", "send")), fault, aborts=True))
+    assert outcome.problems == []
+    assert outcome.aborted >= 1
+
+
+WHOLE = [Output("a", 2, "0"), Output("a", 2, "1"), Output("b", 1, "2")]
+
+
+@pytest.mark.parametrize(
+    ("seen", "problems"),
+    [
+        (WHOLE, []),
+        (WHOLE[:2], ["input 2 0 times"]),
+        (WHOLE[1:], ["input 0 0 times", "transaction a is torn: 1 of 2 records"]),
+        ([*WHOLE, Output("c", 1, "2")], ["input 2 2 times"]),
+        ([*WHOLE, WHOLE[0]], ["input 0 2 times", "transaction a is torn: 3 of 2 records"]),
+        ([*WHOLE, Output("c", 1, "3")], ["unknown input 3"]),
+    ],
+)
+def test_what_is_wrong_is_noticed(seen: list[Output], problems: list[str]) -> None:
+    assert problems_of(seen, seen, 3) == problems
+
+
+def test_what_is_not_in_the_log_is_noticed() -> None:
+    (problem,) = problems_of(WHOLE, WHOLE[:2], 3)
+    assert problem.startswith("read, but not in the log")

@@ -1,0 +1,62 @@
+"""Files that vanish from a data directory: the broker starts, and the partitions that lost records say so."""
+
+from __future__ import annotations
+
+import shutil
+
+from broker_process import BrokerFactory
+from raw_client import PRODUCE_VERSION, RawClient, produce_request
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.record import Record
+
+
+def produce(client: RawClient, topic: str) -> ErrorCode:
+    batch = build_batch([Record(0, 1_700_000_000_000, None, b"v" * 200, [])], compression=Compression.NONE)
+    answer = client.call(produce_request(topic, 0, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
+    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+
+def test_logs_that_an_older_metadata_store_does_not_know_are_kept_and_named(broker_factory: BrokerFactory) -> None:
+    with broker_factory() as broker:
+        with RawClient(broker.port) as client:
+            client.create_topic("old")
+        assert broker.stop() == 0
+        metadata = broker.data / "metadata.db"
+        older = metadata.read_bytes()
+        broker.start()
+        with RawClient(broker.port) as client:
+            client.create_topic("new")
+            assert produce(client, "new") is ErrorCode.NONE
+        assert broker.stop() == 0
+        metadata.write_bytes(older)
+        broker.start()
+        (line,) = [line for line in broker.log.read_text().splitlines() if "logs that the metadata store" in line]
+        assert "the store lost its last writes" in line
+        assert f"count=1 metadata={metadata}" in line
+        (stray,) = broker.data.glob("new-0.*-stray")
+        assert (stray / f"{0:020d}.log").stat().st_size > 0
+
+
+def test_what_lost_records_stays_offline_and_the_rest_is_served(broker_factory: BrokerFactory) -> None:
+    with broker_factory({"log.segment.bytes": "1000"}) as broker:
+        with RawClient(broker.port) as client:
+            for topic in ("directory", "segment", "whole"):
+                client.create_topic(topic)
+                for _ in range(10):
+                    assert produce(client, topic) is ErrorCode.NONE
+        assert broker.stop() == 0
+        shutil.rmtree(broker.data / "directory-0")
+        (broker.data / "segment-0" / f"{0:020d}.log").write_bytes(b"")
+        broker.start()
+        with RawClient(broker.port) as client:
+            assert produce(client, "directory") is ErrorCode.KAFKA_STORAGE_ERROR
+            assert produce(client, "segment") is ErrorCode.KAFKA_STORAGE_ERROR
+            assert produce(client, "whole") is ErrorCode.NONE
+        log = broker.log.read_text()
+        assert "directory-0 is missing, but the checkpoints say that there were records up to offset 10" in log
+        assert "00000000000000000000.log is empty: its records, from offset 0 to before" in log
+        assert not (broker.data / "directory-0").exists()

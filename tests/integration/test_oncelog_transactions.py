@@ -1,0 +1,244 @@
+"""Transactions of our own client where things go wrong, V1 and V2. What needs no broker of its own runs against Apache
+Kafka too (tests/interop)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from broker_process import BrokerFactory
+from transactional_clients import new_id
+
+from oncelog import Admin, Consumer, ConsumerGroupMetadata, NewTopic, Producer, TopicPartition
+from oncelog.connection.transport import BrokerConnection
+from oncelog.errors import AbortableError, ConnectionFailed, KafkaError, MessageTooLarge
+from oncelog.offsets import LATEST_TIMESTAMP
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.end_txn import EndTxnRequest
+
+TIMEOUT_SECONDS = 60
+PARTITIONS = 3
+END = b"the end"
+V2 = 2
+
+
+async def create(address: str, topic: str, partitions: int = PARTITIONS, **configs: str) -> None:
+    async with Admin(address) as admin:
+        named = {key.replace("_", "."): value for key, value in configs.items()}
+        await admin.create_topics([NewTopic(topic, partitions, 1, configs=named)])
+        await admin.list_offsets({TopicPartition(topic, index): LATEST_TIMESTAMP for index in range(partitions)})
+
+
+async def committed(address: str, topic: str, producer: Producer, partitions: int = PARTITIONS) -> list[list[bytes]]:
+    """What a read_committed consumer finds in each partition. Writes an end mark to each, in a transaction."""
+    async with producer.transaction():
+        for partition in range(partitions):
+            await producer.send(topic, END, partition=partition)
+    found: list[list[bytes]] = [[] for _ in range(partitions)]
+    async with Consumer(address, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, partition) for partition in range(partitions)])
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while not all(values and values[-1] == END for values in found):
+                for (_, partition), records in (await consumer.poll(1000)).items():
+                    found[partition] += [record.value for record in records]
+    return [values[:-1] for values in found]
+
+
+@pytest.fixture(params=[1, V2], ids=["V1", "V2"])
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """What the client takes the cluster's `transaction.version` for."""
+    if request.param < V2:
+        monkeypatch.setattr("oncelog.connection.versions._finalized", lambda *_: request.param)
+    return int(request.param)
+
+
+@pytest.fixture
+async def producing(address: str, level: int) -> AsyncIterator[Producer]:
+    async with Producer(address, transactional_id=new_id(), retry_backoff_ms=10) as producer:
+        yield producer
+
+
+async def test_s35_many_transactions(producing: Producer, address: str, topic: str) -> None:
+    await create(address, topic)
+    for number in range(40):
+        producing.begin_transaction()
+        for partition in range(number % PARTITIONS + 1):
+            await producing.send(topic, b"%d" % number, partition=partition)
+        if number % 4 == 3:
+            await producing.abort_transaction()
+        else:
+            await producing.commit_transaction()
+    kept = [number for number in range(40) if number % 4 != 3]
+    expected = [[b"%d" % number for number in kept if number % PARTITIONS >= p] for p in range(PARTITIONS)]
+    assert await committed(address, topic, producing) == expected
+
+
+async def test_s27_s38_a_failed_send_aborts_all(producing: Producer, address: str, topic: str) -> None:
+    await create(address, topic, max_message_bytes="1000")
+    future: Any = None
+    with pytest.raises(AbortableError) as raised:
+        async with producing.transaction():
+            await producing.send(topic, b"small", partition=0)
+            future = await producing.send(topic, b"large" * 1000, partition=1)
+            await producing.flush()
+            await producing.send(topic, b"after it", partition=2)
+    assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert isinstance(future.exception(), MessageTooLarge)
+    producing.begin_transaction()
+    future = await producing.send(topic, b"large" * 1000, partition=1)
+    with pytest.raises(AbortableError):
+        await producing.commit_transaction()
+    await producing.abort_transaction()
+    async with producing.transaction():
+        await producing.send(topic, b"kept", partition=1)
+    assert await committed(address, topic, producing) == [[], [b"kept"], []]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_e1_a_commit_whose_answer_is_lost(
+    producing: Producer, address: str, topic: str, commits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before V2 the epoch goes up after it: the first try, were it to arrive again, must not end the next one."""
+    await create(address, topic)
+    start, lost = BrokerConnection.start, list[int]()
+
+    def losing(connection: BrokerConnection, request: Any, *arguments: Any) -> Any:
+        answer = start(connection, request, *arguments)
+        if not isinstance(request, EndTxnRequest) or lost:
+            return answer
+        lost.append(request.producer_epoch)
+        nothing: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(lambda _: connection.close())
+        answer.add_done_callback(lambda _: nothing.set_exception(ConnectionFailed("the answer is lost")))
+        return nothing
+
+    producing.begin_transaction()
+    await producing.send_and_wait(topic, b"first", partition=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(BrokerConnection, "start", losing)
+        await (producing.commit_transaction() if commits else producing.abort_transaction())
+    assert lost
+    found = await committed(address, topic, producing)
+    assert found == [[b"first"] if commits else [], [], []]
+    assert producing._session is not None
+    assert producing._session.identity.epoch > lost[0]
+
+
+async def test_s46_a_consumer_that_is_behind_commits_nothing(producing: Producer, address: str, topic: str) -> None:
+    await create(address, topic)
+    async with Consumer(address, group_id=topic, enable_auto_commit=False, heartbeat_interval_ms=100) as consumer:
+        consumer.subscribe([topic])
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while not consumer.assignment():
+                await consumer.poll(100)
+        me = consumer.group_metadata()
+        source = TopicPartition(topic, 0)
+        for behind, code in (
+            (me._replace(generation_id=me.generation_id - 1), ErrorCode.ILLEGAL_GENERATION),
+            (me._replace(member_id="somebody else"), ErrorCode.UNKNOWN_MEMBER_ID),
+        ):
+            with pytest.raises(AbortableError) as raised:
+                async with producing.transaction():
+                    await producing.send(topic, b"of a zombie", partition=0)
+                    await producing.send_offsets({source: 7}, behind)
+            assert raised.value.code is code
+            assert await consumer.committed([source]) == {source: None}
+        async with producing.transaction():
+            await producing.send(topic, b"kept", partition=0)
+            await producing.send_offsets({source: 8}, me)
+        found = (await consumer.committed([source]))[source]
+        assert found is not None
+        assert found.offset == 8
+    assert await committed(address, topic, producing) == [[b"kept"], [], []]
+
+
+@pytest.mark.parametrize(
+    ("level", "notices_by"),
+    [(1, "send"), (V2, "send"), (V2, "offsets"), (V2, "commit")],
+    indirect=["level"],
+    ids=["V1-send", "V2-send", "V2-offsets", "V2-commit"],
+)
+async def test_s42_a_transaction_that_took_too_long_is_aborted_and_the_next_one_goes_on(
+    broker_factory: BrokerFactory, topic: str, level: int, notices_by: str
+) -> None:
+    """KIP-588: nobody else has taken over, so this producer goes on. Before V2 it has to notice by a write: the
+    coordinator's answers do not tell it from a producer that was replaced."""
+    broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}).start()
+    await create(broker.address, topic)
+    options = {"transactional_id": new_id(), "transaction_timeout_ms": 300, "retry_backoff_ms": 10}
+    async with Producer(broker.address, **options) as producer, Admin(broker.address) as admin:
+        with pytest.raises(AbortableError):
+            async with producer.transaction():
+                await producer.send_and_wait(topic, b"too slow", partition=0)
+                await until_aborted(admin, TopicPartition(topic, 0))
+                if notices_by == "send":
+                    await producer.send_and_wait(topic, b"too late", partition=0)
+                elif notices_by == "offsets":
+                    nobody = ConsumerGroupMetadata(topic, -1, "", None)
+                    await producer.send_offsets({TopicPartition(topic, 0): 1}, nobody)
+        async with producer.transaction():
+            await producer.send(topic, b"in time", partition=0)
+        assert await committed(broker.address, topic, producer) == [[b"in time"], [], []]
+
+
+async def until_aborted(admin: Admin, partition: TopicPartition) -> None:
+    """Until a marker comes after the one record."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while (await admin.list_offsets({partition: LATEST_TIMESTAMP}))[partition].offset < 2:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("moment", ["before the sends", "after the sends", "at the commit"])
+async def test_s38_a_broker_that_is_killed_in_a_transaction(
+    broker_factory: BrokerFactory, topic: str, level: int, moment: str
+) -> None:
+    broker = broker_factory().start()
+    await create(broker.address, topic)
+    options: dict[str, Any] = {"transactional_id": new_id(), "retry_backoff_ms": 10, "reconnect_backoff_ms": 10}
+    async with Producer(broker.address, **options) as producer:
+
+        async def again() -> None:
+            broker.kill()
+            await asyncio.to_thread(broker.start)
+
+        async def transact(number: int, moment: str) -> None:
+            producer.begin_transaction()
+            if moment == "before the sends":
+                await again()
+            for partition in range(PARTITIONS):
+                await producer.send(topic, b"%d" % number, partition=partition)
+            if moment == "after the sends":
+                await producer.flush()
+                await again()
+            ending = asyncio.ensure_future(producer.commit_transaction())
+            if moment == "at the commit":
+                await asyncio.sleep(0)
+                await again()
+            await ending
+
+        for number in range(3):
+            try:
+                await transact(number, moment if number == 1 else "")
+            except AbortableError:
+                await producer.abort_transaction()
+                await transact(number, "")
+        values = [b"0", b"1", b"2"]
+        assert await committed(broker.address, topic, producer) == [values] * PARTITIONS
+
+
+async def test_s45_what_the_state_does_not_allow(producing: Producer, address: str, topic: str) -> None:
+    await create(address, topic)
+    for wrong in (
+        producing.send(topic, b"v"),
+        producing.commit_transaction(),
+        producing.abort_transaction(),
+        producing.send_offsets({}, ConsumerGroupMetadata("group", -1, "", None)),
+    ):
+        with pytest.raises(KafkaError, match="READY"):
+            await wrong
+    producing.begin_transaction()
+    with pytest.raises(KafkaError, match="IN_TRANSACTION"):
+        producing.begin_transaction()
+    await producing.abort_transaction()

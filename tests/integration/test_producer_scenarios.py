@@ -1,0 +1,337 @@
+"""Idempotent producing where others went wrong: producer ids, epochs and sequences at their ends, forgotten producers,
+internal errors; live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from broker_process import BrokerFactory, BrokerProcess
+from committed_reader import committed_values
+from foreign_clients import eventually
+from raw_client import PRODUCE_VERSION, RawClient, produce_request
+from raw_transactions import BOTH, RawTransactions, is_stable, new_producer_id
+from tests.support.producers import sequenced
+from tests.support.storage import make_batch, open_log
+
+from oncelog_broker.coordinator.partitioning import partition_for
+from oncelog_broker.coordinator.transaction import records
+from oncelog_broker.coordinator.transaction.metadata import EXHAUSTED_EPOCH, Producer, TransactionMetadata
+from oncelog_broker.coordinator.transaction.records import TransactionRecord
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.validation import AppendOrigin
+from oncelog_broker.runtime.clock import SystemClock
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
+from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog_protocol.messages.produce import ProduceResponse
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record
+
+MAX_SEQUENCE = 2**31 - 1
+FENCING_EPOCH = 32767
+Answer = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
+Sabotage = Callable[[str], None]
+
+
+def send(client: RawClient, topic: str, batch: bytes | bytearray) -> Answer:
+    answer = client.call(produce_request(topic, 0, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
+    return answer.responses[0].partition_responses[0]  # type: ignore[no-any-return]
+
+
+# --- producer ids
+
+
+@pytest.mark.parametrize("end", [BrokerProcess.kill, BrokerProcess.stop])
+def test_s4_s5_an_id_is_given_once(
+    broker_factory: BrokerFactory, topic: str, end: Callable[[BrokerProcess], object]
+) -> None:
+    broker = broker_factory().start()
+    given: list[Producer] = []
+    for _ in range(3):
+        with RawClient(broker.port) as client:
+            given += [new_producer_id(client, version) for version in (0, 2, 4, 5)]
+            given.append(RawTransactions(client, topic + str(len(given))).take_over())
+        end(broker)
+        broker.start()
+    assert len({producer.producer_id for producer in given}) == len(given)
+    assert {producer.epoch for producer in given} == {0}
+
+
+def test_s5_an_empty_transactional_id_is_none(raw: RawClient) -> None:
+    request = InitProducerIdRequest(transactional_id="", transaction_timeout_ms=60_000)
+    answer = raw.call(request, ApiKey.INIT_PRODUCER_ID, 4)
+    assert (answer.error_code, answer.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
+
+
+def test_s5_a_transactional_id_goes_to_its_coordinator(broker_factory: BrokerFactory, topic: str) -> None:
+    """Here nobody has asked for one yet, so nobody is."""
+    broker = broker_factory().start()
+    with RawClient(broker.port) as client:
+        request = InitProducerIdRequest(transactional_id=topic, transaction_timeout_ms=60_000)
+        assert client.call(request, ApiKey.INIT_PRODUCER_ID, 4).error_code == ErrorCode.NOT_COORDINATOR
+
+
+UNREACHABLE_STORE = """
+from oncelog_broker.metadata.embedded import EmbeddedStore
+from oncelog_broker.metadata.store import ConnectionLost
+
+refusals = [1, 2, 3]
+read = EmbeddedStore.get
+
+async def get(self, path, *rest, **options):
+    if path == "/latest_producer_id_block" and refusals:
+        refusals.pop()
+        raise ConnectionLost(path, "gone")
+    return await read(self, path, *rest, **options)
+
+EmbeddedStore.get = get
+"""
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_e29_no_block_of_ids_is_no_reason_to_give_up(
+    broker_factory: BrokerFactory, sabotage: Sabotage, topic: str, is_transactional: bool
+) -> None:
+    """KAFKA-14417: REQUEST_TIMED_OUT was fatal for producers of old; this one they try again after."""
+    sabotage(UNREACHABLE_STORE)
+    broker = broker_factory().start()
+    with RawClient(broker.port) as client:
+        if is_transactional:
+            RawTransactions(client, topic)
+        transactional_id = topic if is_transactional else None
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+        codes = [client.call(request, ApiKey.INIT_PRODUCER_ID, version).error_code for version in (0, 1, 4, 5)]
+    assert codes == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3 + [ErrorCode.NONE]
+
+
+# --- epochs
+
+
+@BOTH
+def test_e12_an_init_that_cannot_be_logged_costs_no_epoch(
+    broker_factory: BrokerFactory, topic: str, is_v2: bool
+) -> None:
+    """KAFKA-9666: the coordinator's log is under its min.insync.replicas for a while; every retry of InitProducerId
+    took an epoch, until there were none left."""
+    broker = broker_factory().start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        txn = RawTransactions(client, topic, is_v2=is_v2)
+        first = txn.take_over()
+        for opens_one in (False, True):
+            if opens_one:
+                txn.write(topic, value=b"dropped")
+            before = txn.producer
+            client.alter_topic("__transaction_state", min_insync_replicas="2")
+            for _ in range(50):
+                assert txn.init() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            client.alter_topic("__transaction_state", min_insync_replicas="1")
+            txn.take_over()
+            assert txn.producer == before._replace(epoch=before.epoch + (2 if opens_one else 1))
+        assert txn.producer.producer_id == first.producer_id
+        txn.write(topic, value=b"kept")
+        assert txn.end() == 0
+        eventually(lambda: is_stable(client, topic), "the transaction is complete")
+        assert committed_values(client, topic) == [b"kept"]
+
+
+def plant(directory: Path, metadata: TransactionMetadata) -> None:
+    """Have the coordinator's log of a stopped broker say that a transactional id is so."""
+    key, value = records.encode(TransactionRecord(metadata.transactional_id, metadata))
+    index = partition_for(metadata.transactional_id, 50)
+    log = open_log(directory / f"__transaction_state-{index}", LogConfig(), clock=SystemClock())
+    batch = build_batch([Record(0, SystemClock().now_ms(), key, value, [])])
+    log.append_as_leader(batch, leader_epoch=0, origin=AppendOrigin.COORDINATOR)
+    log.close()
+
+
+@BOTH
+@pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
+def test_s35_e14_the_epochs_of_a_producer_id_run_out(
+    broker_factory: BrokerFactory, topic: str, is_v2: bool, commits: bool
+) -> None:
+    """KAFKA-5283: the last epochs of an id, then another id; no epoch is used twice, and what is late stays out."""
+    broker = broker_factory().start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        txn = RawTransactions(client, topic, is_v2=is_v2)
+        old_id = txn.take_over().producer_id
+    broker.stop()
+    now = SystemClock().now_ms()
+    plant(broker.data, TransactionMetadata(topic, old_id, EXHAUSTED_EPOCH - 2, 60_000, last_update_timestamp=now))
+    broker.start()
+    with RawClient(broker.port) as client:
+        txn.client = client
+        used = []
+        for number in range(5):
+            if not is_v2 or not number:
+                txn.take_over()
+            used.append(txn.producer)
+            txn.write(topic, value=b"%d" % number)
+            assert txn.end(commits) == 0
+            eventually(lambda: is_stable(client, topic), "the transaction is complete")
+        assert len(set(used)) == 5
+        assert [producer.producer_id == old_id for producer in used] == [True, True, False, False, False]
+        assert [producer.epoch for producer in used] == [EXHAUSTED_EPOCH - 1, EXHAUSTED_EPOCH, 0, 1, 2]
+        for late in (used[1], used[1]._replace(epoch=FENCING_EPOCH), used[2]):
+            assert txn.produce(topic, asking=late, sequence=7) != ErrorCode.NONE
+            assert is_stable(client, topic)
+        assert committed_values(client, topic) == ([b"%d" % number for number in range(5)] if commits else [])
+
+
+def test_s34_e17_going_on_after_an_error(raw: RawClient, topic: str) -> None:
+    """KIP-360, on the wire: the current epoch is bumped, the one before is a retry, any other is fenced."""
+    txn = RawTransactions(raw, topic)
+    first = txn.take_over()
+    assert txn.init(shown=first) == ErrorCode.NONE
+    second = txn.producer
+    assert second == first._replace(epoch=1)
+    assert txn.init(shown=first) == ErrorCode.NONE
+    assert txn.producer == second
+    assert txn.init(shown=second) == ErrorCode.NONE
+    assert txn.producer == first._replace(epoch=2)
+    for other in (first, first._replace(epoch=9), first._replace(producer_id=first.producer_id + 1)):
+        assert txn.init(shown=other) == ErrorCode.PRODUCER_FENCED
+        assert txn.init(shown=other, version=3) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+# --- sequences
+
+
+def test_s11_e14_sequences_wrap_inside_a_batch(raw: RawClient, topic: str) -> None:
+    """KAFKA-7692: ... 2147483647, 0, 1 ...: the next batch is the next one, and a copy is a copy."""
+    raw.create_topic(topic)
+    producer = new_producer_id(raw)
+    before = sequenced(producer.producer_id, MAX_SEQUENCE - 3, 2)
+    wrapping = make_batch(
+        b"a", b"b", b"c", b"d", producer_id=producer.producer_id, producer_epoch=0, base_sequence=MAX_SEQUENCE - 1
+    )
+    after = sequenced(producer.producer_id, 2, 3)
+    assert [send(raw, topic, batch).base_offset for batch in (before, wrapping, after)] == [0, 2, 6]
+    assert [send(raw, topic, batch).base_offset for batch in (before, wrapping, after)] == [0, 2, 6]
+    assert send(raw, topic, sequenced(producer.producer_id, 4)).error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert send(raw, topic, sequenced(producer.producer_id, 6)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert raw.list_offset(topic, 0)[0] == 9
+
+
+def test_e16_a_producer_all_of_whose_records_are_deleted_goes_on(raw: RawClient, topic: str) -> None:
+    """KAFKA-7190: its state is not tied to its records. UNKNOWN_PRODUCER_ID made producers start over, again and
+    again, and what was under way came twice."""
+    raw.create_topic(topic)
+    producer = new_producer_id(raw)
+    for sequence in range(3):
+        assert send(raw, topic, sequenced(producer.producer_id, sequence)).error_code == 0
+    asked = DeleteRecordsRequest.DeleteRecordsTopic
+    partition = asked.DeleteRecordsPartition(partition_index=0, offset=-1)
+    request = DeleteRecordsRequest(topics=[asked(name=topic, partitions=[partition])], timeout_ms=5000)
+    (deleted,) = raw.call(request, ApiKey.DELETE_RECORDS, 2).topics[0].partitions
+    assert (deleted.error_code, deleted.low_watermark) == (0, 3)
+    copy = send(raw, topic, sequenced(producer.producer_id, 2))
+    assert (copy.error_code, copy.base_offset, copy.log_start_offset) == (0, 2, 3)
+    following = send(raw, topic, sequenced(producer.producer_id, 3))
+    assert (following.error_code, following.base_offset) == (0, 3)
+
+
+def test_e16_a_producer_that_was_silent_for_too_long_goes_on(broker_factory: BrokerFactory, topic: str) -> None:
+    """redpanda#22670: it is forgotten, and its next sequence, which is not 0, is taken for what it is."""
+    settings = {"producer.id.expiration.ms": "100", "producer.id.expiration.check.interval.ms": "20"}
+    broker = broker_factory(settings).start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        producer = new_producer_id(client)
+        for sequence in range(3):
+            assert send(client, topic, sequenced(producer.producer_id, sequence)).error_code == 0
+        # A gap is refused as long as the producer is known.
+        eventually(lambda: send(client, topic, sequenced(producer.producer_id, 7)).error_code == 0, "it is forgotten")
+        assert client.list_offset(topic, 0)[0] == 4
+
+
+# --- errors that should not be
+
+FAILING_APPEND = """
+from oncelog_broker.log.partition_log import PartitionLog
+
+appends = []
+append = PartitionLog.append_as_leader
+
+def fails_now_and_then(self, batch, **options):
+    if not self.name.startswith("test-"):
+        return append(self, batch, **options)
+    appends.append(1)
+    if len(appends) % 4 == 1:
+        raise RuntimeError("a bug")
+    result = append(self, batch, **options)
+    if len(appends) % 4 == 3:
+        raise RuntimeError("a bug after the append")
+    return result
+
+PartitionLog.append_as_leader = fails_now_and_then
+"""
+
+
+def test_e23_an_internal_error_is_no_answer(broker_factory: BrokerFactory, sabotage: Sabotage, topic: str) -> None:
+    """redpanda#5355, KAFKA-14034: at UNKNOWN_SERVER_ERROR an idempotent producer takes new sequences, and what was
+    written comes again. A lost connection it tries again as it is."""
+    sabotage(FAILING_APPEND)
+    broker = broker_factory().start()
+    client = RawClient(broker.port)
+    client.create_topic(topic)
+    producer, errors, sequence = new_producer_id(client), 0, 0
+    while sequence < 20:
+        try:
+            answer = send(client, topic, sequenced(producer.producer_id, sequence))
+        except ConnectionError:
+            errors += 1
+            client.socket.close()
+            client = RawClient(broker.port)
+            continue
+        assert answer.error_code == ErrorCode.NONE
+        sequence += 1
+    assert errors >= 10
+    assert committed_values(client, topic) == [b"%d/%d" % (producer.producer_id, number) for number in range(20)]
+    client.socket.close()
+
+
+# --- one thing after the other
+
+
+def test_s59_what_is_wrong_with_a_batch_is_said_in_order(raw: RawClient, topic: str) -> None:
+    """Topic, CRC, size, duplicate, epoch, sequence: a batch with several faults is answered with the first of them, and
+    changes nothing."""
+    pid = new_producer_id(raw).producer_id
+    wrong_in_all = sequenced(pid, 7)
+    wrong_in_all[-1] ^= 1
+    assert send(raw, topic, wrong_in_all).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    raw.create_topic(topic, max_message_bytes="200")
+    assert send(raw, topic, sequenced(pid, 0, epoch=1)).base_offset == 0
+    assert send(raw, topic, wrong_in_all).error_code == ErrorCode.CORRUPT_MESSAGE
+    large = make_batch(b"v" * 300, producer_id=pid, producer_epoch=0, base_sequence=7)
+    assert send(raw, topic, large).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    copy = send(raw, topic, sequenced(pid, 0, epoch=1))
+    assert (copy.error_code, copy.base_offset) == (ErrorCode.NONE, 0)
+    assert send(raw, topic, sequenced(pid, 7, epoch=0)).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert send(raw, topic, sequenced(pid, 7, epoch=1)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert raw.list_offset(topic, 0)[0] == 1
+    following = send(raw, topic, sequenced(pid, 1, epoch=1))
+    assert (following.error_code, following.base_offset) == (ErrorCode.NONE, 1)
+
+
+def test_s67_a_sequence_changed_on_its_way(raw: RawClient, topic: str) -> None:
+    """A batch whose sequence 1 arrives as 111: it is refused and nothing is written, it is right as it was meant, and a
+    producer that begins anew, with the next epoch or another id, begins at 0."""
+    raw.create_topic(topic)
+    pid = new_producer_id(raw).producer_id
+    assert send(raw, topic, sequenced(pid, 0)).base_offset == 0
+    for _ in range(2):
+        changed = send(raw, topic, sequenced(pid, 111))
+        assert (changed.error_code, changed.base_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert raw.list_offset(topic, 0)[0] == 1
+    assert send(raw, topic, sequenced(pid, 1)).base_offset == 1
+    assert send(raw, topic, sequenced(pid, 111, epoch=1)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(raw, topic, sequenced(pid, 0, epoch=1)).base_offset == 2
+    other = new_producer_id(raw)
+    assert other.producer_id != pid
+    assert send(raw, topic, sequenced(other.producer_id, 0)).base_offset == 3

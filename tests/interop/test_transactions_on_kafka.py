@@ -1,0 +1,44 @@
+"""Our client's transactions against Apache Kafka itself: V1 with 3.9, V2 with 4.1; librdkafka beside it, to see that
+the tests ask for Kafka's behaviour."""
+
+from __future__ import annotations
+
+import pytest
+from apache_kafka import ApacheKafka
+from test_oncelog_transactions import (  # noqa: F401
+    producing,
+    test_e1_a_commit_whose_answer_is_lost,
+    test_s27_s38_a_failed_send_aborts_all,
+    test_s35_many_transactions,
+    test_s46_a_consumer_that_is_behind_commits_nothing,
+)
+from test_transactional_clients import (  # noqa: F401
+    producer,
+    reader,
+    test_each_library_reads_exactly_what_was_committed,
+    test_s37_s60_offsets_are_committed_with_the_records,
+    test_s41_two_producers_with_one_transactional_id,
+    test_s60_consume_process_produce,
+    test_transactions_over_many_partitions,
+)
+from transactional_clients import PRODUCERS, TransactionalProducer
+
+
+@pytest.fixture
+def address(apache_kafka: ApacheKafka) -> str:
+    return apache_kafka.address
+
+
+@pytest.fixture(params=["oncelog", "librdkafka"])
+def library(request: pytest.FixtureRequest) -> type[TransactionalProducer]:
+    return PRODUCERS[request.param]
+
+
+@pytest.fixture
+def level() -> None:
+    """As the cluster has it."""
+
+
+@pytest.fixture(params=["oncelog"])
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)

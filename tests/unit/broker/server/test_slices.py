@@ -1,0 +1,207 @@
+"""Requests about very many partitions let other connections in between, and are answered as if they did not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.storage import make_batch, open_log
+
+from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_broker.server.fetch_sessions import FetchSessions
+from oncelog_broker.server.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
+from oncelog_broker.server.limits import MAX_REQUEST_ELEMENTS
+from oncelog_broker.server.slices import SLICE_SECONDS, Slices, in_slices
+from oncelog_protocol.codec import codec
+from oncelog_protocol.errors import ErrorCode, KafkaError, MalformedMessage
+from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
+from oncelog_protocol.messages.fetch import FetchRequest
+from oncelog_protocol.messages.list_offsets import ListOffsetsRequest
+from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from oncelog_protocol.messages.produce import ProduceRequest
+
+PARTITIONS = 20
+STEPS_PER_SLICE = 4
+
+
+class TickingClock(ManualClock):
+    """Each look at it takes a part of a slice: what a partition costs."""
+
+    def monotonic(self) -> float:
+        now = super().monotonic()
+        self._monotonic = now + SLICE_SECONDS / STEPS_PER_SLICE
+        return now
+
+
+class OnePartition:
+    """Leads partition 0 of "orders". The others are `others`, if that is set."""
+
+    def __init__(self, partition: Partition, idle: Partition) -> None:
+        self.partition = partition
+        self.idle = idle
+        self.others: Partition | None = None
+
+    def leader(self, topic: str, index: int) -> Partition:
+        found = self.partition if index == 0 else self.others
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found
+
+
+@pytest.fixture
+def replicas(tmp_path: Path) -> Iterator[OnePartition]:
+    logs = [open_log(tmp_path / str(index)) for index in (0, 1)]
+    partitions = [Partition("orders", bytes(16), index, log, leader_id=1) for index, log in enumerate(logs)]
+    for partition in partitions:
+        partition.lead(0, (1,))
+    yield OnePartition(*partitions)
+    for log in logs:
+        log.close()
+
+
+@pytest.fixture
+def context(replicas: OnePartition) -> Any:
+    broker = SimpleNamespace(
+        clock=TickingClock(),
+        replicas=replicas,
+        fetch_sessions=FetchSessions(10),
+        config={FETCH_MAX_BYTES: 100_000},
+        tasks=Tasks(),
+        deadlines=Deadlines(),
+        logs=SimpleNamespace(checkpoint_log_start_offsets=lambda: None),
+    )
+    return SimpleNamespace(broker=broker, version=9, api_key=0)
+
+
+def count_to(number: int, counted: list[int]) -> Slices[str]:
+    for n in range(number):
+        counted.append(n)
+        yield
+    return "done"
+
+
+async def turns_during(awaited: Any) -> tuple[Any, int]:
+    """The result, and how often others had their turn before it was there."""
+    task = asyncio.ensure_future(awaited)
+    turns = 0
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    return task.result(), turns
+
+
+async def test_short_work_is_done_at_once() -> None:
+    assert in_slices(count_to(3, []), TickingClock()) == "done"
+
+
+async def test_long_work_lets_others_in_after_each_slice() -> None:
+    counted: list[int] = []
+    rest = in_slices(count_to(50, counted), TickingClock())
+    assert 0 < len(counted) <= STEPS_PER_SLICE + 1
+    result, turns = await turns_during(rest)
+    assert (result, counted) == ("done", list(range(50)))
+    assert turns >= 50 // (STEPS_PER_SLICE + 1)
+
+
+def fetch_request(*, max_wait_ms: int = 0, partitions: int = PARTITIONS) -> FetchRequest:
+    topic = FetchRequest.FetchTopic
+    asked = [topic.FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1000) for n in range(partitions)]
+    return FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=100_000, topics=[topic(topic="orders", partitions=asked)]
+    )
+
+
+def list_offsets_request() -> ListOffsetsRequest:
+    topic = ListOffsetsRequest.ListOffsetsTopic
+    asked = [topic.ListOffsetsPartition(partition_index=n, timestamp=-1) for n in range(PARTITIONS)]
+    return ListOffsetsRequest(replica_id=-1, topics=[topic(name="orders", partitions=asked)])
+
+
+def epochs_request() -> OffsetForLeaderEpochRequest:
+    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    asked = [topic.OffsetForLeaderPartition(partition=n, leader_epoch=0) for n in range(PARTITIONS)]
+    return OffsetForLeaderEpochRequest(topics=[topic(topic="orders", partitions=asked)])
+
+
+def produce_request() -> ProduceRequest:
+    topic = ProduceRequest.TopicProduceData
+    asked = [topic.PartitionProduceData(index=n, records=memoryview(make_batch())) for n in range(PARTITIONS)]
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic(name="orders", partition_data=asked)])
+
+
+def delete_request() -> DeleteRecordsRequest:
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    asked = [topic.DeleteRecordsPartition(partition_index=n, offset=0) for n in range(PARTITIONS)]
+    return DeleteRecordsRequest(topics=[topic(name="orders", partitions=asked)], timeout_ms=1000)
+
+
+@pytest.mark.parametrize(
+    ("handle", "request_of", "partitions_of"),
+    [
+        (fetch.handle, fetch_request, lambda answer: answer.responses[0].partitions),
+        (list_offsets.handle, list_offsets_request, lambda answer: answer.topics[0].partitions),
+        (offset_for_leader_epoch.handle, epochs_request, lambda answer: answer.topics[0].partitions),
+        (produce.handle, produce_request, lambda answer: answer.responses[0].partition_responses),
+        (delete_records.handle, delete_request, lambda answer: answer.topics[0].partitions),
+    ],
+    ids=["fetch", "list offsets", "epochs", "produce", "delete records"],
+)
+async def test_partition_after_partition(
+    context: Any, handle: Callable[..., Any], request_of: Callable[[], Any], partitions_of: Callable[[Any], list[Any]]
+) -> None:
+    answer, turns = await turns_during(handle(request_of(), context))
+    codes = [partition.error_code for partition in partitions_of(answer)]
+    assert codes == [0] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (PARTITIONS - 1)
+    assert turns >= PARTITIONS // (STEPS_PER_SLICE + 1)
+
+
+async def test_a_large_fetch_misses_nothing_that_comes_while_it_is_read(replicas: OnePartition, context: Any) -> None:
+    """It has read the partition, and does not wait for it yet: the append in between must not be slept over."""
+    replicas.others = replicas.idle
+    answer = asyncio.ensure_future(fetch.handle(fetch_request(max_wait_ms=600_000), context))  # type: ignore[arg-type]
+    assert not replicas.partition.waiting_fetches
+    replicas.partition.append(memoryview(make_batch()), required_acks=1)
+    async with asyncio.timeout(10):
+        response = await answer
+    assert any(partition.records for partition in response.responses[0].partitions)
+    assert not replicas.partition.waiting_fetches
+    await context.broker.tasks.close()
+
+
+async def test_a_large_fetch_waits_and_is_answered_by_an_append(replicas: OnePartition, context: Any) -> None:
+    replicas.others = replicas.idle
+    answer = asyncio.ensure_future(fetch.handle(fetch_request(max_wait_ms=600_000), context))  # type: ignore[arg-type]
+    async with asyncio.timeout(10):
+        while not replicas.partition.waiting_fetches:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+        replicas.partition.append(memoryview(make_batch()), required_acks=1)
+        response = await answer
+    assert response.responses[0].partitions[0].records
+    await context.broker.tasks.close()
+
+
+async def test_a_client_that_goes_leaves_no_large_fetch_behind(replicas: OnePartition, context: Any) -> None:
+    replicas.others = replicas.idle
+    answer = fetch.handle(fetch_request(max_wait_ms=600_000), context)
+    assert isinstance(answer, asyncio.Future)
+    async with asyncio.timeout(10):
+        while not replicas.partition.waiting_fetches:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+    answer.cancel()
+    await asyncio.wait([answer])
+    await asyncio.sleep(0)
+    assert not replicas.partition.waiting_fetches
+
+
+def test_a_request_of_more_elements_than_anybody_has_partitions_is_malformed() -> None:
+    request = fetch_request(partitions=MAX_REQUEST_ELEMENTS + 1)
+    data = codec(FetchRequest, 12).encode(request)
+    with pytest.raises(MalformedMessage):
+        codec(FetchRequest, 12).decode(memoryview(data), max_elements=MAX_REQUEST_ELEMENTS)

@@ -1,0 +1,106 @@
+"""The words of `oncelog explain`."""
+
+from dataclasses import replace
+
+import pytest
+
+from oncelog.cli.explain import as_json, remedy, text
+from oncelog.cluster import TopicPartition
+from oncelog.transactions import (
+    DescribedTransaction,
+    Explanation,
+    OpenTransaction,
+    PartitionEnds,
+    ProducerState,
+    TransactionLimits,
+    explanation,
+)
+
+HERE = TopicPartition("orders", 0)
+START_MS = 1_767_225_600_000
+NOW_MS = START_MS + 12_345
+HELD = DescribedTransaction("billing 1", "Ongoing", 7, 2, 60_000, START_MS, frozenset({HERE}), 3, "app", "/10.0.0.7")
+ENDED = replace(HELD, state="CompleteCommit", start_time_ms=None, partitions=frozenset[TopicPartition]())
+LIVE_LINES = """\
+orders-0: read_committed readers see nothing from offset 5 on, for the transaction of transactional id 'billing 1'.
+  Held back    4 offsets, up to the end at 9
+  Open since   2026-01-01T00:00:00.000Z, 12s 345ms ago; its first record here is of 2026-01-01T00:00:01.000Z
+  Producer     id 7, epoch 2
+  Client       app at 10.0.0.7
+  Coordinator  broker 3: Ongoing, timeout 1m
+  Ends         by itself at 2026-01-01T00:01:10.000Z at the latest, in 57s 655ms: then its coordinator aborts it \
+(timeouts are looked for every 10s)
+  To end it    commit or abort it in its producer; or take that its transactional id, and abort: \
+oncelog txns fence 'billing 1'
+  After it     1 other transaction open here, from offset 8 on
+"""
+
+
+def explained(held: DescribedTransaction | None = HELD, *, now_ms: int = NOW_MS, partition: int = 0) -> Explanation:
+    where = TopicPartition("orders", partition)
+    both = [OpenTransaction(where, ProducerState(7, 2, 0, START_MS, -1, start), start, held) for start in (5, 8)]
+    return explanation(where, PartitionEnds(0, 5, 9), both, now_ms, TransactionLimits(), START_MS + 1000)
+
+
+def shown(*explanations: Explanation, now_ms: int = NOW_MS) -> str:
+    return "\n".join(text(explanations, now_ms))
+
+
+def free(partition: int) -> Explanation:
+    return explanation(TopicPartition("orders", partition), PartitionEnds(0, 9, 9), [], NOW_MS, TransactionLimits())
+
+
+def test_a_live_transaction_is_explained() -> None:
+    assert shown(explained()) == LIVE_LINES
+
+
+def test_e32_a_hanging_transaction_is_explained_with_the_command_that_ends_it() -> None:
+    unknown = shown(explained(None))
+    assert "for the transaction of producer id 7, whose transactional id nobody knows." in unknown
+    assert "Hangs        no coordinator knows its producer id, so nobody is going to end it" in unknown
+    assert "Open since   its first record here is of 2026-01-01T00:00:01.000Z" in unknown
+    assert "To end it    oncelog txns abort orders:0 --start-offset 5" in unknown
+    assert "Ends " not in unknown
+    ended = shown(explained(ENDED))
+    assert "for its coordinator 'billing 1' is CompleteCommit and writes nothing to this partition" in ended
+    assert "To end it    oncelog txns abort orders:0 --start-offset 5" in ended
+
+
+def test_an_overdue_transaction_is_fenced() -> None:
+    late = explained(now_ms=START_MS + 2_000_000)
+    lines = shown(late, now_ms=START_MS + 2_000_000)
+    assert "Hangs        it is open for longer than any timeout allows (transaction.max.timeout.ms: 15m)" in lines
+    assert "Open since   2026-01-01T00:00:00.000Z, 33m 20s ago" in lines
+    assert remedy(late, late.pinned_by) == "oncelog txns fence 'billing 1'"
+
+
+def test_one_that_should_have_timed_out_is_said_to_be_overdue() -> None:
+    assert "at the latest, 10s ago, it is overdue" in shown(explained(), now_ms=START_MS + 80_000)
+
+
+@pytest.mark.parametrize(("state", "does"), [("PrepareCommit", "commit"), ("PrepareAbort", "abort")])
+def test_a_decided_transaction_needs_nobody(state: str, does: str) -> None:
+    lines = shown(explained(replace(HELD, state=state)))
+    assert f"Ends         at once: its coordinator is about to {does} it" in lines
+    assert "To end it    nothing is to be done" in lines
+
+
+def test_a_client_that_is_not_known_is_said_to_be_so() -> None:
+    assert "Client       not known to its coordinator" in shown(explained(replace(HELD, client_id=None)))
+
+
+def test_partitions_that_nothing_holds_back_are_one_line() -> None:
+    assert shown(free(0)) == "orders-0: nothing is held back up to the end, offset 9."
+    assert shown(explained(), free(1), free(2)).endswith("orders: nothing is held back in 2 of its partitions.")
+    moving = explanation(HERE, PartitionEnds(0, 8, 9), [], NOW_MS, TransactionLimits())
+    assert shown(moving).startswith("orders-0: read_committed readers see what is below offset 8 of 9. No transaction")
+
+
+def test_json_has_all_of_it() -> None:
+    document = as_json(explained())
+    assert document["pinned_by"]["client_host"] == "/10.0.0.7"
+    assert document["pinned_by"]["ends_by_ms"] == START_MS + 70_000
+    assert document["pinned_by"]["hangs"] is None
+    assert [each["start_offset"] for each in document["later"]] == [8]
+    assert as_json(explained(None))["pinned_by"]["hangs"] == "unknown"
+    assert as_json(free(0))["pinned_by"] is None
