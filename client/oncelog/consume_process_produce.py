@@ -15,6 +15,7 @@ from oncelog.consumer.records import ConsumerRecord
 from oncelog.errors import AbortableError, ConfigError, EndNotKnown, ErrorCode, FatalError, KafkaError
 from oncelog.group_offsets import OffsetAndMetadata
 from oncelog.producer.producer import Producer
+from oncelog.producer.transaction import until_known
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ PASSING: Final = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
     }
 )
 """Beside what is retriable: the group has rebalanced, or only this transaction is lost."""
@@ -78,52 +80,85 @@ async def consume_process_produce(
 async def _transact(
     consumer: Consumer, producer: Producer, process: Callable[[list[ConsumerRecord]], Awaitable[object]], polled: Polled
 ) -> None:
-    """Raises what went wrong; the consumer then goes on from what is committed."""
+    """Raises what went wrong, when the transaction is aborted and the consumer is back before it."""
+    group = consumer.group_metadata()  # as of this poll: a member that its group has lost since must not pass (S46)
+    offsets = {partition: _next(records) for partition, records in polled.items()}
+    is_complete = False
     try:
         try:
             async with producer.transaction():
                 await process([record for records in polled.values() for record in records])
-                offsets = {partition: _next(records) for partition, records in polled.items()}
-                await producer.send_offsets(offsets, consumer.group_metadata())
+                await producer.send_offsets(offsets, group)
+                is_complete = True
         except EndNotKnown:
             await _commit_at_last(producer)
+    except asyncio.CancelledError:
+        _go_back(consumer, polled)
+        if is_complete and await _has_committed(producer):
+            for partition in consumer.assignment().intersection(offsets):
+                consumer.seek(partition, offsets[partition].offset)
+        raise
     except BaseException:
-        rewind(consumer, polled)
+        await rewind(consumer, polled)
         raise
 
 
 async def _commit_at_last(producer: Producer) -> None:
     """The commit takes longer than max.block.ms. Nothing can be said or done before it has ended."""
-    while True:
-        try:
-            return await producer.commit_transaction()
-        except EndNotKnown as error:
-            logger.warning("%s", error)
-        except AbortableError:
-            await producer.abort_transaction()
-            raise
+    try:
+        await until_known(producer.commit_transaction)
+    except AbortableError:
+        await until_known(producer.abort_transaction)
+        raise
+
+
+async def _has_committed(producer: Producer) -> bool:
+    """Cancelled while the transaction was ending: that goes on, and its outcome says where the consumer is."""
+    try:
+        await _commit_at_last(producer)
+    except KafkaError:
+        return False
+    return True
 
 
 def _may_pass(error: KafkaError) -> bool:
     """Whether the same records may go through the next time: not where one is too large, or may not be written."""
-    return not isinstance(error, FatalError) and (error.retriable or error.code in PASSING)
+    if isinstance(error, FatalError):
+        return False
+    if error.code is ErrorCode.INVALID_TXN_STATE:
+        return isinstance(error, AbortableError)  # the coordinator has aborted it; else a call was wrong
+    return error.retriable or error.code in PASSING
 
 
-def rewind(consumer: Consumer, polled: Polled) -> None:
+async def rewind(consumer: Consumer, polled: Polled) -> None:
     """Have `consumer` read again what it got by this poll and did not commit.
 
-    To the committed offset, not to the first record: the group may have given the partition to somebody else meanwhile,
-    and who is cancelled in a commit does not know whether it counts. The next poll looks: if it were done here, and
-    failed, the next transaction would pass over these records.
+    To the committed offset: the group may have given the partition to somebody else meanwhile. Where that cannot be
+    found out, to the first record: whoever has taken over fences us.
     """
-    for partition in consumer.assignment().intersection(polled):
-        consumer.seek_to_committed(partition, polled[partition][0].offset)
+    mine = _go_back(consumer, polled)
+    try:
+        committed = await consumer.committed(mine)
+    except KafkaError as error:
+        logger.warning("going back to where the last poll began, not to what is committed: %s", error)
+        return
+    for partition, offset in committed.items():
+        if offset is not None and partition in consumer.assignment():
+            consumer.seek(partition, offset.offset)
+
+
+def _go_back(consumer: Consumer, polled: Polled) -> set[TopicPartition]:
+    """To the first record of this poll, in the partitions that are still assigned, which are returned."""
+    mine = consumer.assignment().intersection(polled)
+    for partition in mine:
+        consumer.seek(partition, polled[partition][0].offset)
+    return mine
 
 
 def _next(records: list[ConsumerRecord]) -> OffsetAndMetadata:
     """The offset of the next record to read, not of the last one read."""
     last = records[-1]
-    return OffsetAndMetadata(last.offset + 1)
+    return OffsetAndMetadata(last.offset + 1, leader_epoch=last.leader_epoch)
 
 
 def _check(consumer: Consumer, producer: Producer) -> None:

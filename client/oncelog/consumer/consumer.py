@@ -188,17 +188,6 @@ class Consumer:
         self._positions.get(partition).seek(offset)
         self._moved()
 
-    def seek_to_committed(self, partition: TopicPartition, came_from: int) -> None:
-        """Go on from what the group has committed, or from `came_from` if that is nothing.
-
-        It is looked up by the next poll, and after all transactions that have offsets of the partition: so nothing can
-        fail here. Raises ValueError for a negative offset or a partition that is not assigned.
-        """
-        if came_from < 0:
-            raise ValueError(f"offset {came_from}: must not be negative")
-        self._positions.get(partition).go_back(came_from)
-        self._moved()
-
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on from the first offset that there is; without arguments, in all assigned partitions."""
         self._reset(partitions, EARLIEST_TIMESTAMP)
@@ -276,7 +265,10 @@ class Consumer:
         return {partition: found.get(partition) for partition in wanted}
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group right now. Raises ValueError without a group_id."""
+        """Who this consumer is in its group, or was when it read what it has lost.
+
+        Raises ValueError without a group_id.
+        """
         return self._need_group().group_metadata
 
     def lag(self, partition: TopicPartition) -> int | None:

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -20,6 +21,7 @@ from oncelog.errors import (
     ErrorCode,
     InvalidTransactionState,
     KafkaError,
+    MessageTooLarge,
     StaleMetadata,
 )
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, offset_and_metadata
@@ -41,10 +43,6 @@ from oncelog_protocol.records.builder import HeaderSequence
 __all__ = ["Producer", "RecordMetadata"]
 
 NO_HEADERS: Final[HeaderSequence] = ()
-
-
-class _TransactionOver(InvalidTransactionState):
-    """The transaction of a record has ended while it waited: nothing has gone wrong with the one that is open now."""
 
 
 class _Route:
@@ -215,7 +213,8 @@ class Producer:
         """
         route = self._routes.get(topic)
         if route is None or (partition is not None and not 0 <= partition < route.count):
-            route = await self._route(topic, partition)
+            with self._record_waits():
+                route = await self._route(topic, partition)
         if timestamp_ms is None:
             timestamp_ms = now_ms()
         elif timestamp_ms < 0:
@@ -225,8 +224,8 @@ class Producer:
             is_sticky = key is None or self._ignores_keys
             partition = route.sticky.current if is_sticky else partition_for_key(key, route.count)
         queue = route.queues[partition]
-        if self._transactions is not None:
-            self._transactions.sending_to(queue.topic_partition)
+        if self._manager is not None:
+            self._manager.check_in_transaction()
         future: asyncio.Future[RecordMetadata] = self._create_future()
         batch = queue.tail
         try:
@@ -240,12 +239,6 @@ class Producer:
                 "key and value must be bytes or None, headers a sequence of (name, value) pairs, where the name is"
                 f" str and the value bytes or None: {error}"
             ) from error
-        except _TransactionOver:
-            raise
-        except KafkaError as error:
-            if self._transactions is not None:
-                self._transactions.failed(error)  # what was to be part of the transaction is not
-            raise
         return future
 
     async def send_and_wait(
@@ -328,10 +321,7 @@ class Producer:
         await pool.close()
 
     async def _route(self, topic: str, partition: int | None) -> _Route:
-        if self._is_closed or self._pool is None:
-            raise ClientClosed("the producer is closed" if self._is_closed else "the producer is not started")
-        if self._fatal is not None:
-            raise self._fatal
+        self._check_usable()
         timeout_s = self.config.max_block_ms / 1000
         known = await self._metadata.topic(topic, timeout_s)
         if partition is not None and partition not in known.partitions:
@@ -342,8 +332,7 @@ class Producer:
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"{topic!r} has the partitions 0 to {len(known.partitions) - 1}, not {partition}",
                 )
-        if self._is_closed:
-            raise ClientClosed("the producer was closed")
+        self._check_usable()
         return self._updated_route(known)
 
     def _updated_route(self, topic: Topic) -> _Route:
@@ -387,30 +376,32 @@ class Producer:
         has_filled = queue.tail is not None
         if sticky_route is not None:
             queue = sticky_route.next_sticky_queue()
-            if self._transactions is not None:
-                self._transactions.sending_to(queue.topic_partition)  # perhaps another one than `send` has chosen
+        if self._transactions is not None:
+            self._transactions.sending_to(queue.topic_partition)
         deadline: float | None = None
         is_first_try = True
-        transaction_number = 0 if self._manager is None else self._manager.number
         while True:
             # Who waited is served before who comes: the records of one task stay in order, and nobody starves.
             if not (is_first_try and self._room_waiters):
                 tail = queue.tail
                 if tail is not None and tail.append(timestamp_ms, key, value, headers, future):
                     return
-                if self._accumulator.open(queue, self._loop.time(), timestamp_ms, key, value, headers, future):
-                    break
+                try:
+                    if self._accumulator.open(queue, self._loop.time(), timestamp_ms, key, value, headers, future):
+                        break
+                except MessageTooLarge as error:
+                    if self._transactions is not None:
+                        self._transactions.failed(error)  # what was to be part of the transaction is not
+                    raise
             if deadline is None:
                 deadline = self._loop.time() + self.config.max_block_ms / 1000
             try:
-                await self._wait_for_room(deadline, is_newcomer=is_first_try)
-            except KafkaError:
-                self._check_transaction(transaction_number)
+                with self._record_waits():
+                    await self._wait_for_room(deadline, is_newcomer=is_first_try)
+            except BaseException:
+                self._progressed()  # if it was given room, that is for the next one now
                 raise
             is_first_try = False
-            if self._manager is not None:
-                self._check_transaction(transaction_number)
-                self._manager.check_in_transaction()
         if sticky_route is not None:
             sticky_route.sticky_batch = queue.tail
         if has_filled or self.config.linger_ms == 0:
@@ -419,10 +410,6 @@ class Producer:
         else:
             self._sender.wake_at(self._loop.time() + self.config.linger_ms / 1000)
 
-    def _check_transaction(self, number: int) -> None:
-        if self._manager is not None and self._manager.number != number:
-            raise _TransactionOver("the transaction ended while its record waited for room")
-
     async def _wait_for_room(self, deadline: float, *, is_newcomer: bool) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()
         if is_newcomer:
@@ -430,11 +417,9 @@ class Producer:
         else:
             self._room_waiters.appendleft(waiter)
         self._sender.wake()
-        is_served = False
         try:
             async with asyncio.timeout_at(deadline):
                 await waiter
-            is_served = True
         except TimeoutError:
             raise BufferExhausted(
                 f"no room within max.block.ms={self.config.max_block_ms}:"
@@ -443,16 +428,25 @@ class Producer:
         finally:
             if waiter in self._room_waiters:
                 self._room_waiters.remove(waiter)
-            if not is_served and waiter.done() and not waiter.cancelled():
-                self._progressed()  # there was room, and whoever waits next may have it
-        if self._is_closed:
-            raise ClientClosed("the producer was closed")
+        self._check_usable()
+
+    def _record_waits(self) -> AbstractContextManager[None]:
+        """Around what a record waits for: metadata, or room. Raises what `_check_usable` does."""
+        self._check_usable()
+        return nullcontext() if self._transactions is None else self._transactions.record_waits()
+
+    def _check_usable(self) -> None:
+        """Raises ClientClosed, and the error for which nothing can be sent any more."""
+        if self._is_closed or self._pool is None:
+            raise ClientClosed("the producer is closed" if self._is_closed else "the producer is not started")
+        if self._fatal is not None:
+            raise self._fatal
 
     def _need_transactions(self) -> Transactions:
-        if self._transactions is None or self._is_closed:
-            if self._manager is None:
-                raise InvalidTransactionState("transactions need a transactional_id")
-            raise ClientClosed("the producer is closed" if self._is_closed else "the producer is not started")
+        if self._manager is None:
+            raise InvalidTransactionState("transactions need a transactional_id")
+        self._check_usable()
+        assert self._transactions is not None
         return self._transactions
 
     def _want_identity(self) -> None:

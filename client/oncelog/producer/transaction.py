@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
-from oncelog.errors import AbortableError, FatalError
+from oncelog.errors import AbortableError, EndNotKnown, FatalError
 from oncelog.producer.transactions import Transactions
+
+logger = logging.getLogger(__name__)
+
+
+async def until_known(end: Callable[[], Awaitable[None]]) -> None:
+    """Commit or abort, however long it takes. Raises what `end` raises but EndNotKnown."""
+    while True:
+        try:
+            return await end()
+        except EndNotKnown as error:
+            logger.warning("%s", error.message)
 
 
 class Transaction:
     """One transaction as a block. An error of the body aborts it and goes on to the caller, who may begin the next one;
-    a FatalError means that this producer cannot go on (S41)."""
+    a FatalError means that this producer cannot go on (S41). EndNotKnown is always about the commit: where the block
+    aborts, it waits as long as that takes."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -27,11 +41,11 @@ class Transaction:
             try:
                 await self._transactions.commit()
             except AbortableError:
-                await self._transactions.abort()
+                await until_known(self._transactions.abort)
                 raise
         elif self._transactions.is_open:
             try:
-                await self._transactions.abort()
+                await until_known(self._transactions.abort)
             except FatalError as fatal:
                 if not isinstance(error, FatalError):
                     raise fatal from error

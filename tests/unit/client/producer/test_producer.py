@@ -313,14 +313,3 @@ async def test_a_producer_that_was_not_started_says_so() -> None:
     with pytest.raises(ClientClosed, match=r"^the producer is not started$"):
         await producer.send("topic", b"v")
     await producer.close()
-
-
-async def test_room_that_a_cancelled_send_was_given_goes_to_the_next_one(fake_broker: Any) -> None:
-    options = {"batch_size": 1000, "buffer_memory": 1000, "linger_ms": 0, "max_block_ms": 1000}
-    async with Producer(fake_broker.address, **options) as producer:
-        first = await producer.send("topic", b"v" * 800)
-        waiting = [asyncio.create_task(producer.send("topic", b"%d" % number)) for number in range(2)]
-        first.add_done_callback(lambda _: waiting[0].cancel())
-        with pytest.raises(asyncio.CancelledError):
-            await waiting[0]
-        assert (await (await waiting[1])).offset == 1
