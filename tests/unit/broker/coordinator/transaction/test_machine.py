@@ -368,6 +368,15 @@ def test_e8_markers_written_twice_complete_once(driver: TransactionDriver) -> No
     assert driver.carry_out(driver.machine.complete(end)) == 0
 
 
+def test_e8_the_markers_of_a_transaction_before_complete_nothing(driver: TransactionDriver) -> None:
+    after = driver.end(begun(driver, V2), version=V2)
+    (before,) = driver.complete()
+    driver.add(after, version=V2)
+    driver.end(after, version=V2)
+    assert driver.carry_out(driver.machine.complete(before)) == 0
+    assert driver.metadata.state is TransactionState.PREPARE_COMMIT
+
+
 # --- S39, T7: transactions V2
 
 
