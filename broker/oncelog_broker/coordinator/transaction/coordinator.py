@@ -148,13 +148,13 @@ class TransactionCoordinator:
     # --- the ends of transactions
 
     def write_markers(self, index: int, end: TransactionEnd) -> None:
-        """Have `end` written, in the background: the answer to EndTxn goes first (S38)."""
+        """Have `end` written in the next turn of the loop: the answer to EndTxn leaves in this one (S38). Before anything
+        else is read, so that a producer that comes back at once finds its transaction complete."""
         shard = self.runtime.loaded_shard(index)
         if shard is not None:
             self._tasks.spawn(f"markers of {end.transactional_id}", self._finish(shard, end))
 
     async def _finish(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
-        await asyncio.sleep(0)  # in the next turn of the loop the answer leaves, in the one after that the markers
         marker = Marker(end.producer, end.commits, shard.partition.leader_epoch, end.transaction_version)
         try:
             await write_all(self._markers.append, marker, end.partitions, lambda: self.runtime.is_current(shard))
