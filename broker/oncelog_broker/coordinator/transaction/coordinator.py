@@ -148,8 +148,8 @@ class TransactionCoordinator:
     # --- the ends of transactions
 
     def write_markers(self, index: int, end: TransactionEnd) -> None:
-        """Have `end` written in the next turn of the loop: the answer to EndTxn leaves in this one (S38). Before anything
-        else is read, so that a producer that comes back at once finds its transaction complete."""
+        """Have `end` written in the next turn of the loop: the answer to EndTxn leaves in this one (S38), and before a
+        producer that comes back at once is read, its transaction is complete."""
         shard = self.runtime.loaded_shard(index)
         if shard is not None:
             self._tasks.spawn(f"markers of {end.transactional_id}", self._finish(shard, end))
