@@ -221,6 +221,7 @@ async def test_a_partition_that_is_not_there_until_it_is(fake_broker: Any) -> No
         {"value": b"", "key": "text"},
         {"value": b"", "headers": {"n": b"v"}},
         {"value": b"", "headers": [("n", "v")]},
+        {"value": b"", "headers": [(b"n", b"v")]},
     ],
 )
 async def test_text_is_refused_and_nothing_is_sent(fake_broker: Any, record: dict[str, Any]) -> None:
