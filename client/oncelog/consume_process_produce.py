@@ -51,7 +51,9 @@ async def consume_process_produce(
     `process` may see a record again, and whatever it does besides sending happens again too (S63).
 
     Runs until cancelled, until `stop` is set (seen between two transactions), or until `process` raises: then its
-    transaction is aborted, the consumer is where it was before, and the error goes on to the caller.
+    transaction is aborted, the consumer is where it was before, and the error goes on to the caller. Cancelled, it ends
+    its transaction first, which takes max.block.ms at most; it can be called again. Who cancels twice, or where nobody
+    answers, takes a new consumer and a new producer: whether the last transaction was committed is not known then.
 
     Raises ConfigError for a consumer that commits by itself or reads what is not committed; FatalError where another
     producer has taken over, and what `Consumer.poll` raises.
@@ -79,20 +81,25 @@ async def _transact(
     consumer: Consumer, producer: Producer, process: Callable[[list[ConsumerRecord]], Awaitable[object]], polled: Polled
 ) -> None:
     """Raises what went wrong, when the transaction is aborted and the consumer is back before it."""
+    transaction = producer.transaction()
     try:
         try:
-            async with producer.transaction():
+            async with transaction:
                 await process([record for records in polled.values() for record in records])
                 offsets = {partition: _next(records) for partition, records in polled.items()}
                 await producer.send_offsets(offsets, consumer.group_metadata())
         except EndNotKnown:
             await _commit_at_last(producer)
     except asyncio.CancelledError:
-        for partition in consumer.assignment().intersection(polled):
-            consumer.seek(partition, polled[partition][0].offset)  # at once: somebody wants to be done
+        if not transaction.is_committed:
+            _go_back(consumer, polled)  # and nothing is asked: somebody wants to be done
         raise
     except BaseException:
-        await rewind(consumer, polled)
+        _go_back(consumer, polled)  # should the committed offsets not be found out, nothing is passed over
+        try:
+            await rewind(consumer, polled)
+        except KafkaError as error:
+            logger.warning("the committed offsets are not known, reading again from the first record: %s", error)
         raise
 
 
@@ -108,8 +115,16 @@ async def _commit_at_last(producer: Producer) -> None:
             raise
 
 
+def _go_back(consumer: Consumer, polled: Polled) -> None:
+    """To the first of the records that were polled."""
+    for partition in consumer.assignment().intersection(polled):
+        consumer.seek(partition, polled[partition][0].offset)
+
+
 def _may_pass(error: KafkaError) -> bool:
     """Whether the same records may go through the next time: not where one is too large, or may not be written."""
+    if isinstance(error, AbortableError) and error.code is ErrorCode.INVALID_TXN_STATE:
+        return True  # the coordinator has aborted it; of an InvalidTransactionState it means a mistake of the caller
     return not isinstance(error, FatalError) and (error.retriable or error.code in PASSING)
 
 

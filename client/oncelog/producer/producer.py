@@ -211,7 +211,7 @@ class Producer:
         """
         route = self._routes.get(topic)
         if route is None or (partition is not None and not 0 <= partition < route.count):
-            route = await self._route(topic, partition)
+            route = await self._route_to_send(topic, partition)
         if timestamp_ms is None:
             timestamp_ms = now_ms()
         elif timestamp_ms < 0:
@@ -236,10 +236,6 @@ class Producer:
                 "key and value must be bytes or None, headers a sequence of (name, value) pairs, where the name is"
                 f" str and the value bytes or None: {error}"
             ) from error
-        except KafkaError as error:
-            if self._transactions is not None:
-                self._transactions.failed(error)  # what was to be part of the transaction is not
-            raise
         return future
 
     async def send_and_wait(
@@ -321,11 +317,38 @@ class Producer:
         await self._metadata.close()
         await pool.close()
 
+    async def _route_to_send(self, topic: str, partition: int | None) -> _Route:
+        """As `_route`, for a record of the transaction that is open now, if there are transactions."""
+        if self._manager is None or self._transactions is None or self._is_closed:
+            return await self._route(topic, partition)
+        self._manager.check_in_transaction()
+        number = self._manager.number
+        try:
+            route = await self._route(topic, partition)
+            self._check_same_transaction(number)
+        except KafkaError as error:
+            self._not_taken(number, error)
+            raise
+        return route
+
+    def _check_same_transaction(self, number: int) -> None:
+        """A record that had to wait belongs to the transaction that it was sent in, or to none."""
+        if self._manager is not None:
+            self._manager.check_in_transaction()
+            if self._manager.number != number:
+                raise InvalidTransactionState("the transaction ended before its record could be taken")
+
+    def _not_taken(self, number: int, error: KafkaError) -> None:
+        """What was to be part of transaction `number` is not: it is not committed, unless it is over already."""
+        manager = self._manager
+        if manager is not None and self._transactions is not None and manager.number == number and manager.is_sending:
+            self._transactions.failed(error)
+
     async def _route(self, topic: str, partition: int | None) -> _Route:
         if self._is_closed or self._pool is None:
             raise ClientClosed("the producer is closed" if self._is_closed else "the producer is not started")
         if self._fatal is not None:
-            raise self._fatal
+            raise self._fatal.with_traceback(None)
         timeout_s = self.config.max_block_ms / 1000
         known = await self._metadata.topic(topic, timeout_s)
         if partition is not None and partition not in known.partitions:
@@ -384,22 +407,23 @@ class Producer:
         deadline: float | None = None
         is_first_try = True
         transaction_number = 0 if self._manager is None else self._manager.number
-        while True:
-            # Who waited is served before who comes: the records of one task stay in order, and nobody starves.
-            if not (is_first_try and self._room_waiters):
-                tail = queue.tail
-                if tail is not None and tail.append(timestamp_ms, key, value, headers, future):
-                    return
-                if self._accumulator.open(queue, self._loop.time(), timestamp_ms, key, value, headers, future):
-                    break
-            if deadline is None:
-                deadline = self._loop.time() + self.config.max_block_ms / 1000
-            await self._wait_for_room(deadline, is_newcomer=is_first_try)
-            is_first_try = False
-            if self._manager is not None:
-                self._manager.check_in_transaction()
-                if self._manager.number != transaction_number:
-                    raise InvalidTransactionState("the transaction ended while its record waited for room")
+        try:
+            while True:
+                # Who waited is served before who comes: the records of one task stay in order, and nobody starves.
+                if not (is_first_try and self._room_waiters):
+                    tail = queue.tail
+                    if tail is not None and tail.append(timestamp_ms, key, value, headers, future):
+                        return
+                    if self._accumulator.open(queue, self._loop.time(), timestamp_ms, key, value, headers, future):
+                        break
+                if deadline is None:
+                    deadline = self._loop.time() + self.config.max_block_ms / 1000
+                await self._wait_for_room(deadline, is_newcomer=is_first_try)
+                is_first_try = False
+                self._check_same_transaction(transaction_number)
+        except KafkaError as error:
+            self._not_taken(transaction_number, error)
+            raise
         if sticky_route is not None:
             sticky_route.sticky_batch = queue.tail
         if has_filled or self.config.linger_ms == 0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from oncelog.cluster import TopicPartition
@@ -64,6 +65,8 @@ class Transactions:
         self._flush = flush
         self._drop_waiting = drop_waiting
         self._coordinator = CoordinatorKey(manager.transactional_id, CoordinatorType.TRANSACTION)
+        self.committed_number = 0
+        """Of the last transaction that was committed (`TransactionManager.number`)."""
         self._is_v2 = False
         self._adding: asyncio.Task[None] | None = None
         self._ending: _Ending | None = None
@@ -147,13 +150,23 @@ class Transactions:
         """Whether there is a transaction that can be aborted."""
         return self.manager.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
 
+    async def settle(self) -> None:
+        """Wait for the end that is under way, if one is, and abort what cannot be committed.
+
+        Raises FatalError, EndNotKnown.
+        """
+        if self._ending is not None:
+            with suppress(AbortableError):
+                await self._until_ended(self._ending, "commit" if self._ending.commits else "abort")
+        if self.manager.state is TransactionState.ABORTABLE_ERROR:
+            await self.abort()
+
     async def close(self) -> None:
-        """Abort what is open, and end what is under way for these transactions."""
+        """Abort what is open, and end what is under way for these transactions; within max.block.ms each."""
         try:
+            await self.settle()
             if self.is_open:
                 await self.abort()
-            elif self._ending is not None:
-                await asyncio.shield(self._ending.task)
         except KafkaError as error:
             logger.warning("transactional id %s: an open transaction was left to its timeout: %s", self._id, error)
         finally:
@@ -269,6 +282,7 @@ class Transactions:
             self.failed(error)
         if manager.error is not None:
             raise manager.error
+        self.committed_number = manager.number
         try:
             await self._conclude(identity)
         except KafkaError as error:
@@ -304,8 +318,10 @@ class Transactions:
             answer = await self._calls.ask(self._coordinator, request, is_v2=manager.is_v2)
         except KafkaError as error:
             if commits and manager.is_v2 and error.code is ErrorCode.INVALID_TXN_STATE:
-                # It took too long and was aborted already. Then an abort is answered as done, with the next epoch.
-                raise AbortableError(error.code, "the coordinator has aborted it: it took too long") from None
+                # Aborted already, for its timeout or for who takes over now. An abort is answered with the next epoch.
+                raise AbortableError(
+                    error.code, "the coordinator has aborted it: too slow, or another producer takes over"
+                ) from None
             raise
         response = answer.response
         if response.producer_id >= 0:
