@@ -23,8 +23,8 @@ R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
-CONCURRENT_BACKOFF_MS: Final = 20
-"""The first wait for the transaction before to be completed: that takes a few milliseconds, not retry.backoff.ms."""
+CONCURRENT_BACKOFF_MS: Final = 1
+"""The first wait for the transaction before to be completed: that takes about a millisecond, not retry.backoff.ms."""
 
 
 class CoordinatorKey(NamedTuple):
