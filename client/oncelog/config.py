@@ -149,7 +149,7 @@ class ProducerConfig(ClientConfig):
         return self
 
     def _validate_idempotence(self) -> None:
-        if self.enable_idempotence is not None and not isinstance(self.enable_idempotence, bool):
+        if self.enable_idempotence is not None and not isinstance(self.enable_idempotence, bool):  # 0 == False
             raise ConfigError(f"enable_idempotence={self.enable_idempotence!r}: must be True, False or None")
         if self.transactional_id is not None:
             if not isinstance(self.transactional_id, str) or not self.transactional_id:

@@ -15,6 +15,7 @@ from oncelog.consumer.records import ConsumerRecord
 from oncelog.errors import AbortableError, ConfigError, EndNotKnown, ErrorCode, FatalError, KafkaError
 from oncelog.group_offsets import OffsetAndMetadata
 from oncelog.producer.producer import Producer
+from oncelog.producer.transaction import until_known
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ PASSING: Final = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
     }
 )
 """Beside what is retriable: the group has rebalanced, or only this transaction is lost."""
@@ -51,9 +53,7 @@ async def consume_process_produce(
     `process` may see a record again, and whatever it does besides sending happens again too (S63).
 
     Runs until cancelled, until `stop` is set (seen between two transactions), or until `process` raises: then its
-    transaction is aborted, the consumer is where it was before, and the error goes on to the caller. Cancelled, it ends
-    its transaction first, which takes max.block.ms at most; it can be called again. Who cancels twice, or where nobody
-    answers, takes a new consumer and a new producer: whether the last transaction was committed is not known then.
+    transaction is aborted, the consumer is where it was before, and the error goes on to the caller.
 
     Raises ConfigError for a consumer that commits by itself or reads what is not committed; FatalError where another
     producer has taken over, and what `Consumer.poll` raises.
@@ -81,70 +81,84 @@ async def _transact(
     consumer: Consumer, producer: Producer, process: Callable[[list[ConsumerRecord]], Awaitable[object]], polled: Polled
 ) -> None:
     """Raises what went wrong, when the transaction is aborted and the consumer is back before it."""
-    transaction = producer.transaction()
+    group = consumer.group_metadata()  # as of this poll: a member that its group has lost since must not pass (S46)
+    offsets = {partition: _next(records) for partition, records in polled.items()}
+    is_complete = False
     try:
         try:
-            async with transaction:
+            async with producer.transaction():
                 await process([record for records in polled.values() for record in records])
-                offsets = {partition: _next(records) for partition, records in polled.items()}
-                await producer.send_offsets(offsets, consumer.group_metadata())
+                await producer.send_offsets(offsets, group)
+                is_complete = True
         except EndNotKnown:
             await _commit_at_last(producer)
     except asyncio.CancelledError:
-        if not transaction.is_committed:
-            _go_back(consumer, polled)  # and nothing is asked: somebody wants to be done
+        _go_back(consumer, polled)
+        if is_complete and await _has_committed(producer):
+            for partition in consumer.assignment().intersection(offsets):
+                consumer.seek(partition, offsets[partition].offset)
         raise
     except BaseException:
-        _go_back(consumer, polled)  # should the committed offsets not be found out, nothing is passed over
-        try:
-            await rewind(consumer, polled)
-        except KafkaError as error:
-            logger.warning("the committed offsets are not known, reading again from the first record: %s", error)
+        await rewind(consumer, polled)
         raise
 
 
 async def _commit_at_last(producer: Producer) -> None:
     """The commit takes longer than max.block.ms. Nothing can be said or done before it has ended."""
-    while True:
-        try:
-            return await producer.commit_transaction()
-        except EndNotKnown as error:
-            logger.warning("%s", error)
-        except AbortableError:
-            await producer.abort_transaction()
-            raise
+    try:
+        await until_known(producer.commit_transaction)
+    except AbortableError:
+        await until_known(producer.abort_transaction)
+        raise
 
 
-def _go_back(consumer: Consumer, polled: Polled) -> None:
-    """To the first of the records that were polled."""
-    for partition in consumer.assignment().intersection(polled):
-        consumer.seek(partition, polled[partition][0].offset)
+async def _has_committed(producer: Producer) -> bool:
+    """Cancelled while the transaction was ending: that goes on, and its outcome says where the consumer is."""
+    try:
+        await _commit_at_last(producer)
+    except KafkaError:
+        return False
+    return True
 
 
 def _may_pass(error: KafkaError) -> bool:
     """Whether the same records may go through the next time: not where one is too large, or may not be written."""
-    if isinstance(error, AbortableError) and error.code is ErrorCode.INVALID_TXN_STATE:
-        return True  # the coordinator has aborted it; of an InvalidTransactionState it means a mistake of the caller
-    return not isinstance(error, FatalError) and (error.retriable or error.code in PASSING)
+    if isinstance(error, FatalError):
+        return False
+    if error.code is ErrorCode.INVALID_TXN_STATE:
+        return isinstance(error, AbortableError)  # the coordinator has aborted it; else a call was wrong
+    return error.retriable or error.code in PASSING
 
 
 async def rewind(consumer: Consumer, polled: Polled) -> None:
     """Have `consumer` read again what it got by this poll and did not commit.
 
-    To the committed offset, not to the first record: the group may have given the partition to somebody else meanwhile.
+    To the committed offset: the group may have given the partition to somebody else meanwhile. Where that cannot be
+    found out, to the first record: whoever has taken over fences us.
     """
-    mine = [partition for partition in polled if partition in consumer.assignment()]
-    committed = await consumer.committed(mine)
+    mine = _go_back(consumer, polled)
+    try:
+        committed = await consumer.committed(mine)
+    except KafkaError as error:
+        logger.warning("going back to where the last poll began, not to what is committed: %s", error)
+        return
+    for partition, offset in committed.items():
+        if offset is not None and partition in consumer.assignment():
+            consumer.seek(partition, offset.offset)
+
+
+def _go_back(consumer: Consumer, polled: Polled) -> set[TopicPartition]:
+    """To the first record of this poll, in the partitions that are still assigned, which are returned."""
+    mine = consumer.assignment().intersection(polled)
     for partition in mine:
-        offset = committed[partition]
-        if partition in consumer.assignment():
-            consumer.seek(partition, polled[partition][0].offset if offset is None else offset.offset)
+        consumer.seek(partition, polled[partition][0].offset)
+    return mine
 
 
 def _next(records: list[ConsumerRecord]) -> OffsetAndMetadata:
     """The offset of the next record to read, not of the last one read."""
     last = records[-1]
-    return OffsetAndMetadata(last.offset + 1)
+    return OffsetAndMetadata(last.offset + 1, leader_epoch=last.leader_epoch)
 
 
 def _check(consumer: Consumer, producer: Producer) -> None:

@@ -7,6 +7,7 @@ the correlation id of its head means that the stream cannot be trusted any more.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from struct import Struct
@@ -104,14 +105,15 @@ class ConnectionProtocol(Generic[T]):
         """Where to write received bytes to."""
         return self._reader.get_buffer()
 
-    def received(self, size: int) -> list[tuple[T, Any]]:
-        """`size` bytes were written to the buffer: the (waiter, response) pairs that they complete.
+    def received(self, size: int) -> Iterator[tuple[T, Any]]:
+        """`size` bytes were written to the buffer: the (waiter, response) pairs that they complete, one by one.
 
-        Raises ConnectionFailed when the bytes are not responses to what was asked; the connection is then of no use,
-        and the requests still in flight will get no response.
+        Raises ConnectionFailed at the first bytes that are not a response to what was asked; the connection is then of
+        no use, and the requests still in flight will get no response.
         """
         try:
-            return [self._complete(frame) for frame in self._reader.received(size)]
+            for frame in self._reader.received(size):
+                yield self._complete(frame)
         except (FrameTooLarge, MalformedMessage) as error:
             raise ConnectionFailed(f"the peer does not speak Kafka's protocol: {error}") from error
 

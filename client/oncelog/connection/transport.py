@@ -117,14 +117,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._error is not None:
             return
         try:
-            completed = self._protocol.received(nbytes)
+            for future, response in self._protocol.received(nbytes):
+                if not future.done():
+                    future.set_result(response)
         except ConnectionFailed as error:
             logger.warning("%s: %s", self.address, error)
             self._fail(error)
-            return
-        for future, response in completed:
-            if not future.done():
-                future.set_result(response)
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = f": {exc}" if exc is not None else ""

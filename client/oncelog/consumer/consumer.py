@@ -265,7 +265,10 @@ class Consumer:
         return {partition: found.get(partition) for partition in wanted}
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group right now. Raises ValueError without a group_id."""
+        """Who this consumer is in its group, or was when it read what it has lost.
+
+        Raises ValueError without a group_id.
+        """
         return self._need_group().group_metadata
 
     def lag(self, partition: TopicPartition) -> int | None:

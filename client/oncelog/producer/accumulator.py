@@ -273,11 +273,6 @@ class Accumulator:
         self._waiting.clear()
         return dropped
 
-    @property
-    def is_wire_empty(self) -> bool:
-        """Whether every batch that was sent has its answer."""
-        return not any(queue.in_flight for queue in self._queues.values())
-
     def drop_all(self) -> list[ProducerBatch]:
         """Take out every batch, in flight or not: the producer closes, and answers that still come find nothing."""
         dropped = [batch for siblings in self.incomplete.values() for batch in siblings]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from dataclasses import dataclass, replace
-from typing import Final, Generic, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 from oncelog.backoff import backoff_s
 from oncelog.cluster import NO_NODE
@@ -15,16 +15,21 @@ from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection
 from oncelog.coordinators import find_coordinator
 from oncelog.errors import AbortableError, FatalError, KafkaError, ProducerFenced, error_for
-from oncelog.producer.transaction_requests import HIGHEST_BEFORE_V2, Meaning, codes_of, meaning_of, worst
+from oncelog.producer.transaction_requests import (
+    CONCURRENT_BACKOFF_MS,
+    HIGHEST_BEFORE_V2,
+    Meaning,
+    codes_of,
+    meaning_of,
+    worst,
+)
+from oncelog_protocol.errors import ErrorCode, UnencodableMessage
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.schema import Request
 
 R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
-
-CONCURRENT_BACKOFF_MS: Final = 1
-"""The first wait for the transaction before to be completed: that takes about a millisecond, not retry.backoff.ms."""
 
 
 class CoordinatorKey(NamedTuple):
@@ -34,59 +39,67 @@ class CoordinatorKey(NamedTuple):
     key_type: CoordinatorType
 
 
-@dataclass(slots=True)
-class Answer(Generic[R]):
-    """`is_uncertain`: an earlier try was not answered; a copy of the request may still be on its way (E1)."""
-
-    response: R
-    is_uncertain: bool
-
-
 class CoordinatorCalls:
-    """`ask` returns the answer of a request that was done; whatever may pass by itself is tried again without end."""
+    """`ask` returns the answer of a request that was done; whatever may pass by itself is tried again without end.
+
+    `has_unanswered`: a request was left without its answer; a copy of it may still be on its way (E1, E2).
+    """
 
     def __init__(self, pool: ConnectionPool, config: ProducerConfig, rng: random.Random) -> None:
         self._pool = pool
         self._config = config
         self._rng = rng
         self._nodes: dict[CoordinatorKey, int] = {}
+        self.has_unanswered = False
 
-    async def ask(self, coordinator: CoordinatorKey, request: Request[R], *, is_v2: bool) -> Answer[R]:
-        """Raises KafkaError: ProducerFenced, FatalError, or an AbortableError; ClientClosed."""
+    async def ask(self, coordinator: CoordinatorKey, request: Request[R], *, is_v2: bool) -> R:
+        """Raises KafkaError: ProducerFenced, FatalError, AbortableError, and what finding the coordinator raises."""
+        name = type(request).__name__.removesuffix("Request")
         failures = 0
-        is_uncertain = False
         while True:
-            is_sent = False
+            connection = await self.connection(coordinator)
             try:
-                connection = await self.connection(coordinator)
-                pending = connection.start(request, None if is_v2 else _version_before_v2(connection, request))
-                is_sent = True
-                response = await pending
+                response = await self._send(connection, request, is_v2=is_v2)
             except KafkaError as error:
                 if not error.retriable:
                     raise
-                is_uncertain = is_uncertain or is_sent
-                self._nodes.pop(coordinator, None)
-                code, meaning, reason = error.code, Meaning.AGAIN, error.message
+                meaning, reason = Meaning.MOVED, error.message
             else:
                 code = worst(codes_of(response))
                 meaning, reason = meaning_of(code), code.meaning
                 if meaning is Meaning.DONE:
-                    return Answer(response, is_uncertain)
-            name = type(request).__name__.removesuffix("Request")
-            if meaning in (Meaning.ABORTABLE, Meaning.FENCED, Meaning.FATAL):
-                raise _error(meaning, error_for(code, f"{name}: {reason}"))
+                    return response
+                if meaning in (Meaning.ABORTABLE, Meaning.FENCED, Meaning.FATAL):
+                    raise _error(meaning, error_for(code, f"{name}: {reason}"))
             if meaning is Meaning.MOVED:
                 self._nodes.pop(coordinator, None)
             failures += 1
             logger.debug("%s of %s (attempt %d): %s", name, coordinator.key, failures, reason)
-            first_ms = self._config.retry_backoff_ms
-            if meaning is Meaning.CONCURRENT:
-                first_ms = min(first_ms, CONCURRENT_BACKOFF_MS)
-            await asyncio.sleep(backoff_s(failures, first_ms, self._config.retry_backoff_max_ms, self._rng))
+            await self._back_off(failures, is_short=meaning is Meaning.CONCURRENT)
 
     async def connection(self, coordinator: CoordinatorKey) -> BrokerConnection:
-        """To the broker that coordinates, looked for where it is not known. Raises KafkaError."""
+        """To the broker that coordinates, looked for until it is found. Raises KafkaError that does not pass."""
+        failures = 0
+        while True:
+            try:
+                return await self._connect(coordinator)
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                failures += 1
+                logger.debug("no coordinator of %s (attempt %d): %s", coordinator.key, failures, error)
+            self._nodes.pop(coordinator, None)
+            await self._back_off(failures)
+
+    def transaction_version(self, coordinator: CoordinatorKey) -> int | None:
+        """The level that the cluster has, as its coordinator says; None where there is no connection to it now."""
+        connection = self._pool.ready(self._nodes.get(coordinator, NO_NODE))
+        if connection is None:
+            return None
+        assert connection.versions is not None
+        return connection.versions.transaction_version
+
+    async def _connect(self, coordinator: CoordinatorKey) -> BrokerConnection:
         node_id = self._nodes.get(coordinator, NO_NODE)
         if node_id == NO_NODE or node_id not in self._pool.cluster.brokers:
             found = await find_coordinator(self._pool, coordinator.key, coordinator.key_type)
@@ -94,6 +107,22 @@ class CoordinatorCalls:
             self._pool.cluster = replace(cluster, brokers={**cluster.brokers, found.node_id: found})
             node_id = self._nodes[coordinator] = found.node_id
         return self._pool.ready(node_id) or await self._pool.connection(node_id)
+
+    async def _send(self, connection: BrokerConnection, request: Request[R], *, is_v2: bool) -> R:
+        try:
+            pending = connection.start(request, None if is_v2 else _version_before_v2(connection, request))
+        except UnencodableMessage as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        try:
+            return await pending
+        except BaseException:
+            self.has_unanswered = True
+            raise
+
+    async def _back_off(self, failures: int, *, is_short: bool = False) -> None:
+        config = self._config
+        first_ms = min(config.retry_backoff_ms, CONCURRENT_BACKOFF_MS) if is_short else config.retry_backoff_ms
+        await asyncio.sleep(backoff_s(failures, first_ms, config.retry_backoff_max_ms, self._rng))
 
 
 def _version_before_v2(connection: BrokerConnection, request: Request[R]) -> int | None:

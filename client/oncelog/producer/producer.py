@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -20,6 +21,7 @@ from oncelog.errors import (
     ErrorCode,
     InvalidTransactionState,
     KafkaError,
+    MessageTooLarge,
     StaleMetadata,
 )
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, offset_and_metadata
@@ -211,7 +213,8 @@ class Producer:
         """
         route = self._routes.get(topic)
         if route is None or (partition is not None and not 0 <= partition < route.count):
-            route = await self._route_to_send(topic, partition)
+            with self._record_waits():
+                route = await self._route(topic, partition)
         if timestamp_ms is None:
             timestamp_ms = now_ms()
         elif timestamp_ms < 0:
@@ -221,8 +224,8 @@ class Producer:
             is_sticky = key is None or self._ignores_keys
             partition = route.sticky.current if is_sticky else partition_for_key(key, route.count)
         queue = route.queues[partition]
-        if self._transactions is not None:
-            self._transactions.sending_to(queue.topic_partition)
+        if self._manager is not None:
+            self._manager.check_in_transaction()
         future: asyncio.Future[RecordMetadata] = self._create_future()
         batch = queue.tail
         try:
@@ -317,38 +320,8 @@ class Producer:
         await self._metadata.close()
         await pool.close()
 
-    async def _route_to_send(self, topic: str, partition: int | None) -> _Route:
-        """As `_route`, for a record of the transaction that is open now, if there are transactions."""
-        if self._manager is None or self._transactions is None or self._is_closed:
-            return await self._route(topic, partition)
-        self._manager.check_in_transaction()
-        number = self._manager.number
-        try:
-            route = await self._route(topic, partition)
-            self._check_same_transaction(number)
-        except KafkaError as error:
-            self._not_taken(number, error)
-            raise
-        return route
-
-    def _check_same_transaction(self, number: int) -> None:
-        """A record that had to wait belongs to the transaction that it was sent in, or to none."""
-        if self._manager is not None:
-            self._manager.check_in_transaction()
-            if self._manager.number != number:
-                raise InvalidTransactionState("the transaction ended before its record could be taken")
-
-    def _not_taken(self, number: int, error: KafkaError) -> None:
-        """What was to be part of transaction `number` is not: it is not committed, unless it is over already."""
-        manager = self._manager
-        if manager is not None and self._transactions is not None and manager.number == number and manager.is_sending:
-            self._transactions.failed(error)
-
     async def _route(self, topic: str, partition: int | None) -> _Route:
-        if self._is_closed or self._pool is None:
-            raise ClientClosed("the producer is closed" if self._is_closed else "the producer is not started")
-        if self._fatal is not None:
-            raise self._fatal.with_traceback(None)
+        self._check_usable()
         timeout_s = self.config.max_block_ms / 1000
         known = await self._metadata.topic(topic, timeout_s)
         if partition is not None and partition not in known.partitions:
@@ -359,8 +332,7 @@ class Producer:
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"{topic!r} has the partitions 0 to {len(known.partitions) - 1}, not {partition}",
                 )
-        if self._is_closed:
-            raise ClientClosed("the producer was closed")
+        self._check_usable()
         return self._updated_route(known)
 
     def _updated_route(self, topic: Topic) -> _Route:
@@ -404,26 +376,32 @@ class Producer:
         has_filled = queue.tail is not None
         if sticky_route is not None:
             queue = sticky_route.next_sticky_queue()
+        if self._transactions is not None:
+            self._transactions.sending_to(queue.topic_partition)
         deadline: float | None = None
         is_first_try = True
-        transaction_number = 0 if self._manager is None else self._manager.number
-        try:
-            while True:
-                # Who waited is served before who comes: the records of one task stay in order, and nobody starves.
-                if not (is_first_try and self._room_waiters):
-                    tail = queue.tail
-                    if tail is not None and tail.append(timestamp_ms, key, value, headers, future):
-                        return
+        while True:
+            # Who waited is served before who comes: the records of one task stay in order, and nobody starves.
+            if not (is_first_try and self._room_waiters):
+                tail = queue.tail
+                if tail is not None and tail.append(timestamp_ms, key, value, headers, future):
+                    return
+                try:
                     if self._accumulator.open(queue, self._loop.time(), timestamp_ms, key, value, headers, future):
                         break
-                if deadline is None:
-                    deadline = self._loop.time() + self.config.max_block_ms / 1000
-                await self._wait_for_room(deadline, is_newcomer=is_first_try)
-                is_first_try = False
-                self._check_same_transaction(transaction_number)
-        except KafkaError as error:
-            self._not_taken(transaction_number, error)
-            raise
+                except MessageTooLarge as error:
+                    if self._transactions is not None:
+                        self._transactions.failed(error)  # what was to be part of the transaction is not
+                    raise
+            if deadline is None:
+                deadline = self._loop.time() + self.config.max_block_ms / 1000
+            try:
+                with self._record_waits():
+                    await self._wait_for_room(deadline, is_newcomer=is_first_try)
+            except BaseException:
+                self._progressed()  # if it was given room, that is for the next one now
+                raise
+            is_first_try = False
         if sticky_route is not None:
             sticky_route.sticky_batch = queue.tail
         if has_filled or self.config.linger_ms == 0:
@@ -450,14 +428,25 @@ class Producer:
         finally:
             if waiter in self._room_waiters:
                 self._room_waiters.remove(waiter)
-        if self._is_closed:
-            raise ClientClosed("the producer was closed")
+        self._check_usable()
+
+    def _record_waits(self) -> AbstractContextManager[None]:
+        """Around what a record waits for: metadata, or room. Raises what `_check_usable` does."""
+        self._check_usable()
+        return nullcontext() if self._transactions is None else self._transactions.record_waits()
+
+    def _check_usable(self) -> None:
+        """Raises ClientClosed, and the error for which nothing can be sent any more."""
+        if self._is_closed or self._pool is None:
+            raise ClientClosed("the producer is closed" if self._is_closed else "the producer is not started")
+        if self._fatal is not None:
+            raise self._fatal.with_traceback(None)
 
     def _need_transactions(self) -> Transactions:
-        if self._transactions is None or self._is_closed:
-            if self._manager is None:
-                raise InvalidTransactionState("transactions need a transactional_id")
-            raise ClientClosed("the producer is closed" if self._is_closed else "the producer is not started")
+        if self._manager is None:
+            raise InvalidTransactionState("transactions need a transactional_id")
+        self._check_usable()
+        assert self._transactions is not None
         return self._transactions
 
     def _want_identity(self) -> None:

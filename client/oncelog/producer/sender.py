@@ -37,7 +37,7 @@ from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.batch import NO_OFFSET, ProducerBatch
 from oncelog.producer.session import ProducerSession, Verdict
 from oncelog.producer.transaction_manager import TransactionManager
-from oncelog.producer.transaction_requests import HIGHEST_BEFORE_V2
+from oncelog.producer.transaction_requests import CONCURRENT_BACKOFF_MS, HIGHEST_BEFORE_V2
 from oncelog_protocol.errors import ErrorCode, UnencodableMessage
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 
@@ -48,9 +48,6 @@ PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceRespons
 logger = logging.getLogger(__name__)
 
 NO_ACKS: Final = 0
-CONCURRENT_BACKOFF_MS: Final = 1
-"""The first wait for the transaction before this one to be completed. Kafka's 20 ms would be most of the time of a
-small transaction: each one that follows at once meets this."""
 
 
 def _not_sent() -> NoReturn:
@@ -140,8 +137,9 @@ class Sender:
                 if connection is None or self._in_flight.get(node_id, 0) >= limit:
                     is_blocked.add(node_id)  # the connection, or an answer, wakes us
                     continue
-                self._send(node_id, connection, self._accumulator.drain(queues))
                 sent = True
+                if not self._send(node_id, connection, self._accumulator.drain(queues)):
+                    break  # with a transaction that has failed, what was ready is not there any more
             if not sent:
                 break
         if ready.is_leader_missing:
@@ -173,7 +171,8 @@ class Sender:
         self._metadata.request_refresh()
         self.wake_at(self._loop.time() + self._config.reconnect_backoff_ms / 1000)
 
-    def _send(self, node_id: int, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
+    def _send(self, node_id: int, connection: BrokerConnection, batches: list[ProducerBatch]) -> bool:
+        """False where that failed at once."""
         manager = self._manager
         request = ProduceRequest(
             transactional_id=None if manager is None else manager.transactional_id,
@@ -187,16 +186,17 @@ class Sender:
                 for batch in batches:
                     self._acknowledge(batch, NO_OFFSET)
                 self._on_progress()
-                return
+                return True
             future = self._start(connection, request)
         except (KafkaError, UnencodableMessage) as error:
             failure = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.INVALID_REQUEST, str(error))
             for batch in batches:
                 self._failed(batch, failure)
             self._on_progress()
-            return
+            return False
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
         future.add_done_callback(partial(self._answered, node_id, batches))
+        return True
 
     @fail_point("send", dropped=_not_sent)
     def _start(self, connection: BrokerConnection, request: ProduceRequest) -> asyncio.Future[ProduceResponse]:
@@ -244,7 +244,7 @@ class Sender:
 
     def _refused(self, batch: ProducerBatch, answer: PartitionResponse) -> None:
         code = ErrorCode.of(answer.error_code)
-        if code is ErrorCode.MESSAGE_TOO_LARGE and batch.records_count > 1:
+        if code is ErrorCode.MESSAGE_TOO_LARGE and batch.records_count > 1 and self._is_wanted:
             logger.info("%s-%d: splitting a batch of %d bytes", batch.topic, batch.partition, batch.size)
             self._accumulator.split(batch)
             return
@@ -284,10 +284,8 @@ class Sender:
         not_before = self._loop.time() + backoff_s(batch.attempts, first_ms, config.retry_backoff_max_ms, self._rng)
         if is_retriable is None:
             is_retriable = error.retriable
-        if self._manager is not None and not self._manager.is_sending:
-            is_retriable = False  # its transaction is not to be
         has_try = batch.attempts <= config.retries or is_concurrent  # that is only waiting for one's turn
-        if is_retriable and has_try and not self._is_closed:
+        if is_retriable and self._is_wanted and has_try and not self._is_closed:
             if not_before < batch.deadline:
                 logger.info("%s-%d: sending again after %s", batch.topic, batch.partition, error)
                 self._accumulator.requeue(batch, not_before)
@@ -295,6 +293,11 @@ class Sender:
             error = DeliveryTimeout(f"not acknowledged within delivery.timeout.ms; the last error was {error}")
         self._accumulator.give_up(batch)
         self._give_up(batch, error)
+
+    @property
+    def _is_wanted(self) -> bool:
+        """Whether batches are still to be sent: not those of a transaction that is not to be."""
+        return self._manager is None or self._manager.is_sending
 
     def _expire(self, now: float) -> None:
         expired = self._accumulator.expire(now)

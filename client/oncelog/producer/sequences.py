@@ -31,6 +31,8 @@ class PartitionSequences:
     """
 
     __slots__ = (
+        "_farthest",
+        "_is_over",
         "_known_until",
         "_refused",
         "acknowledged_end",
@@ -54,8 +56,9 @@ class PartitionSequences:
         self.next_sequence = 0
         self.acknowledged_end = 0
         self.last_acknowledged_offset = NOTHING_ACKNOWLEDGED
-        self.has_gap = self.is_unresolved = self.needs_restart = False
+        self.has_gap = self.is_unresolved = self.needs_restart = self._is_over = False
         self._refused: ProducerBatch | None = None
+        self._farthest: tuple[int, ...] = ()
         self._known_until = float("-inf")
         for batch in self.unacknowledged:
             batch.is_maybe_written = False
@@ -64,11 +67,14 @@ class PartitionSequences:
     @property
     def is_troubled(self) -> bool:
         """Whether there is something to settle."""
-        return self.has_gap or self.is_unresolved or self.needs_restart or self._refused is not None
+        return self.has_gap or self.is_unresolved or self.needs_restart or self._is_over or self._refused is not None
 
     def may_drain(self, batch: ProducerBatch, *, is_start_checked: bool = False) -> bool:
         """Whether the head of the queue may go: a stamped one as the first in flight, a new one if its number is
         certain (S24, S25), and the broker remembers as many as there are without an answer (S14).
+
+        One whose answer is late, while those after it are acknowledged (the leader has moved, and its connection
+        hangs), keeps new ones back: when it is sent again, the broker must remember it still (E15).
 
         Unless the start of a session `is_start_checked` (transactions V2), a broker that does not know the producer
         takes whatever sequence comes first: if the first batch were refused, the second would be taken before it. So
@@ -79,9 +85,12 @@ class PartitionSequences:
             return bool(waiting) and waiting[0] is batch
         if self.is_unresolved or self.has_gap or self.needs_restart:
             return False
-        if not waiting or is_start_checked or batch.created < self._known_until:
-            return len(waiting) < MAX_IDEMPOTENT_IN_FLIGHT
-        return False
+        if not waiting:
+            return True
+        if waiting[0].base_sequence != self.acknowledged_end:
+            return False
+        is_known = is_start_checked or batch.created < self._known_until
+        return is_known and len(waiting) < MAX_IDEMPOTENT_IN_FLIGHT
 
     def stamp(self, batch: ProducerBatch) -> None:
         """Give a batch that is drained for the first time its numbers."""
@@ -99,7 +108,9 @@ class PartitionSequences:
         """The log has it; `base_offset` is -1 where the broker did not say where (S28)."""
         if not self._forget(batch):
             return
-        self.acknowledged_end = batch.end_sequence
+        if batch.order > self._farthest:
+            self._farthest = batch.order
+            self.acknowledged_end = batch.end_sequence
         self._known_until = batch.created + REMEMBERED_SECONDS
         if base_offset >= 0:
             self.last_acknowledged_offset = max(self.last_acknowledged_offset, base_offset + batch.records_count - 1)
@@ -132,11 +143,16 @@ class PartitionSequences:
         if self.unacknowledged and self.unacknowledged[0] is batch:
             self._refused = batch
 
+    def session_is_over(self) -> None:
+        """The broker will take nothing more under this identity."""
+        self._is_over = True
+
     def settle(self) -> None:
         """Nothing of this partition is on the wire: is what was given up in the log, and what are the numbers now?
 
         Sets `needs_restart` where only a new epoch helps.
         """
+        self.needs_restart = self.needs_restart or self._is_over
         if self.needs_restart:
             return
         waiting = self.unacknowledged

@@ -96,11 +96,11 @@ class ProducerSession:
     def settle(self, sequences: PartitionSequences) -> None:
         """Nothing of the partition is on the wire: clear up its numbers, with the next epoch where it takes one."""
         sequences.settle()
-        if not sequences.needs_restart:
+        if not sequences.needs_restart or sequences.identity is not self.identity:
             return
         if self.is_transactional:
             self.needs_new_epoch = True
-        elif sequences.identity is self.identity:
+        else:
             self._bump()
 
     def judge(
@@ -119,7 +119,7 @@ class ProducerSession:
         if code is ErrorCode.INVALID_PRODUCER_EPOCH and not self.is_transactional:
             # Nobody else has our producer id, and no partition goes back to an older epoch: it is of no use any more.
             logger.warning("%s is fenced: asking for a new producer id", batch.identity)
-            sequences.needs_restart = True
+            sequences.session_is_over()
             if sequences.identity is self.identity:
                 self.identity = NO_IDENTITY
             return Verdict.RETRY
@@ -135,19 +135,19 @@ class ProducerSession:
     def _judge_unknown_producer(
         self, sequences: PartitionSequences, batch: ProducerBatch, log_start_offset: int
     ) -> Verdict:
-        """Brokers before 2.5 forget a producer with its last record."""
+        """Brokers before 2.5 forget a producer with its last record, and then take only sequence 0 of it."""
         if log_start_offset == NO_LOG_START_OFFSET:
             return Verdict.RETRY
-        if log_start_offset <= sequences.last_acknowledged_offset:
-            logger.error(
-                "%s-%d: the broker has forgotten %s, though its records are not deleted: data may be lost",
-                batch.topic,
-                batch.partition,
-                batch.identity,
-            )
-            return Verdict.FAIL
-        sequences.needs_restart = True  # retention has removed them: nothing is wrong
-        return Verdict.RETRY
+        sequences.session_is_over()
+        if log_start_offset > sequences.last_acknowledged_offset:  # retention has removed them: nothing is wrong
+            return Verdict.FAIL if self.is_transactional else Verdict.RETRY
+        logger.error(
+            "%s-%d: the broker has forgotten %s, though its records are not deleted: data may be lost",
+            batch.topic,
+            batch.partition,
+            batch.identity,
+        )
+        return Verdict.FAIL
 
     def _bump(self) -> None:
         before = self.identity

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from oncelog.cluster import TopicPartition
-from oncelog.errors import AbortableError, ErrorCode, FatalError, InvalidTransactionState, KafkaError, ProducerFenced
+from oncelog.errors import AbortableError, ErrorCode, FatalError, InvalidTransactionState, KafkaError
 from oncelog.producer.identity import ProducerIdentity
 from oncelog.producer.session import ProducerSession
 from oncelog.producer.transaction_states import TransactionState, check
@@ -27,8 +27,8 @@ NO_END_POSSIBLE = frozenset(
 
 
 class TransactionManager:
-    """Invariants: `state` moves only along `transaction_states.PREVIOUS`; `error` is set in the two error states;
-    `added` and `pending` are disjoint, and empty outside a transaction.
+    """Invariants: `state` moves only along `transaction_states.PREVIOUS`; `error` is set in the two error states, and
+    stays while the transaction is aborted; `added` and `pending` are disjoint, and empty outside a transaction.
     """
 
     def __init__(self, transactional_id: str, session: ProducerSession) -> None:
@@ -38,7 +38,7 @@ class TransactionManager:
         self.error: KafkaError | None = None
         self.is_v2 = False
         self.number = 0
-        """Of the transaction: a record that waited for room while another one began is none of its."""
+        """Of the transaction: a record that waited while another one began is none of its."""
         self.added: set[TopicPartition] = set()
         self.pending: set[TopicPartition] = set()
         self._is_begun_at_broker = False
@@ -138,10 +138,11 @@ class TransactionManager:
     def failed(self, error: KafkaError) -> KafkaError:
         """Something of this transaction went wrong for good: it can only be aborted, or nothing goes on at all.
 
-        Returns the error to tell the user: the first one stays.
+        Returns the error to tell the user: the first one stays. Raises InvalidTransactionState outside a transaction.
         """
         if self.state is TransactionState.FATAL_ERROR:
-            return self._kept_error()
+            assert self.error is not None
+            return self.error
         if isinstance(error, FatalError):
             self.state, self.error = TransactionState.FATAL_ERROR, error
             logger.error("transactional id %s: %s", self.transactional_id, error)
@@ -152,21 +153,12 @@ class TransactionManager:
             told = AbortableError(error.code, f"the transaction can only be aborted: {error.message}")
             told.__cause__ = error
             error = told
+        self._to(TransactionState.ABORTABLE_ERROR)
         if self.error is None:
             logger.info("transactional id %s: %s", self.transactional_id, error)
             self.error = error
-        self._to(TransactionState.ABORTABLE_ERROR)
         self.pending.clear()
         return self.error
-
-    def fenced(self, error: KafkaError) -> KafkaError:
-        """The coordinator says that another producer has this transactional id (S41)."""
-        return self.failed(
-            ProducerFenced(
-                ErrorCode.PRODUCER_FENCED,
-                f"another producer with the transactional id {self.transactional_id!r} has taken over: {error.message}",
-            )
-        )
 
     # inside
 

@@ -44,6 +44,10 @@ FIRST_WITH_IDENTITY: Final = 3
 """InitProducerId from this version on lets a producer go on after an error (KIP-360)."""
 
 
+CONCURRENT_BACKOFF_MS: Final = 1
+"""The first wait for the transaction before to be completed. Kafka's 20 ms would be most of the time of a small one."""
+
+
 class Meaning(Enum):
     """What a coordinator's answer means for the producer."""
 
@@ -70,14 +74,12 @@ MEANINGS: Final[Mapping[ErrorCode, Meaning]] = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: Meaning.ABORTABLE,
     ErrorCode.ILLEGAL_GENERATION: Meaning.ABORTABLE,  # the consumer is behind its group: its records are another's
     ErrorCode.UNKNOWN_MEMBER_ID: Meaning.ABORTABLE,
+    ErrorCode.REBALANCE_IN_PROGRESS: Meaning.ABORTABLE,  # Kafka, to a member that has joined and not synced yet
     ErrorCode.FENCED_INSTANCE_ID: Meaning.ABORTABLE,
     ErrorCode.OFFSET_METADATA_TOO_LARGE: Meaning.ABORTABLE,
     ErrorCode.INVALID_COMMIT_OFFSET_SIZE: Meaning.ABORTABLE,
 }
 """What is not here may pass if the code is retriable, else it is fatal."""
-
-NOT_THE_REASON: Final = (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)
-"""Of the results of several partitions, these are there because of another one."""
 
 
 def meaning_of(code: ErrorCode) -> Meaning:
@@ -85,10 +87,11 @@ def meaning_of(code: ErrorCode) -> Meaning:
 
 
 def worst(codes: Iterable[ErrorCode]) -> ErrorCode:
-    """The code that decides about a whole answer."""
+    """The code that decides about a whole answer: OPERATION_NOT_ATTEMPTED only where there is no reason for it."""
     order = list(Meaning)
-    found = [code for code in codes if code not in NOT_THE_REASON]
-    return max(found, key=lambda code: order.index(meaning_of(code)), default=ErrorCode.NONE)
+    errors = [code for code in codes if code is not ErrorCode.NONE]
+    reasons = [code for code in errors if code is not ErrorCode.OPERATION_NOT_ATTEMPTED] or errors
+    return max(reasons, key=lambda code: order.index(meaning_of(code)), default=ErrorCode.NONE)
 
 
 @singledispatch

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from oncelog.cluster import TopicPartition
@@ -65,8 +65,6 @@ class Transactions:
         self._flush = flush
         self._drop_waiting = drop_waiting
         self._coordinator = CoordinatorKey(manager.transactional_id, CoordinatorType.TRANSACTION)
-        self.committed_number = 0
-        """Of the last transaction that was committed (`TransactionManager.number`)."""
         self._is_v2 = False
         self._adding: asyncio.Task[None] | None = None
         self._ending: _Ending | None = None
@@ -101,7 +99,24 @@ class Transactions:
         manager = self.manager
         manager.sending_to(partition)
         if manager.pending and self._adding is None:
-            self._adding = asyncio.get_running_loop().create_task(self._add_pending())
+            self._adding = _task(self._add_pending())
+
+    @contextmanager
+    def record_waits(self) -> Iterator[None]:
+        """Around what a record waits for. If that fails, what was to be part of the transaction is not; and it is no
+        part of the next one. Raises InvalidTransactionState, KafkaError."""
+        manager = self.manager
+        manager.check_in_transaction()
+        number = manager.number
+        try:
+            yield
+            if manager.number != number:
+                raise InvalidTransactionState("the transaction ended while its record waited")
+            manager.check_in_transaction()
+        except KafkaError as error:
+            if manager.number == number and manager.is_sending:
+                self.failed(error)
+            raise
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
@@ -134,7 +149,7 @@ class Transactions:
         if self._ending is None or not self._ending.commits:
             self._forget_ended()
             self.manager.begin_commit()
-            self._ending = _Ending(True, asyncio.get_running_loop().create_task(self._commit()))
+            self._ending = _Ending(True, _task(self._commit()))
         await self._until_ended(self._ending, "commit")
 
     async def abort(self) -> None:
@@ -142,7 +157,7 @@ class Transactions:
         if self._ending is None or self._ending.commits:
             self._forget_ended()
             self.manager.begin_abort()
-            self._ending = _Ending(False, asyncio.get_running_loop().create_task(self._abort()))
+            self._ending = _Ending(False, _task(self._abort()))
         await self._until_ended(self._ending, "abort")
 
     @property
@@ -150,21 +165,11 @@ class Transactions:
         """Whether there is a transaction that can be aborted."""
         return self.manager.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
 
-    async def settle(self) -> None:
-        """Wait for the end that is under way, if one is, and abort what cannot be committed.
-
-        Raises FatalError, EndNotKnown.
-        """
-        if self._ending is not None:
-            with suppress(AbortableError):
-                await self._until_ended(self._ending, "commit" if self._ending.commits else "abort")
-        if self.manager.state is TransactionState.ABORTABLE_ERROR:
-            await self.abort()
-
     async def close(self) -> None:
-        """Abort what is open, and end what is under way for these transactions; within max.block.ms each."""
+        """Wait for what is being ended, max.block.ms at most, abort what is open then, and end what is under way."""
         try:
-            await self.settle()
+            if self._ending is not None:
+                await asyncio.wait([self._ending.task], timeout=self._config.max_block_ms / 1000)
             if self.is_open:
                 await self.abort()
         except KafkaError as error:
@@ -206,16 +211,16 @@ class Transactions:
                     "the broker is older than Kafka 2.5: after this error only a new producer can go on",
                 )
         request = requests.init_producer_id(self._id, self._config.transaction_timeout_ms, identity)
-        answer = await self._calls.ask(self._coordinator, request, is_v2=self._is_v2)
-        response = answer.response
-        await self._learn_version()
+        response = await self._calls.ask(self._coordinator, request, is_v2=self._is_v2)
+        self._between_transactions()
         self.manager.initialised(ProducerIdentity(response.producer_id, response.producer_epoch))
 
-    async def _learn_version(self) -> None:
-        """Whether the cluster has V2: asked between transactions, since one must end as it began (T7)."""
-        connection = await self._calls.connection(self._coordinator)
-        assert connection.versions is not None
-        self._is_v2 = connection.versions.transaction_version >= requests.TRANSACTIONS_V2
+    def _between_transactions(self) -> None:
+        """See whether the cluster has V2 now: only here, since a transaction must end as it began (T7)."""
+        self._calls.has_unanswered = False
+        version = self._calls.transaction_version(self._coordinator)
+        if version is not None:
+            self._is_v2 = version >= requests.TRANSACTIONS_V2
 
     async def _add_pending(self) -> None:
         manager = self.manager
@@ -227,7 +232,6 @@ class Transactions:
                 manager.were_added(partitions)
                 self._wake()
         except KafkaError as error:
-            manager.sent()  # some of the partitions may have been added
             self.failed(error)
         finally:
             self._adding = None
@@ -237,10 +241,12 @@ class Transactions:
     ) -> None:
         manager = self.manager
         is_v2 = manager.is_v2
-        manager.sent()
-        if not is_v2 and group.group_id not in self._groups_added:
+        if is_v2:
+            manager.sent()
+        elif group.group_id not in self._groups_added:
             added = requests.add_offsets(self._id, self._identity, group.group_id)
             await self._calls.ask(self._coordinator, added, is_v2=is_v2)
+            manager.sent()
             self._groups_added.add(group.group_id)
         coordinator = CoordinatorKey(group.group_id, CoordinatorType.GROUP)
         request = requests.txn_offset_commit(self._id, self._identity, offsets, group)
@@ -260,29 +266,30 @@ class Transactions:
         self._ending = None
 
     async def _until_ended(self, ending: _Ending, name: str) -> None:
+        """Only who is told how it ended makes it a thing of the past: who was cancelled may ask again."""
         try:
             async with asyncio.timeout(self._config.max_block_ms / 1000):
-                await asyncio.shield(ending.task)
+                await asyncio.wait([ending.task])
         except TimeoutError:
             raise EndNotKnown(
                 f"the {name} goes on after max.block.ms={self._config.max_block_ms}: call {name} again to wait for it"
             ) from None
-        finally:
-            if ending.task.done() and self._ending is ending:
-                self._ending = None
+        if self._ending is ending:
+            self._ending = None
+        if ending.task.cancelled():
+            raise ClientClosed(f"the producer was closed before the {name} was done")
+        ending.task.result()
 
     async def _commit(self) -> None:
         manager = self.manager
-        try:
-            await self._flush()
-            await self._quiet()
-            if manager.state is TransactionState.COMMITTING:
-                identity = await self._send_end(commits=True)
-        except KafkaError as error:
-            self.failed(error)
+        await self._flush()
+        await self._quiet()
         if manager.error is not None:
             raise manager.error
-        self.committed_number = manager.number
+        try:
+            identity = await self._send_end(commits=True)
+        except KafkaError as error:
+            raise self.failed(error) from None
         try:
             await self._conclude(identity)
         except KafkaError as error:
@@ -315,36 +322,40 @@ class Transactions:
             return None
         request = requests.end_txn(self._id, self._identity, commits=commits)
         try:
-            answer = await self._calls.ask(self._coordinator, request, is_v2=manager.is_v2)
+            response = await self._calls.ask(self._coordinator, request, is_v2=manager.is_v2)
         except KafkaError as error:
             if commits and manager.is_v2 and error.code is ErrorCode.INVALID_TXN_STATE:
-                # Aborted already, for its timeout or for who takes over now. An abort is answered with the next epoch.
-                raise AbortableError(
-                    error.code, "the coordinator has aborted it: too slow, or another producer takes over"
-                ) from None
+                # It took too long and was aborted already. Then an abort is answered as done, with the next epoch.
+                raise AbortableError(error.code, "the coordinator has aborted it: it took too long") from None
             raise
-        response = answer.response
-        if response.producer_id >= 0:
-            return ProducerIdentity(response.producer_id, response.producer_epoch)
-        if answer.is_uncertain:
-            # The try that was not answered may arrive in the next transaction, and end it (E1, KAFKA-17754).
-            manager.session.needs_new_epoch = True
-        return None
+        if response.producer_id < 0:
+            return None
+        return ProducerIdentity(response.producer_id, response.producer_epoch)
 
     async def _conclude(self, identity: ProducerIdentity | None) -> None:
         """READY for the next transaction."""
         manager = self.manager
-        if identity is None and manager.session.needs_new_epoch:
+        # What was not answered may arrive in the next transaction: begin it, end it (E1, KAFKA-17754), or have old
+        # offsets committed with it. Under V2 the next epoch comes with the end of each transaction.
+        needs_new_epoch = manager.session.needs_new_epoch or (self._calls.has_unanswered and not manager.is_v2)
+        if identity is None and needs_new_epoch:
             manager.begin_initialising()
             await self._initialise(self._identity)
         else:
-            await self._learn_version()
+            self._between_transactions()
             manager.ended(identity)
 
     def _timed_out(self, what: str) -> RequestTimedOut:
         return RequestTimedOut(
             ErrorCode.REQUEST_TIMED_OUT, f"{what} (max.block.ms={self._config.max_block_ms} has passed)"
         )
+
+
+def _task(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    """Its error is for whoever waits; there may be nobody any more."""
+    task = asyncio.get_running_loop().create_task(work)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
 
 
 def _fatal(error: KafkaError) -> KafkaError:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from tests.support.fake_transactions import FakeCoordinator, HangUp
 
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
 from oncelog_protocol.codec import codec
@@ -25,20 +26,18 @@ from oncelog_protocol.schema import schema_of
 
 FETCH_POLL_SECONDS = 0.005
 LOOP_TURNS_TO_CLOSE = 5
+SURELY_SECONDS = 10
 NODE = 1
 
 FetchData = FetchResponse.FetchableTopicResponse.PartitionData
 ProduceAnswer = ProduceResponse.TopicProduceResponse
 
 
-class HangUp(Exception):
-    """Raised by a handler: close the connection instead of answering."""
-
-
 class FakeBroker:
     """One node that leads all partitions. `handlers[RequestType] = f` overrules; f(request) -> response, None: silence.
 
-    `logs[topic][partition]` are the batches as bytes; `requests` all requests in order.
+    `logs[topic][partition]` are the batches as bytes; `requests` all requests in order, `versions` those that each kind
+    came in; `version` is that of the request being handled. `finalized` are features of the cluster and their levels.
     """
 
     def __init__(self) -> None:
@@ -46,6 +45,9 @@ class FakeBroker:
         self.logs: dict[tuple[str, int], list[bytes]] = {}
         self.ends: dict[tuple[str, int], int] = {}
         self.requests: list[Any] = []
+        self.versions: dict[type, list[int]] = {}
+        self.version = -1
+        self.finalized: dict[str, int] = {}
         self.handlers: dict[type, Callable[[Any], Any]] = {}
         self.max_versions: dict[int, int] = {}
         self.leader_epoch = 5
@@ -55,6 +57,7 @@ class FakeBroker:
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._arrived = asyncio.Event()
 
     @property
     def address(self) -> str:
@@ -80,6 +83,14 @@ class FakeBroker:
 
     def requests_of(self, kind: type) -> list[Any]:
         return [request for request in self.requests if isinstance(request, kind)]
+
+    async def received(self, kind: type, count: int = 1) -> Any:
+        """The last of the first `count` requests of a kind, as soon as it is there."""
+        async with asyncio.timeout(SURELY_SECONDS):
+            while len(self.requests_of(kind)) < count:
+                self._arrived.clear()
+                await self._arrived.wait()
+        return self.requests_of(kind)[count - 1]
 
     def records(self, topic: str = "topic", partition: int = 0) -> list[Any]:
         return [
@@ -129,6 +140,9 @@ class FakeBroker:
             return head + codec(ApiVersionsResponse, 0).encode(refused)
         request = codec(request_type(key), version).decode(frame, position)
         self.requests.append(request)
+        self.versions.setdefault(type(request), []).append(version)
+        self.version = version
+        self._arrived.set()
         handler = self.handlers.get(type(request)) or getattr(self, f"on_{key.name.lower()}")
         response = handler(request)
         if asyncio.iscoroutine(response):
@@ -148,7 +162,16 @@ class FakeBroker:
             declared = schema_of(request_type(key)).versions
             high = self.max_versions.get(key, declared.high)
             ranges.append(ApiVersionsResponse.ApiVersion(api_key=key, min_version=declared.low, max_version=high))
-        return ApiVersionsResponse(error_code=error_code, api_keys=ranges)
+        feature = ApiVersionsResponse.FinalizedFeatureKey
+        return ApiVersionsResponse(
+            error_code=error_code,
+            api_keys=ranges,
+            finalized_features_epoch=1,
+            finalized_features=[
+                feature(name=name, max_version_level=level, min_version_level=level)
+                for name, level in self.finalized.items()
+            ],
+        )
 
     def on_init_producer_id(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
         self.producer_ids += 1
@@ -275,6 +298,22 @@ async def fake_broker() -> AsyncIterator[FakeBroker]:
     for _ in range(LOOP_TURNS_TO_CLOSE):
         await asyncio.sleep(0)
     assert not complaints
+
+
+@pytest.fixture(params=["V1", "V2"])
+def coordinator(fake_broker: FakeBroker, request: pytest.FixtureRequest) -> FakeCoordinator:
+    """The fake broker as coordinator of transactions, without and with transactions V2 (KIP-890)."""
+    return FakeCoordinator(fake_broker, is_v2=request.param == "V2")
+
+
+@pytest.fixture
+def coordinator_v1(fake_broker: FakeBroker) -> FakeCoordinator:
+    return FakeCoordinator(fake_broker, is_v2=False)
+
+
+@pytest.fixture
+def coordinator_v2(fake_broker: FakeBroker) -> FakeCoordinator:
+    return FakeCoordinator(fake_broker, is_v2=True)
 
 
 @pytest.fixture

@@ -68,3 +68,61 @@ def test_every_bound_belongs_to_a_key() -> None:
 def test_a_config_is_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         load(ProducerConfig, SERVERS, {}).acks = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("options", "is_idempotent"),
+    [
+        ({}, True),
+        ({"enable_idempotence": True}, True),
+        ({"enable_idempotence": False}, False),
+        ({"acks": -1}, True),
+        ({"acks": 1}, False),
+        ({"acks": "0"}, False),
+        ({"retries": 0}, False),
+        ({"retries": 1}, True),
+        ({"max_in_flight_requests_per_connection": 5}, True),
+        ({"max_in_flight_requests_per_connection": 6}, False),
+        ({"transactional_id": "t"}, True),
+        ({"transactional_id": "t", "enable_idempotence": True}, True),
+    ],
+)
+def test_s14_idempotence_is_on_where_the_other_settings_allow_it(options: dict[str, Any], is_idempotent: bool) -> None:
+    assert load(ProducerConfig, SERVERS, options).is_idempotent is is_idempotent
+
+
+@pytest.mark.parametrize("wish", [{"enable_idempotence": True}, {"transactional_id": "t"}])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"acks": 1}, r"acks=1: must be 'all', as (idempotence needs|transactions need) it"),
+        ({"acks": 0}, r"acks=0: must be 'all', as (idempotence needs|transactions need) it"),
+        ({"retries": 0}, r"retries=0: must be above 0, as (idempotence needs|transactions need) it"),
+        (
+            {"max_in_flight_requests_per_connection": 6},
+            r"max_in_flight_requests_per_connection=6: must be at most 5, as (idempotence needs|transactions need) it",
+        ),
+    ],
+)
+def test_s14_what_idempotence_needs_may_not_be_set_otherwise(
+    wish: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(ProducerConfig, SERVERS, {**wish, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"enable_idempotence": "yes"}, "enable_idempotence='yes': must be True, False or None"),
+        ({"enable_idempotence": 1}, "enable_idempotence=1: must be True, False or None"),
+        ({"enable_idempotence": 0}, "enable_idempotence=0: must be True, False or None"),
+        ({"transactional_id": ""}, "transactional_id='': must be a str that is not empty"),
+        ({"transactional_id": b"t"}, "transactional_id=b't': must be a str that is not empty"),
+        ({"transactional_id": "t", "enable_idempotence": False}, "enable_idempotence=False: transactions"),
+        ({"transactional_id": "t", "transaction_timeout_ms": 0}, "transaction_timeout_ms=0: must be an integer from 1"),
+    ],
+)
+def test_s14_nonsense_about_idempotence_and_transactions_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(ProducerConfig, SERVERS, options)

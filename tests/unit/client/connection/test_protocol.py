@@ -74,6 +74,21 @@ def test_a_response_to_another_request_is_an_error(correlation_id: int) -> None:
         feed(connection, answer(correlation_id, MetadataResponse(brokers=[], topics=[]), METADATA_VERSION))
 
 
+def test_the_responses_before_a_wrong_one_count() -> None:
+    connection = protocol()
+    for waiter in ("first", "second"):
+        connection.send(metadata_request(), METADATA_VERSION, waiter)
+    response = MetadataResponse(brokers=[], topics=[])
+    data = answer(0, response, METADATA_VERSION) + answer(7, response, METADATA_VERSION)
+    connection.get_buffer()[: len(data)] = data
+    done = []
+    with pytest.raises(ConnectionFailed, match="correlation id 7, expected 1"):
+        for completed in connection.received(len(data)):
+            done.append(completed)  # noqa: PERF402 - what comes before the error
+    assert done == [("first", response)]
+    assert [request.waiter for request in connection.in_flight] == ["second"]
+
+
 def test_a_response_to_nothing_is_an_error() -> None:
     with pytest.raises(ConnectionFailed, match="no request is in flight"):
         feed(protocol(), answer(0, MetadataResponse(brokers=[], topics=[]), METADATA_VERSION))

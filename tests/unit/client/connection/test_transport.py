@@ -8,7 +8,8 @@ from oncelog.connection.transport import BrokerConnection, connect
 from oncelog.errors import ClientClosed, ConnectionFailed, RequestTimedOut
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
-from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_protocol.messages.headers import ResponseHeader
+from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 REQUEST = MetadataRequest(topics=[])
 
@@ -89,6 +90,23 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_dropped(fake_broker: 
     connection.start(REQUEST).cancel()
     assert (await connection.send(REQUEST)).cluster_id == "cluster"
     await closed(connection)
+
+
+async def test_an_answer_in_front_of_garbage_counts(fake_broker: Any) -> None:
+    fake_broker.handlers[MetadataRequest] = lambda request: None
+    connection = await connected(fake_broker)
+    first, second = connection.start(REQUEST), connection.start(REQUEST)
+    head = connection._protocol.in_flight[0]
+    body = head.exchange.response_header.encode(ResponseHeader(correlation_id=head.correlation_id))
+    body += head.exchange.response.encode(MetadataResponse(brokers=[], topics=[], cluster_id="c"))
+    data = len(body).to_bytes(4, "big") + body + b"\0\0\0\x04oops"
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))
+    async with asyncio.timeout(5):
+        assert (await first).cluster_id == "c"
+        with pytest.raises(ConnectionFailed, match="does not speak Kafka's protocol"):
+            await second
+    assert not connection.is_open
 
 
 async def test_garbage_is_a_clear_error() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -575,7 +574,7 @@ def test_s44_a_retry_of_init_is_unknown_after_a_reload(driver: TransactionDriver
 def test_metadata_does_not_change(driver: TransactionDriver) -> None:
     driver.init()
     before = driver.metadata
-    copy = replace(before)
+    copy = before._replace()
     driver.add(before.producer)
     assert before == copy
     assert driver.metadata is not before

@@ -1,0 +1,37 @@
+"""S45: which state may follow which, for all pairs, against a table written out from Kafka's isTransitionValid."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.errors import InvalidTransactionState
+from oncelog.producer.transaction_states import PREVIOUS, TransactionState, check
+
+ORDER = ["UNINITIALIZED", "INITIALIZING", "READY", "IN_TRANSACTION", "COMMITTING", "ABORTING"]
+ORDER += ["ABORTABLE_ERROR", "FATAL_ERROR"]
+# from the state of the row to the state of the column: x, in the order above
+TABLE = {
+    "UNINITIALIZED": ".x.....x",
+    "INITIALIZING": "..x...xx",
+    "READY": "...x...x",
+    "IN_TRANSACTION": "....xxxx",
+    "COMMITTING": ".xx...xx",
+    "ABORTING": ".xx....x",
+    "ABORTABLE_ERROR": ".....xxx",
+    "FATAL_ERROR": ".......x",
+}
+
+
+def test_s45_the_states_are_kafkas() -> None:
+    assert [state.name for state in TransactionState] == ORDER
+    assert set(PREVIOUS) == set(TransactionState)
+
+
+@pytest.mark.parametrize("after", list(TransactionState))
+@pytest.mark.parametrize("before", list(TransactionState))
+def test_s45_each_pair_of_states(before: TransactionState, after: TransactionState) -> None:
+    if TABLE[before.name][ORDER.index(after.name)] == "x":
+        check(before, after)
+        return
+    with pytest.raises(InvalidTransactionState, match=f"is {before.name} cannot become {after.name}"):
+        check(before, after)
