@@ -4,6 +4,7 @@ Kafka too (tests/interop)."""
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,7 +15,15 @@ from transactional_clients import new_id
 from oncelog import Admin, Consumer, ConsumerGroupMetadata, NewTopic, Producer, TopicPartition
 from oncelog.connection.transport import BrokerConnection
 from oncelog.consume_process_produce import consume_process_produce
-from oncelog.errors import AbortableError, ConnectionFailed, InvalidTransactionState, KafkaError, MessageTooLarge
+from oncelog.errors import (
+    AbortableError,
+    ConnectionFailed,
+    EndNotKnown,
+    InvalidTransactionState,
+    KafkaError,
+    MessageTooLarge,
+    ProducerFenced,
+)
 from oncelog.offsets import LATEST_TIMESTAMP
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.end_txn import EndTxnRequest
@@ -449,3 +458,67 @@ async def test_s38_closed_while_a_commit_fails(producing: Producer, address: str
             while not (found := await consumer.poll(1000)):
                 pass
     assert [record.value for records in found.values() for record in records] == [b"plain"]
+
+
+async def test_s38_a_producer_is_closed_in_time_though_its_commit_is_not_answered(
+    broker_factory: BrokerFactory, topic: str, level: int
+) -> None:
+    broker = broker_factory().start()
+    await create(broker.address, topic)
+    producer = Producer(broker.address, transactional_id=new_id(), max_block_ms=3000)
+    await producer.start()
+    producer.begin_transaction()
+    await producer.send_and_wait(topic, b"v", partition=0)
+    broker.kill()
+    with pytest.raises(EndNotKnown):
+        await producer.commit_transaction()
+    async with asyncio.timeout(TIMEOUT_SECONDS / 2):
+        await producer.close()
+
+
+async def test_s38_what_could_not_be_sent_is_missed_at_the_commit(
+    producing: Producer, address: str, topic: str
+) -> None:
+    """Also when nobody has listened to `send`."""
+    await create(address, topic)
+    for wrong in ({"topic": "not a topic"}, {"topic": topic, "partition": PARTITIONS}):
+        producing.begin_transaction()
+        await producing.send(topic, b"torn", partition=0)
+        with pytest.raises(KafkaError):
+            await producing.send(value=b"not there", **wrong)  # type: ignore[arg-type]
+        with pytest.raises(AbortableError):
+            await producing.commit_transaction()
+        await producing.abort_transaction()
+    assert await committed(address, topic, producing) == [[], [], []]
+
+
+async def test_s45_a_record_that_waits_does_not_come_into_the_next_transaction(
+    producing: Producer, address: str, topic: str
+) -> None:
+    await create(address, topic)
+    producing.begin_transaction()
+    waiting = asyncio.ensure_future(producing.send(topic, b"of the first", partition=0))
+    await asyncio.sleep(0)  # it asks for the topic's metadata
+    await producing.commit_transaction()
+    producing.begin_transaction()
+    with pytest.raises(InvalidTransactionState):
+        await waiting
+    await producing.commit_transaction()
+    assert await committed(address, topic, producing) == [[], [], []]
+
+
+async def test_s41_the_error_of_a_fenced_producer_does_not_grow(producing: Producer, address: str, topic: str) -> None:
+    await create(address, topic)
+    producing.begin_transaction()
+    await producing.send_and_wait(topic, b"v", partition=0)
+    async with Producer(address, transactional_id=producing.config.transactional_id):
+        pass
+    with pytest.raises(ProducerFenced):
+        await producing.commit_transaction()
+        await producing.abort_transaction()
+    depths = set()
+    for _ in range(10):
+        with pytest.raises(ProducerFenced) as raised:
+            producing.begin_transaction()
+        depths.add(len(list(traceback.walk_tb(raised.value.__traceback__))))
+    assert len(depths) == 1

@@ -440,7 +440,7 @@ class Producer:
         if self._is_closed or self._pool is None:
             raise ClientClosed("the producer is closed" if self._is_closed else "the producer is not started")
         if self._fatal is not None:
-            raise self._fatal
+            raise self._fatal.with_traceback(None)
 
     def _need_transactions(self) -> Transactions:
         if self._manager is None:

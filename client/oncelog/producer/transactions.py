@@ -166,10 +166,10 @@ class Transactions:
         return self.manager.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
 
     async def close(self) -> None:
-        """Wait for what is being ended, abort what is open then, and end what is under way for these transactions."""
+        """Wait for what is being ended, max.block.ms at most, abort what is open then, and end what is under way."""
         try:
             if self._ending is not None:
-                await asyncio.wait([self._ending.task])
+                await asyncio.wait([self._ending.task], timeout=self._config.max_block_ms / 1000)
             if self.is_open:
                 await self.abort()
         except KafkaError as error:
