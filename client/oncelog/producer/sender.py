@@ -287,7 +287,8 @@ class Sender:
         has_try = batch.attempts <= config.retries or is_concurrent  # that is only waiting for one's turn
         if is_retriable and self._is_wanted and has_try and not self._is_closed:
             if not_before < batch.deadline:
-                logger.info("%s-%d: sending again after %s", batch.topic, batch.partition, error)
+                level = logging.DEBUG if is_concurrent else logging.INFO
+                logger.log(level, "%s-%d: sending again after %s", batch.topic, batch.partition, error)
                 self._accumulator.requeue(batch, not_before)
                 return
             error = DeliveryTimeout(f"not acknowledged within delivery.timeout.ms; the last error was {error}")

@@ -160,6 +160,20 @@ class Transactions:
             self._ending = _Ending(False, _task(self._abort()))
         await self._until_ended(self._ending, "abort")
 
+    async def until_over(self) -> None:
+        """Wait for a commit or abort whose caller was cancelled; a commit that has failed since is aborted.
+
+        Raises EndNotKnown after max.block.ms, FatalError.
+        """
+        ending = self._ending
+        if ending is None:
+            return
+        name = "commit" if ending.commits else "abort"
+        try:
+            await self._until_ended(ending, name)
+        except AbortableError:
+            await self.abort()
+
     @property
     def is_open(self) -> bool:
         """Whether there is a transaction that can be aborted."""

@@ -138,6 +138,32 @@ async def test_s44_an_end_is_known_to_nobody_who_was_cancelled_when_it_came(
     assert ends(coordinator) == [end == "commit"]
 
 
+@pytest.mark.parametrize("outcome", [ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE])
+async def test_s60_a_block_waits_for_the_commit_of_a_block_that_was_cancelled(
+    coordinator: FakeCoordinator, outcome: ErrorCode
+) -> None:
+    async with started(coordinator) as producer:
+        hold = asyncio.Event()
+
+        async def held(request: Any) -> Any:
+            await hold.wait()
+            coordinator.broker.handlers[EndTxnRequest] = coordinator._handle
+            coordinator.script[EndTxnRequest] = [outcome] if outcome else []
+            return await coordinator._handle(request)
+
+        coordinator.broker.handlers[EndTxnRequest] = held
+        first = asyncio.ensure_future(commit_one(producer, b"first"))
+        await coordinator.broker.received(EndTxnRequest)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        second = asyncio.ensure_future(commit_one(producer, b"second"))
+        await turns()
+        hold.set()
+        await second
+    assert coordinator.committed == {P0: [b"second"] if outcome else [b"first", b"second"]}
+
+
 async def test_two_may_wait_for_the_same_commit(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as producer:
         producer.begin_transaction()
