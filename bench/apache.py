@@ -9,6 +9,7 @@ measure.
 from __future__ import annotations
 
 import contextlib
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ from apache_kafka import ApacheKafka
 from broker_process import BrokerProcess
 from maven import Unavailable
 from raw import RawClient
+from table import counted
+from transaction_load import GROUP, ONE_RECORD, RawProducer, find_coordinator, one_after_another
 
 RELEASE: Final = "3.9.1"
 JAVA_OPTIONS: Final = ("-Xms256m", "-Xmx256m", "-XX:+AlwaysPreTouch", "-XX:+UseSerialGC")
@@ -97,6 +100,46 @@ def _loads(contenders: list[Contender], scale: int) -> Iterator[tuple[str, str, 
             contender.pid: cost.readable_log(contender.client, f"read-{kilobytes}", batch) for contender in contenders
         }
         yield f"fetch, {kilobytes} KB batches, 1 MB per request", "GB/CPU second", max, _fetch(reads)
+    yield from _transactions(contenders, scale)
+
+
+def _transactions(contenders: list[Contender], scale: int) -> Iterator[tuple[str, str, Callable[..., float], Load]]:
+    """Transactions V1, one after another: what they cost, and what the client waits."""
+    for contender in contenders:
+        find_coordinator(contender.client, "any", GROUP)
+    for partitions, group in ((1, None), (10, None), (1, "consume-process-produce")):
+        topic = f"transactions-{partitions}" if group is None else group
+        producers = {}
+        for contender in contenders:
+            cost.recycled_topic(contender.client, topic, partitions)
+            producers[contender.pid] = RawProducer(
+                contender.client, topic, range(partitions), ONE_RECORD, transactional_id=topic, group=group
+            )
+        count = max(20, 300 // partitions // scale)
+        what = f"transaction, 1 record to each of {counted(partitions, 'partition')}"
+        if group is None:
+            yield what, "CPU us/txn", min, _transaction_cost(producers, count)
+        else:
+            what = f"{what}, and an offset"
+        yield f"{what}, one after another", "ms", min, _transaction_time(producers, count)
+
+
+def _transaction_cost(producers: dict[int, RawProducer], count: int) -> Load:
+    def load(client: RawClient, pid: int) -> float:
+        transactions = [producers[pid].transaction() for _ in range(count)]
+        before = cost.cpu_seconds(pid)
+        one_after_another(client, transactions)
+        return (cost.cpu_seconds(pid) - before) / count * 1e6
+
+    return load
+
+
+def _transaction_time(producers: dict[int, RawProducer], count: int) -> Load:
+    def load(client: RawClient, pid: int) -> float:
+        taken = one_after_another(client, [producers[pid].transaction() for _ in range(count)])
+        return statistics.median(took.whole for took in taken) * 1000
+
+    return load
 
 
 def _produce_single(topic: str, batch: bytes, count: int, window: int) -> Load:

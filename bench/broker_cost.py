@@ -18,6 +18,7 @@ from raw import RawClient, decoded, prepared
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
 from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsetsRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
@@ -30,6 +31,7 @@ PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 METADATA_VERSION = 9
 CREATE_TOPICS_VERSION = 5
+DELETE_TOPICS_VERSION = 5
 LIST_OFFSETS_VERSION = 7
 LEADER_SECONDS = 20.0
 SEGMENT_BYTES = 32 << 20
@@ -91,10 +93,10 @@ def measured(pid: int, work: Callable[[], tuple[int, int]]) -> Cost:
     return Cost(requests, wire_bytes, time.perf_counter() - started, cpu_seconds(pid) - cpu)
 
 
-def create_topic(client: RawClient, name: str, **configs: str) -> None:
+def create_topic(client: RawClient, name: str, partitions: int = 1, **configs: str) -> None:
     topic = CreateTopicsRequest.CreatableTopic(
         name=name,
-        num_partitions=1,
+        num_partitions=partitions,
         replication_factor=1,
         assignments=[],
         configs=[
@@ -106,6 +108,13 @@ def create_topic(client: RawClient, name: str, **configs: str) -> None:
     if response.topics[0].error_code:
         raise RuntimeError(f"cannot create {name}: error {response.topics[0].error_code}")
     wait_for_leader(client, name)
+
+
+def delete_topic(client: RawClient, name: str) -> None:
+    request = DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000)
+    answer = client.call(request, ApiKey.DELETE_TOPICS, DELETE_TOPICS_VERSION)
+    if answer.responses[0].error_code:
+        raise RuntimeError(f"cannot delete {name}: error {answer.responses[0].error_code}")
 
 
 def wait_for_leader(client: RawClient, topic: str) -> None:
@@ -122,11 +131,12 @@ def wait_for_leader(client: RawClient, topic: str) -> None:
     raise RuntimeError(f"{topic} has no leader")
 
 
-def recycled_topic(client: RawClient, name: str) -> None:
+def recycled_topic(client: RawClient, name: str, partitions: int = 1) -> None:
     """A topic whose log stays within RETENTION_BYTES, give or take a segment."""
     create_topic(
         client,
         name,
+        partitions,
         **{
             "segment.bytes": str(SEGMENT_BYTES),
             "retention.bytes": str(RETENTION_BYTES),

@@ -1,6 +1,6 @@
-"""What idempotence costs, and 100,000 producer ids in one partition: memory, expiry, reopening.
+"""100,000 producer ids in one partition: memory, expiry, reopening.
 
-The many producers are in a log of this process, so that memory and stalls can be seen directly.
+They are in a log of this process, so that memory and stalls can be seen directly.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import broker_cost as cost
 import psutil
-from raw import RawClient
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.partition_log import PartitionLog
@@ -21,48 +19,10 @@ from oncelog_broker.log.producer_state import ProducerState
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_protocol.records.batch import CRC_AT, HEADER, batch_crc
-from oncelog_protocol.records.builder import RecordBatchBuilder, build_batch
+from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.record import Record
 
-WINDOW = 64
-TURNS = 10
 DAY_MS = 86_400_000
-
-
-def requests(topic: str, producer_id: int, count: int, records: int) -> list[bytes]:
-    """`count` Produce requests with a batch of 100-byte records each; producer id -1: not idempotent."""
-    now = time.time_ns() // 1_000_000
-    builder = RecordBatchBuilder(size_limit=1 << 20)
-    for _ in range(records):
-        builder.append(now, None, b"v" * 100, [])
-    builder.close()
-    stamp = {} if producer_id < 0 else {"producer_id": producer_id, "producer_epoch": 0}
-    found = []
-    for number in range(count):
-        sequence = {} if producer_id < 0 else {"base_sequence": number * records}
-        found.append(cost.produce_request(topic, bytes(builder.build(**stamp, **sequence))))
-    return found
-
-
-def idempotence_overhead(client: RawClient, pid: int, count: int, records: int) -> tuple[float, float]:
-    """(CPU us per request, plain; the same, idempotent): the best of turns that alternate on one small log."""
-    best = {"plain": float("inf"), "idempotent": float("inf")}
-    topic = f"idempotence-{records}"
-    small = {"segment.bytes": "2097152", "retention.bytes": "4194304", "file.delete.delay.ms": "0"}
-    cost.create_topic(client, topic, **small)
-    for turn in range(TURNS):
-        for name in best:
-            frames = requests(topic, 1000 + turn if name == "idempotent" else -1, count, records)
-
-            def work(frames: list[bytes] = frames) -> tuple[int, int]:
-                frame = b""
-                for frame in client.pipeline_all(frames, WINDOW):
-                    pass
-                cost.check_produced(frame)
-                return len(frames), 0
-
-            best[name] = min(best[name], cost.measured(pid, work).cpu_us_per_request)
-    return best["plain"], best["idempotent"]
 
 
 def headers(producers: int, batches: int) -> Iterator[tuple[int, ...]]:

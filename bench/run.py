@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -28,50 +27,15 @@ import broker_cost as cost  # noqa: E402
 import cleaner_cost as cleaner  # noqa: E402
 import library_clients as libraries  # noqa: E402
 import producers as many  # noqa: E402
+import transactions  # noqa: E402
 from broker_process import BrokerProcess  # noqa: E402
 from groups import groups_cost  # noqa: E402
 from raw import RawClient  # noqa: E402
+from table import Table  # noqa: E402
 
 from oncelog_protocol.records.compression import Compression  # noqa: E402
 
 BROKER_SETTINGS = {"log.retention.check.interval.ms": "200"}
-
-
-@dataclass
-class Row:
-    what: str
-    value: float
-    unit: str
-    target: str = ""
-    reached: bool | None = None
-
-
-@dataclass
-class Table:
-    rows: list[Row] = field(default_factory=list)
-
-    def add(
-        self, what: str, value: float, unit: str, *, at_most: float | None = None, at_least: float | None = None
-    ) -> None:
-        target, reached = "", None
-        if at_most is not None:
-            target, reached = f"<= {at_most:g}", value <= at_most
-        if at_least is not None:
-            target, reached = f">= {at_least:g}", value >= at_least
-        row = Row(what, value, unit, target, reached)
-        self.rows.append(row)
-        print(self.line(row), flush=True)
-
-    @staticmethod
-    def line(row: Row) -> str:
-        verdict = "" if row.reached is None else ("yes" if row.reached else "NO")
-        return f"| {row.what:<66} | {row.value:>12,.2f} | {row.unit:<14} | {row.target:<8} | {verdict:<7} |"
-
-    def markdown(self) -> str:
-        head = Table.line(Row("what", 0, "unit")).replace("0.00", "value").split("|")
-        head[4], head[5] = " target   ", " reached "
-        rule = "|".join("-" * len(cell) if cell else "" for cell in head)
-        return "\n".join(["|".join(head), rule, *map(self.line, self.rows)])
 
 
 def start_up(table: Table, rounds: int) -> None:
@@ -110,12 +74,7 @@ def single_records(table: Table, client: RawClient, pid: int, count: int) -> Non
                 table.add(what, best, "CPU us/request", at_most=40 if together else None)
 
 
-def producers(table: Table, client: RawClient, pid: int, count: int, ids: int) -> None:
-    for records, requests in ((1, count), (10, count // 2), (600, count // 20)):
-        plain, idempotent = many.idempotence_overhead(client, pid, requests, records)
-        what = f"{records} x 100 B per request, 64 in flight"
-        table.add(f"produce, idempotent, {what}", idempotent, "CPU us/request")
-        table.add(f"idempotent against plain, {what}", idempotent / plain, "ratio", at_most=1.02)
+def producers(table: Table, ids: int) -> None:
     table.add(f"memory of {ids:,} producer ids with full windows", many.memory_of_producers(ids), "MB", at_most=40)
     stalls = many.stalls(ids)
     table.add(f"expiring {ids:,} producer ids, longest stall", stalls.expiry, "ms", at_most=10)
@@ -215,14 +174,14 @@ def groups(table: Table, client: RawClient, pid: int, count: int, heartbeats: in
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--quick", action="store_true", help="a tenth of the work, to see that it runs")
-    choices = ["start", "single", "producers", "groups", "batches", "libraries", "cleaner", "apache"]
+    choices = ["start", "single", "producers", "groups", "batches", "libraries", "transactions", "cleaner", "apache"]
     arguments.add_argument("--only", choices=choices)
     options = arguments.parse_args()
     scale = 10 if options.quick else 1
     table = Table()
     parts: dict[str, Callable[[RawClient, BrokerProcess], None]] = {
         "single": lambda client, broker: single_records(table, client, broker.pid, 20_000 // scale),
-        "producers": lambda client, broker: producers(table, client, broker.pid, 5_000 // scale, 100_000 // scale),
+        "producers": lambda client, broker: producers(table, 100_000 // scale),
         "groups": lambda client, broker: groups(table, client, broker.pid, 2000 // scale, 20_000 // scale),
         "batches": lambda client, broker: batches(table, client, broker.pid, 200 // scale),
         "libraries": lambda client, broker: asyncio.run(library_rounds(table, broker, 50_000 // scale)),
@@ -231,9 +190,11 @@ def main() -> None:
         start_up(table, 11 // scale + 1)
     if options.only in (None, "cleaner"):
         compaction(table, 1_000_000 // scale)
+    if options.only in (None, "transactions"):
+        transactions.measure(table.add, scale)
     if options.only == "apache":
         apache.compare(table.add, scale)
-    elif options.only not in ("start", "cleaner"):
+    elif options.only not in ("start", "cleaner", "transactions"):
         with (
             tempfile.TemporaryDirectory() as directory,
             BrokerProcess(Path(directory) / "data", BROKER_SETTINGS) as broker,

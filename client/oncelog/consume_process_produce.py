@@ -80,7 +80,7 @@ async def consume_process_produce(
 async def _transact(
     consumer: Consumer, producer: Producer, process: Callable[[list[ConsumerRecord]], Awaitable[object]], polled: Polled
 ) -> None:
-    """Raises what went wrong, when the transaction is aborted and the consumer is back before it."""
+    """Raises what went wrong; the consumer then goes on from what is committed."""
     group = consumer.group_metadata()  # as of this poll: a member that its group has lost since must not pass (S46)
     offsets = {partition: _next(records) for partition, records in polled.items()}
     is_complete = False
@@ -92,14 +92,10 @@ async def _transact(
                 is_complete = True
         except EndNotKnown:
             await _commit_at_last(producer)
-    except asyncio.CancelledError:
-        _go_back(consumer, polled)
-        if is_complete and await _has_committed(producer):
-            for partition in consumer.assignment().intersection(offsets):
-                consumer.seek(partition, offsets[partition].offset)
-        raise
-    except BaseException:
-        await rewind(consumer, polled)
+    except BaseException as error:
+        rewind(consumer, polled)
+        if is_complete and isinstance(error, asyncio.CancelledError):
+            await _end_at_last(producer)
         raise
 
 
@@ -112,13 +108,12 @@ async def _commit_at_last(producer: Producer) -> None:
         raise
 
 
-async def _has_committed(producer: Producer) -> bool:
-    """Cancelled while the transaction was ending: that goes on, and its outcome says where the consumer is."""
+async def _end_at_last(producer: Producer) -> None:
+    """Cancelled while the transaction was ending: that goes on, and the next one cannot begin before."""
     try:
         await _commit_at_last(producer)
-    except KafkaError:
-        return False
-    return True
+    except KafkaError as error:
+        logger.info("cancelled in a commit that has failed: %s", error)
 
 
 def _may_pass(error: KafkaError) -> bool:
@@ -130,29 +125,15 @@ def _may_pass(error: KafkaError) -> bool:
     return error.retriable or error.code in PASSING
 
 
-async def rewind(consumer: Consumer, polled: Polled) -> None:
+def rewind(consumer: Consumer, polled: Polled) -> None:
     """Have `consumer` read again what it got by this poll and did not commit.
 
-    To the committed offset: the group may have given the partition to somebody else meanwhile. Where that cannot be
-    found out, to the first record: whoever has taken over fences us.
+    To the committed offset: the group may have given the partition to somebody else meanwhile, and who is cancelled in
+    a commit, or gives up waiting for it, does not know whether it counts. The next poll looks it up, once all is
+    decided: so there is nothing here that could fail or be cancelled, and have records passed over or seen twice.
     """
-    mine = _go_back(consumer, polled)
-    try:
-        committed = await consumer.committed(mine)
-    except KafkaError as error:
-        logger.warning("going back to where the last poll began, not to what is committed: %s", error)
-        return
-    for partition, offset in committed.items():
-        if offset is not None and partition in consumer.assignment():
-            consumer.seek(partition, offset.offset)
-
-
-def _go_back(consumer: Consumer, polled: Polled) -> set[TopicPartition]:
-    """To the first record of this poll, in the partitions that are still assigned, which are returned."""
-    mine = consumer.assignment().intersection(polled)
-    for partition in mine:
-        consumer.seek(partition, polled[partition][0].offset)
-    return mine
+    for partition in consumer.assignment().intersection(polled):
+        consumer.seek_to_committed(partition, polled[partition][0].offset)
 
 
 def _next(records: list[ConsumerRecord]) -> OffsetAndMetadata:

@@ -8,7 +8,7 @@ Source: Kafka's `Errors`; numbers checked against semantics.md.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 
 class ErrorCode(IntEnum):
@@ -187,6 +187,16 @@ class KafkaError(Exception):
     @property
     def retriable(self) -> bool:
         return self.code.retriable
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors cross processes (multiprocessing). `args` is the text, not what the class was called with.
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(cls: type[KafkaError], args: tuple[Any, ...], attributes: dict[str, Any]) -> KafkaError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class MalformedMessage(ValueError):

@@ -4,6 +4,7 @@ Kafka too (tests/interop)."""
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,10 +14,20 @@ from transactional_clients import new_id
 
 from oncelog import Admin, Consumer, ConsumerGroupMetadata, NewTopic, Producer, TopicPartition
 from oncelog.connection.transport import BrokerConnection
-from oncelog.errors import AbortableError, ConnectionFailed, KafkaError, MessageTooLarge
+from oncelog.consume_process_produce import consume_process_produce
+from oncelog.errors import (
+    AbortableError,
+    ConnectionFailed,
+    EndNotKnown,
+    InvalidTransactionState,
+    KafkaError,
+    MessageTooLarge,
+    ProducerFenced,
+)
 from oncelog.offsets import LATEST_TIMESTAMP
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.end_txn import EndTxnRequest
+from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 TIMEOUT_SECONDS = 60
 PARTITIONS = 3
@@ -242,3 +253,272 @@ async def test_s45_what_the_state_does_not_allow(producing: Producer, address: s
     with pytest.raises(KafkaError, match="IN_TRANSACTION"):
         producing.begin_transaction()
     await producing.abort_transaction()
+
+
+async def test_s36_the_last_record_without_a_key_goes_to_another_partition(
+    address: str, level: int, topic: str
+) -> None:
+    """Each record fills a batch, and the next one goes elsewhere: also that partition is part of the transaction."""
+    await create(address, topic)
+    options: dict[str, Any] = {"transactional_id": new_id(), "batch_size": 100, "retry_backoff_ms": 10}
+    async with asyncio.timeout(TIMEOUT_SECONDS), Producer(address, **options) as producer:
+        for number in range(10):
+            async with producer.transaction():
+                for _ in range(1 + number % 2):
+                    await producer.send(topic, b"v" * 100)
+        found = await committed(address, topic, producer)
+    assert sum(map(len, found)) == 15
+
+
+async def test_s45_a_record_that_waits_for_room_when_its_transaction_ends(address: str, level: int, topic: str) -> None:
+    """It fails, and what comes after it does not."""
+    await create(address, topic)
+    options: dict[str, Any] = {"transactional_id": new_id(), "batch_size": 200, "buffer_memory": 200, "linger_ms": 5000}
+    async with asyncio.timeout(TIMEOUT_SECONDS), Producer(address, **options) as producer:
+        for begins_next in (True, False):
+            producer.begin_transaction()
+            await producer.send(topic, b"first", partition=0)
+            waiting = asyncio.create_task(producer.send(topic, b"second", partition=1))
+            await asyncio.sleep(0)
+            await producer.abort_transaction()
+            if begins_next:
+                producer.begin_transaction()
+            with pytest.raises(InvalidTransactionState):
+                await waiting
+            if not begins_next:
+                producer.begin_transaction()
+            await producer.send(topic, b"kept", partition=0)
+            await producer.commit_transaction()
+        assert await committed(address, topic, producer) == [[b"kept"] * 2, [], []]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_s38_a_broker_that_is_killed_as_it_says_that_the_transaction_has_ended(
+    broker_factory: BrokerFactory, topic: str, level: int, commits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing more is needed of it then: the producer goes on when there is a broker again."""
+    broker = broker_factory().start()
+    await create(broker.address, topic)
+    start, killed = BrokerConnection.start, list[str]()
+
+    def last_words(connection: BrokerConnection, request: Any, *arguments: Any) -> Any:
+        answer = start(connection, request, *arguments)
+        if isinstance(request, EndTxnRequest) and not killed:
+            killed.append(topic)
+            answer.add_done_callback(lambda _: broker.kill())
+            answer.add_done_callback(lambda _: connection.close())
+        return answer
+
+    options: dict[str, Any] = {"transactional_id": new_id(), "retry_backoff_ms": 10, "reconnect_backoff_ms": 10}
+    async with Producer(broker.address, **options) as producer:
+        producer.begin_transaction()
+        await producer.send_and_wait(topic, b"first", partition=0)
+        with monkeypatch.context() as patch:
+            patch.setattr(BrokerConnection, "start", last_words)
+            await (producer.commit_transaction() if commits else producer.abort_transaction())
+        assert killed
+        await asyncio.to_thread(broker.start)
+        assert await committed(broker.address, topic, producer) == [[b"first"] if commits else [], [], []]
+
+
+async def test_s60_cancelled_while_it_commits_it_can_be_called_again(
+    producing: Producer, address: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit is on its way then, and counts: what it has committed is not processed again."""
+    source = topic + "-in"
+    await create(address, topic)
+    await create(address, source, 1)
+    async with producing.transaction():
+        await producing.send(source, b"once")
+    start, cancelled = BrokerConnection.start, list[str]()
+
+    def cancelling(connection: BrokerConnection, request: Any, *arguments: Any) -> Any:
+        answer = start(connection, request, *arguments)
+        if isinstance(request, EndTxnRequest) and not cancelled:
+            cancelled.append(topic)
+            running.cancel()
+        return answer
+
+    async def process(records: list[Any]) -> None:
+        for record in records:
+            await producing.send(topic, record.value, partition=0)
+        if records[-1].value == b"twice":
+            stop.set()
+
+    stop = asyncio.Event()
+    options: dict[str, Any] = {"group_id": topic, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
+    async with (
+        asyncio.timeout(TIMEOUT_SECONDS),
+        Consumer(address, isolation_level="read_committed", **options) as consumer,
+    ):
+        consumer.subscribe([source])
+        with monkeypatch.context() as patch:
+            patch.setattr(BrokerConnection, "start", cancelling)
+            running = asyncio.create_task(consume_process_produce(consumer, producing, process))
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        assert cancelled
+        async with Producer(address) as other:
+            await other.send_and_wait(source, b"twice")
+        await consume_process_produce(consumer, producing, process, stop=stop)
+    assert await committed(address, topic, producing) == [[b"once", b"twice"], [], []]
+
+
+async def test_s60_a_broker_that_is_away_when_the_consumer_goes_back(
+    broker_factory: BrokerFactory, topic: str, level: int
+) -> None:
+    """However long that takes: nothing is passed over."""
+    broker = broker_factory().start()
+    source, failures = topic + "-in", list[asyncio.Task[Any]]()
+    await create(broker.address, topic)
+    await create(broker.address, source, 1)
+    fast = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 10}
+    read: dict[str, Any] = {"group_id": topic, "enable_auto_commit": False, "auto_offset_reset": "earliest", **fast}
+    async with (
+        asyncio.timeout(TIMEOUT_SECONDS),
+        Producer(broker.address, transactional_id=new_id(), **fast) as producer,
+        Consumer(broker.address, isolation_level="read_committed", default_api_timeout_ms=200, **read) as consumer,
+    ):
+        for value in (b"first", b"second"):
+            async with producer.transaction():
+                await producer.send(source, value)
+
+        async def process(records: list[Any]) -> None:
+            if not failures:
+                broker.kill()
+                failures.append(asyncio.create_task(later()))
+                raise KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "for now")
+            for record in records:
+                await producer.send(topic, record.value, partition=0)
+            if records[-1].value == b"second":
+                stop.set()
+
+        async def later() -> None:
+            await asyncio.sleep(1)  # longer than default.api.timeout.ms
+            await asyncio.to_thread(broker.start)
+
+        stop = asyncio.Event()
+        consumer.subscribe([source])
+        await consume_process_produce(consumer, producer, process, max_records=1, stop=stop)
+        await failures[0]
+        assert await committed(broker.address, topic, producer) == [[b"first", b"second"], [], []]
+
+
+async def test_s37_offsets_that_arrive_in_the_next_transaction(
+    producing: Producer, address: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A try that was not answered comes late: it must not set back what the next transaction commits."""
+    await create(address, topic)
+    source = TopicPartition(topic, 0)
+    start, late = BrokerConnection.start, list[tuple[Any, ...]]()
+
+    def losing(connection: BrokerConnection, request: Any, *arguments: Any) -> Any:
+        if not isinstance(request, TxnOffsetCommitRequest) or late:
+            return start(connection, request, *arguments)
+        late.append((request, *arguments))
+        nothing: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        nothing.set_exception(ConnectionFailed("the connection is lost, and the request is on its way"))
+        return nothing
+
+    async with Consumer(address, group_id=topic, enable_auto_commit=False) as consumer:
+        consumer.assign([source])
+        group = ConsumerGroupMetadata(topic, -1, "", None)
+        with monkeypatch.context() as patch:
+            patch.setattr(BrokerConnection, "start", losing)
+            async with producing.transaction():
+                await producing.send(topic, b"first", partition=1)
+                await producing.send_offsets({source: 1}, group)
+        async with producing.transaction():
+            await producing.send(topic, b"second", partition=1)
+            await producing.send_offsets({source: 2}, group)
+            assert producing._pool is not None
+            (node_id,) = producing._pool.cluster.brokers
+            await start(await producing._pool.connection(node_id), *late[0])
+        found = (await consumer.committed([source]))[source]
+    assert found is not None
+    assert found.offset == 2
+
+
+async def test_s38_closed_while_a_commit_fails(producing: Producer, address: str, topic: str) -> None:
+    """The transaction is aborted then, and does not wait for its timeout."""
+    await create(address, topic, max_message_bytes="1000")
+    producing.begin_transaction()
+    await producing.send_and_wait(topic, b"small", partition=0)
+    await producing.send(topic, b"large" * 1000, partition=1)
+    committing = asyncio.create_task(producing.commit_transaction())
+    await asyncio.sleep(0)
+    await producing.close()
+    with pytest.raises(AbortableError):
+        await committing
+    async with Producer(address) as other, Consumer(address, isolation_level="read_committed") as consumer:
+        await other.send_and_wait(topic, b"plain", partition=0)
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek_to_beginning()
+        async with asyncio.timeout(10):
+            while not (found := await consumer.poll(1000)):
+                pass
+    assert [record.value for records in found.values() for record in records] == [b"plain"]
+
+
+async def test_s38_a_producer_is_closed_in_time_though_its_commit_is_not_answered(
+    broker_factory: BrokerFactory, topic: str, level: int
+) -> None:
+    broker = broker_factory().start()
+    await create(broker.address, topic)
+    producer = Producer(broker.address, transactional_id=new_id(), max_block_ms=3000)
+    await producer.start()
+    producer.begin_transaction()
+    await producer.send_and_wait(topic, b"v", partition=0)
+    broker.kill()
+    with pytest.raises(EndNotKnown):
+        await producer.commit_transaction()
+    async with asyncio.timeout(TIMEOUT_SECONDS / 2):
+        await producer.close()
+
+
+async def test_s38_what_could_not_be_sent_is_missed_at_the_commit(
+    producing: Producer, address: str, topic: str
+) -> None:
+    """Also when nobody has listened to `send`."""
+    await create(address, topic)
+    for wrong in ({"topic": "not a topic"}, {"topic": topic, "partition": PARTITIONS}):
+        producing.begin_transaction()
+        await producing.send(topic, b"torn", partition=0)
+        with pytest.raises(KafkaError):
+            await producing.send(value=b"not there", **wrong)  # type: ignore[arg-type]
+        with pytest.raises(AbortableError):
+            await producing.commit_transaction()
+        await producing.abort_transaction()
+    assert await committed(address, topic, producing) == [[], [], []]
+
+
+async def test_s45_a_record_that_waits_does_not_come_into_the_next_transaction(
+    producing: Producer, address: str, topic: str
+) -> None:
+    await create(address, topic)
+    producing.begin_transaction()
+    waiting = asyncio.ensure_future(producing.send(topic, b"of the first", partition=0))
+    await asyncio.sleep(0)  # it asks for the topic's metadata
+    await producing.commit_transaction()
+    producing.begin_transaction()
+    with pytest.raises(InvalidTransactionState):
+        await waiting
+    await producing.commit_transaction()
+    assert await committed(address, topic, producing) == [[], [], []]
+
+
+async def test_s41_the_error_of_a_fenced_producer_does_not_grow(producing: Producer, address: str, topic: str) -> None:
+    await create(address, topic)
+    producing.begin_transaction()
+    await producing.send_and_wait(topic, b"v", partition=0)
+    async with Producer(address, transactional_id=producing.config.transactional_id):
+        pass
+    with pytest.raises(ProducerFenced):
+        await producing.commit_transaction()
+        await producing.abort_transaction()
+    depths = set()
+    for _ in range(10):
+        with pytest.raises(ProducerFenced) as raised:
+            producing.begin_transaction()
+        depths.add(len(list(traceback.walk_tb(raised.value.__traceback__))))
+    assert len(depths) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from broker_process import BrokerFactory, BrokerProcess
 from foreign_clients import eventually
-from raw_client import RawClient
+from raw_client import RawClient, frame
 from raw_transactions import BOTH, RawTransactions, committed_offset, content, is_stable, last_stable_offset
 
 from oncelog_broker.coordinator.transaction.metadata import Producer
@@ -38,6 +38,28 @@ def test_s38_s39_a_transaction_ends_with_a_marker_in_each_partition(
     assert txn.producer == (first._replace(epoch=1) if is_v2 else first)  # T7
     txn.write(topic, 1)
     assert txn.end() == ErrorCode.NONE
+
+
+def test_s38_the_next_transaction_need_not_wait_for_the_last_one(raw: RawClient, topic: str) -> None:
+    """The markers are written before anything else is read. A client that comes too early backs off for 20 ms."""
+    partitions = 120
+    raw.create_topic(topic, partitions)
+    txn = RawTransactions(raw, topic)
+    txn.take_over()
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=topic,
+        v3_and_below_producer_id=txn.producer.producer_id,
+        v3_and_below_producer_epoch=txn.producer.epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(range(partitions)))],
+    )
+    add = frame(request, ApiKey.ADD_PARTITIONS_TO_TXN, 3)
+    end = frame(txn.end_request(True), ApiKey.END_TXN, 3)
+    added = raw.exchange(add)
+    assert added[-5:-3] == b"\0\0"  # the error code of its last partition
+    for _ in range(20):
+        ended = raw.exchange(end)
+        assert raw.exchange(add) == added
+    assert ended[-3:-1] == b"\0\0"
 
 
 def test_t6_transactions_v2_are_in_force(raw: RawClient) -> None:

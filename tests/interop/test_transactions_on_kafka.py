@@ -15,9 +15,9 @@ from test_oncelog_transactions import (  # noqa: F401
 from test_transactional_clients import (  # noqa: F401
     producer,
     reader,
-    test_each_library_reads_exactly_what_was_committed,
     test_s37_s60_offsets_are_committed_with_the_records,
     test_s41_two_producers_with_one_transactional_id,
+    test_s53_s54_each_library_reads_exactly_what_was_committed,
     test_s60_consume_process_produce,
     test_transactions_over_many_partitions,
 )

@@ -11,6 +11,7 @@ from tests.support.producers import ABORT, COMMIT, committed, mark, produce, pro
 from tests.support.storage import append, open_log
 
 from oncelog_broker.log.config import KAFKA, STRICT, LogConfig
+from oncelog_broker.log.producer_entry import Streak
 from oncelog_broker.log.producer_state import DuplicateBatch, ProducerState
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import TRANSACTIONAL_BIT
@@ -105,11 +106,11 @@ class Run:
         except KafkaError as error:
             found = error.code
         answer = found.base_offset if isinstance(found, DuplicateBatch) else found
-        if isinstance(found, bytes):
-            self.state.adopt(pid, found, self.end, attributes)
+        if isinstance(found, bytes | Streak):
+            self.state.adopt(found, header, self.end, 0)
             answer = self.end
         assert answer == self.naive[pid].append(epoch, first, count, transactional, self.end)
-        if isinstance(found, bytes):
+        if isinstance(found, bytes | Streak):
             self.end += count
             self.sent[pid].append((epoch, first, count, transactional))
             self.next[pid] = first + count

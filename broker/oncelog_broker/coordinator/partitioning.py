@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 INT_BITS: Final = 0xFFFFFFFF
@@ -9,8 +10,10 @@ INT_MIN: Final = -(2**31)
 HASH_FACTOR: Final = 31
 
 
+@lru_cache(maxsize=4096)
 def java_string_hash(text: str) -> int:
-    """Java's `String.hashCode`: over UTF-16 units, in 32 signed bits (S30)."""
+    """Java's `String.hashCode`: over UTF-16 units, in 32 signed bits (S30). Kept for the keys that were
+    asked for last: a producer or a member asks with each of its requests."""
     value = 0
     if text.isascii():
         for unit in text.encode("ascii"):

@@ -51,31 +51,25 @@ class LogProducers:
 
     # --- appending -----------------------------------------------------------------------------------------------
 
-    def prepare_marker(
-        self, batch: memoryview, header: HeaderFields, timestamp: int, transaction_version: int
-    ) -> bytes:
-        """What a marker that is to be appended makes of its producer, for `complete`.
-
-        Raises what `ProducerState.prepare_marker` raises, INVALID_RECORD: nothing has changed.
-        """
+    @staticmethod
+    def read_marker(batch: memoryview) -> EndTransactionMarker:
+        """The marker in a control batch that is to be appended. Raises INVALID_RECORD."""
         try:
             marker = read_marker(RecordBatch(batch))
         except CorruptBatch as error:
             raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
         if marker is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, "the only control records of a log are markers")
-        return self.state.prepare_marker(header[9], header[10], marker, timestamp, transaction_version)
+        return marker
 
     def complete(
-        self, batch: memoryview, header: HeaderFields, entry: bytes, base_offset: int, segment_base: int
+        self, producer_id: int, entry: bytes, marker: EndTransactionMarker, offset: int, segment_base: int
     ) -> None:
-        """The marker that `prepare_marker` gave `entry` for is in the log. Raises OSError if it is an abort whose index
-        entry could not be written."""
-        completed = self.state.complete(header[9], entry, base_offset)
-        if completed is not None:
-            marker = read_marker(RecordBatch(batch))
-            if marker is not None and not marker.is_commit:
-                self.aborted.append(segment_base, AbortedTransaction._make(completed))
+        """The marker that `ProducerState.prepare_marker` gave `entry` for is in the log. Raises OSError if it is an
+        abort whose index entry could not be written."""
+        completed = self.state.complete(producer_id, entry, offset)
+        if completed is not None and not marker.is_commit:
+            self.aborted.append(segment_base, AbortedTransaction._make(completed))
 
     def follow(self, whole: Iterable[RecordBatch], segment_base: int) -> None:
         """Batches of a leader, with their offsets, are in the log (E27). Raises OSError, CorruptBatch."""

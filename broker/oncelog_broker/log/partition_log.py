@@ -23,7 +23,13 @@ from oncelog_broker.log.readable_log import ReadableLog
 from oncelog_broker.log.recovery import LastKnown
 from oncelog_broker.log.retention import SegmentFacts, deletable_segments
 from oncelog_broker.log.segment import Segment
-from oncelog_broker.log.validation import AppendOrigin, ValidationLimits, check_batch, check_client_batch
+from oncelog_broker.log.validation import (
+    AppendOrigin,
+    HeaderFields,
+    ValidationLimits,
+    check_batch,
+    check_client_batch,
+)
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.descriptors import is_descriptor_limit
 from oncelog_broker.runtime.disk import Disk
@@ -36,7 +42,6 @@ from oncelog_protocol.records.batch import (
     LEADER_EPOCH,
     LEADER_EPOCH_AT,
     LOG_OVERHEAD,
-    TRANSACTIONAL_BIT,
     CorruptBatch,
     RecordBatch,
 )
@@ -197,10 +202,12 @@ class PartitionLog(ReadableLog):
             check_client_batch(batch, header, limits, now_ms)
         elif header[1] + LOG_OVERHEAD != size:
             return self._append_several_as_leader(batch, leader_epoch, now_ms)
+        elif header[5] & CONTROL_BIT:
+            marker = self.producers.read_marker(batch)
+            return self._append_marker(batch, header, marker, leader_epoch, transaction_version, now_ms)
         if size > limits.max_segment_size:
             raise self._larger_than_a_segment(size)
         base_offset = self._local.log_end_offset
-        last_offset = base_offset + header[6]
         max_timestamp, append_time = header[8], NO_APPEND_TIME
         if limits.stamps_append_time:
             max_timestamp = append_time = now_ms
@@ -208,28 +215,13 @@ class PartitionLog(ReadableLog):
         if header[9] >= 0:
             # The check of KIP-890 whether the coordinator knows of the transaction belongs before this: ask it where
             # `producers.state.has_open_transaction` says no, and be sure that no marker came in between (E2, E3).
-            if header[5] & CONTROL_BIT:
-                entry = self.producers.prepare_marker(batch, header, max_timestamp, transaction_version)
-            else:
-                prepared = self._producer_state.prepare_append(header, base_offset, max_timestamp, transaction_version)
-                if isinstance(prepared, DuplicateBatch):
-                    return prepared.base_offset, prepared.timestamp if limits.stamps_append_time else NO_APPEND_TIME
-                entry = prepared
-        if limits.stamps_append_time:
-            stamp_append_time(batch, header[5], now_ms)
-        BASE_OFFSET.pack_into(batch, 0, base_offset)
-        LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
-        if leader_epoch != self._epochs.latest_epoch:
-            self.assign_leader_epoch(leader_epoch, base_offset)
-        try:
-            self._local.append(batch, last_offset, max_timestamp, now_ms)
-            if entry is not None:
-                if header[5] & CONTROL_BIT:
-                    self.producers.complete(batch, header, entry, base_offset, self._local.active.base_offset)
-                else:
-                    self._producer_state.adopt(header[9], entry, base_offset, header[5] & TRANSACTIONAL_BIT)
-        except OSError as error:
-            raise self._append_failed(error, base_offset) from error
+            prepared = self._producer_state.prepare_append(header, base_offset, max_timestamp, transaction_version)
+            if isinstance(prepared, DuplicateBatch):
+                return prepared.base_offset, prepared.timestamp if limits.stamps_append_time else NO_APPEND_TIME
+            entry = prepared
+        self._write(batch, header, base_offset, leader_epoch, max_timestamp, now_ms)
+        if entry is not None:
+            self._producer_state.adopt(entry, header, base_offset, max_timestamp)
         return base_offset, append_time
 
     def append_marker(
@@ -245,14 +237,55 @@ class PartitionLog(ReadableLog):
 
         Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: nothing has changed. KAFKA_STORAGE_ERROR.
         """
+        self._check_online()
         now_ms = self._clock.now_ms()
-        batch = marker_batch(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms)
-        return self.append_as_leader(
-            batch,
-            leader_epoch=leader_epoch,
-            origin=AppendOrigin.COORDINATOR,
-            transaction_version=transaction_version,
-        )[0]
+        batch = memoryview(
+            marker_batch(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms)
+        )
+        header = HEADER.unpack_from(batch)
+        return self._append_marker(batch, header, marker, leader_epoch, transaction_version, now_ms)[0]
+
+    def _append_marker(
+        self,
+        batch: memoryview,
+        header: HeaderFields,
+        marker: EndTransactionMarker,
+        leader_epoch: int,
+        transaction_version: int,
+        now_ms: int,
+    ) -> tuple[int, int]:
+        """`append_as_leader` of `marker`, which `batch` holds."""
+        stamped = self._append_limits.stamps_append_time
+        timestamp = now_ms if stamped else header[8]
+        entry = self._producer_state.prepare_marker(header[9], header[10], marker, timestamp, transaction_version)
+        base_offset = self._local.log_end_offset
+        self._write(batch, header, base_offset, leader_epoch, timestamp, now_ms)
+        try:
+            self.producers.complete(header[9], entry, marker, base_offset, self._local.active.base_offset)
+        except OSError as error:
+            raise self._append_failed(error, base_offset) from error
+        return base_offset, now_ms if stamped else NO_APPEND_TIME
+
+    def _write(
+        self,
+        batch: memoryview,
+        header: HeaderFields,
+        base_offset: int,
+        leader_epoch: int,
+        max_timestamp: int,
+        now_ms: int,
+    ) -> None:
+        """Append one batch, all of which is checked. Raises KAFKA_STORAGE_ERROR."""
+        if self._append_limits.stamps_append_time:
+            stamp_append_time(batch, header[5], now_ms)
+        BASE_OFFSET.pack_into(batch, 0, base_offset)
+        LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
+        if leader_epoch != self._epochs.latest_epoch:
+            self.assign_leader_epoch(leader_epoch, base_offset)
+        try:
+            self._local.append(batch, base_offset + header[6], max_timestamp, now_ms)
+        except OSError as error:
+            raise self._append_failed(error, base_offset) from error
 
     def append_as_follower(self, records: memoryview | bytearray | bytes) -> None:
         """Append what a leader sent, with its offsets and epochs.

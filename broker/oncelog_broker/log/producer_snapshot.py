@@ -10,11 +10,11 @@
 
     00000000000000000042.window      ours: what Kafka's has no room for, the batches before the last one
 
-        0  int16   version 1
+        0  int16   version 2 (1 had the fields of past batches in another order)
         2  uint32  CRC-32C of what follows
         6  uint32  the CRC of the snapshot that it belongs to
        10  for each entry of that snapshot, in its order: uint8 number of past batches, then the rest of the entry
-           as `producer_state` has it
+           as `producer_entry` has it
 
 A window that is missing, damaged or of another snapshot is done without: then one batch per producer is remembered in
 place of five. A snapshot that is damaged is deleted and the one before it taken; the log is replayed from there.
@@ -30,7 +30,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from oncelog_broker.log.producer_state import (
+from oncelog_broker.log.producer_entry import (
     HEAD,
     PAST_BATCH,
     SNAPSHOT_ENTRY,
@@ -50,7 +50,7 @@ from oncelog_broker.runtime.disk import Disk
 logger = logging.getLogger(__name__)
 
 SNAPSHOT_VERSION: Final = 1
-WINDOW_VERSION: Final = 1
+WINDOW_VERSION: Final = 2
 FILE_HEAD: Final = Struct(">hI")
 """Version and CRC."""
 COUNT: Final = Struct(">i")
@@ -62,7 +62,7 @@ class SnapshotCorrupt(ValueError):
 
 
 def format_snapshot(entries: Sequence[bytes]) -> bytes:
-    """Kafka's file for entries of `producer_state`."""
+    """Kafka's file for entries of `producer_entry`."""
     size = SNAPSHOT_ENTRY.size
     body = COUNT.pack(len(entries)) + b"".join([entry[:size] for entry in entries])
     return FILE_HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body

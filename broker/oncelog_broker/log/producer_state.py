@@ -1,14 +1,7 @@
-"""What a log knows of each producer id: pure (S7-S13, S39, S40, S50; KIP-98, KIP-360, KIP-890).
+"""What a log knows of its producers: pure (S7-S13, S39, S40, S50; KIP-98, KIP-360, KIP-890).
 
-A producer is one immutable `bytes`, an *entry*. So a change is decided first (`prepare_append`, `prepare_marker`: they
-return the new entry, or raise and have changed nothing), and adopted when the batch is in the log (E26). An image of
-all producers is a list of references, and 100,000 producers are one dictionary that the garbage collector passes over.
-
-    entry   46 bytes   as in Kafka's snapshot (S55): producer id, epoch, last sequence, last offset, offset delta,
-                       timestamp, coordinator epoch, first offset of the open transaction or -1
-             4         how many sequences up to the last one are known to be in the log, in this epoch
-             8         timestamp of the newest batch (the one above may be a marker's)
-        0..4 x 24      the batches before that, newest first: last sequence, offset delta, last offset, timestamp
+A change is decided first (`prepare_append`, `prepare_marker`: they return what to adopt, or raise and have changed
+nothing), and adopted when the batch is in the log (E26). What is known of one producer is a `producer_entry`.
 
 Sequences count records and wrap at 2^31 (`oncelog_protocol.records.sequence`).
 """
@@ -18,39 +11,40 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from struct import Struct
 from typing import Final, NamedTuple
 
 from oncelog_broker.log.config import KAFKA, LEGACY_2_0, LONG_MAX, LogConfig
+from oncelog_broker.log.producer_entry import (
+    EXPECTED,
+    EXPIRY,
+    HEAD,
+    NO_COORDINATOR_EPOCH,
+    NO_OFFSET,
+    SNAPSHOT_ENTRY,
+    ProducerStateEntry,
+    Streak,
+    batches,
+    describe,
+    entry_after,
+    entry_after_marker,
+    past_batches,
+    remembers_past,
+)
 from oncelog_broker.log.validation import HeaderFields
 from oncelog_protocol.errors import ErrorCode, KafkaError
-from oncelog_protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_BIT
+from oncelog_protocol.records.batch import TRANSACTIONAL_BIT
 from oncelog_protocol.records.control import EndTransactionMarker
 from oncelog_protocol.records.sequence import decrement_sequence, in_sequence, increment_sequence
 
-NO_OFFSET: Final = -1
-NO_COORDINATOR_EPOCH: Final = -1
 NOTHING_UNSTABLE: Final = LONG_MAX
 """`first_unstable_offset` where all transactions are complete and replicated."""
 TRANSACTIONS_V2: Final = 2
 """From this transaction version on, each transaction has an epoch of its own (KIP-890)."""
 
-SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
-_TAIL: Final = Struct(">Iq")
-HEAD: Final = Struct(SNAPSHOT_ENTRY.format + "Iq")
-PAST_BATCH: Final = Struct(">iiqq")
-WINDOW: Final = 5
-"""Batches that are remembered: what an idempotent producer may have in flight (S14)."""
-_HEAD_END: Final = HEAD.size
-_KEPT_END: Final = _HEAD_END + (WINDOW - 2) * PAST_BATCH.size
-"""Where the past batches end that stay in the window when one more joins them."""
-_EXPIRY_AT: Final = 26
-_EXPIRY_FIELDS: Final = Struct(">qiq")
-"""Timestamp, coordinator epoch, first offset of the open transaction: at `_EXPIRY_AT` of an entry."""
-MAX_KNOWN: Final = 2**30
-"""Half of all sequences: more than that behind the last one is ahead of it."""
 EXPIRY_SLICE: Final = 2000
 """Producers looked at before other work gets its turn: well below a millisecond."""
+MAX_STREAKS: Final = 100
+"""Producers of one log that are writing and have a streak; to settle so many takes well below a millisecond."""
 
 
 class DuplicateBatch(NamedTuple):
@@ -69,26 +63,6 @@ class CompletedTransaction(NamedTuple):
     last_stable_offset: int
 
 
-class ProducerStateEntry(NamedTuple):
-    """A producer as Kafka's snapshots and DescribeProducers show it; -1 where there is none of a thing."""
-
-    producer_id: int
-    epoch: int
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
-    coordinator_epoch: int
-    transaction_first_offset: int
-
-    @property
-    def first_sequence(self) -> int:
-        """Of the newest batch."""
-        return (
-            self.last_sequence if self.last_sequence < 0 else decrement_sequence(self.last_sequence, self.offset_delta)
-        )
-
-
 @dataclass(slots=True)
 class ProducerCounters:
     """What producers sent that was not the next batch, since the log was opened."""
@@ -104,14 +78,25 @@ class ProducerCounters:
 class ProducerState:
     """All producers of one log, and their transactions.
 
-    Invariant: `first_unstable_offset` is the first offset of the oldest transaction that is open, or complete but not
-    replicated yet; `_open` holds just the producers whose entry has an open transaction, by its first offset.
+    Invariants: `first_unstable_offset` is the first offset of the oldest transaction that is open, or complete but not
+    replicated yet; `_open` holds just the producers whose entry has an open transaction, by its first offset; of a
+    producer with a streak, the entry is the one that the streak began with.
     """
 
-    __slots__ = ("_entries", "_is_legacy", "_is_strict", "_open", "_unreplicated", "counters", "first_unstable_offset")
+    __slots__ = (
+        "_entries",
+        "_is_legacy",
+        "_is_strict",
+        "_open",
+        "_streaks",
+        "_unreplicated",
+        "counters",
+        "first_unstable_offset",
+    )
 
     def __init__(self, config: LogConfig) -> None:
         self._entries: dict[int, bytes] = {}
+        self._streaks: dict[int, Streak] = {}
         self._open: dict[int, int] = {}
         self._unreplicated: list[tuple[int, int]] = []
         """A heap of (first offset, offset of the marker)."""
@@ -130,15 +115,20 @@ class ProducerState:
 
     def prepare_append(
         self, header: HeaderFields, base_offset: int, timestamp: int, transaction_version: int = 0
-    ) -> bytes | DuplicateBatch:
+    ) -> bytes | Streak | DuplicateBatch:
         """What a data batch that is to be appended at `base_offset` makes of its producer; for `adopt`.
 
         A batch without a sequence is a coordinator's, and has its epoch checked only.
         Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_TXN_STATE,
         UNKNOWN_PRODUCER_ID (in `legacy-2.0` mode).
         """
-        _, _, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, _ = header
+        _, _, _, _, _, attributes, _, _, _, producer_id, epoch, sequence, _ = header
         is_transactional = attributes & TRANSACTIONAL_BIT
+        streak = self._streaks.get(producer_id)
+        if streak is not None:
+            if sequence == streak.next_sequence and epoch == streak.epoch and is_transactional == streak.transactional:
+                return streak
+            self._end_streak(producer_id)
         # That a batch is the next one is asked before whether it is a duplicate: it could be both only if the last five
         # batches had 2^31 records.
         entry = self._entries.get(producer_id)
@@ -147,15 +137,13 @@ class ProducerState:
             if sequence > 0:
                 self._check_unknown(header, transaction_version)
         else:
-            _, last_epoch, last, last_offset, last_delta, _, coordinator_epoch, first_offset, known, last_timestamp = (
-                HEAD.unpack_from(entry)
-            )
+            last_epoch, last, coordinator_epoch, first_offset, known = EXPECTED.unpack_from(entry)
             if epoch != last_epoch:
                 self._check_epoch(header, last_epoch)
                 known = 0
-            elif sequence == last + 1 or in_sequence(last, sequence) or sequence < 0:
-                if last_offset >= 0:
-                    past = PAST_BATCH.pack(last, last_delta, last_offset, last_timestamp) + entry[_HEAD_END:_KEPT_END]
+            elif in_sequence(last, sequence) or sequence < 0:
+                if last >= 0:
+                    past = past_batches(entry)
             else:
                 return self._out_of_sequence(header, entry)
             if first_offset >= 0 and not is_transactional:
@@ -166,41 +154,49 @@ class ProducerState:
                 )
         if is_transactional and first_offset < 0:
             first_offset = base_offset
-        known, last = (known + delta + 1, increment_sequence(sequence, delta)) if sequence >= 0 else (0, NO_SEQUENCE)
-        return (
-            HEAD.pack(
-                producer_id, epoch, last, base_offset + delta, delta, timestamp, coordinator_epoch, first_offset,
-                known if known < MAX_KNOWN else MAX_KNOWN, timestamp,
-            )
-            + past
-        )  # fmt: skip
+        return entry_after(header, base_offset, timestamp, coordinator_epoch, first_offset, known, past)
 
-    def adopt(self, producer_id: int, entry: bytes, base_offset: int, is_transactional: int) -> None:
-        """The batch that `prepare_append` gave `entry` for is in the log."""
-        self._entries[producer_id] = entry
-        if is_transactional and producer_id not in self._open:
+    def adopt(self, prepared: bytes | Streak, header: HeaderFields, base_offset: int, timestamp: int) -> None:
+        """The batch that `prepare_append` gave `prepared` for is in the log."""
+        if isinstance(prepared, Streak):
+            prepared.next_sequence = header[11] + header[6] + 1
+            prepared.batches.append((header, base_offset, timestamp))
+            return
+        producer_id = header[9]
+        self._entries[producer_id] = prepared
+        if header[5] & TRANSACTIONAL_BIT and producer_id not in self._open:
             self._open[producer_id] = base_offset
             if base_offset < self.first_unstable_offset:
                 self.first_unstable_offset = base_offset
+        elif remembers_past(prepared) and len(self._streaks) < MAX_STREAKS:
+            self._streaks[producer_id] = Streak(prepared, header)
 
     def follow(self, header: HeaderFields) -> None:
         """A data batch that is in the log, with its offsets: a leader has checked it, whatever we know (E27)."""
         base_offset, _, _, _, _, attributes, _, _, timestamp, producer_id, epoch, sequence, _ = header
+        self._end_streak(producer_id)
         coordinator_epoch, first_offset, known, past = NO_COORDINATOR_EPOCH, NO_OFFSET, 0, b""
         entry = self._entries.get(producer_id)
         if entry is not None:
-            _, last_epoch, last, last_offset, last_delta, _, coordinator_epoch, first_offset, known, last_timestamp = (
-                HEAD.unpack_from(entry)
-            )
+            last_epoch, last, coordinator_epoch, first_offset, known = EXPECTED.unpack_from(entry)
             if epoch != last_epoch or not in_sequence(last, sequence):
                 known = 0
-            if epoch == last_epoch and last_offset >= 0:
-                past = PAST_BATCH.pack(last, last_delta, last_offset, last_timestamp) + entry[HEAD.size : _KEPT_END]
-        is_transactional = attributes & TRANSACTIONAL_BIT
-        if is_transactional and first_offset < 0:
+            if epoch == last_epoch and last >= 0:
+                past = past_batches(entry)
+        if attributes & TRANSACTIONAL_BIT and first_offset < 0:
             first_offset = base_offset
-        entry = _entry(header, base_offset, timestamp, coordinator_epoch, first_offset, known, past)
-        self.adopt(producer_id, entry, base_offset, is_transactional)
+        entry = entry_after(header, base_offset, timestamp, coordinator_epoch, first_offset, known, past)
+        self.adopt(entry, header, base_offset, timestamp)
+
+    def _end_streak(self, producer_id: int) -> None:
+        """Put it into the producer's entry."""
+        streak = self._streaks.pop(producer_id, None)
+        if streak is not None:
+            self._entries[producer_id] = streak.settle()
+
+    def _end_streaks(self) -> None:
+        for producer_id in list(self._streaks):
+            self._end_streak(producer_id)
 
     def _check_unknown(self, header: HeaderFields, transaction_version: int) -> None:
         """Of a producer that we do not know, any sequence is accepted: its state may have expired, or its records may
@@ -233,7 +229,7 @@ class ProducerState:
         """A batch of the current epoch that is not the next one: a duplicate, or else an error (S8, S9, S12)."""
         delta, producer_id, sequence = header[6], header[9], header[11]
         wanted = increment_sequence(sequence, delta)
-        for last, last_delta, last_offset, timestamp in _batches(entry):
+        for last, last_offset, last_delta, timestamp in batches(entry):
             if last == wanted and last_delta == delta:
                 self.counters.duplicates += 1
                 return DuplicateBatch(last_offset - last_delta, timestamp)
@@ -268,6 +264,7 @@ class ProducerState:
         Raises INVALID_PRODUCER_EPOCH (under transactions V2 also for the current epoch: a marker's is one higher),
         TRANSACTION_COORDINATOR_FENCED (S40).
         """
+        self._end_streak(producer_id)
         entry = self._entries.get(producer_id)
         if entry is not None:
             last_epoch, coordinator_epoch = (head := HEAD.unpack_from(entry))[1], head[6]
@@ -282,7 +279,7 @@ class ProducerState:
                     f"a marker of coordinator epoch {marker.coordinator_epoch} for producer {producer_id}, "
                     f"whose coordinator is at {coordinator_epoch}",
                 )
-        return self._marked(producer_id, epoch, marker, timestamp, entry)
+        return entry_after_marker(producer_id, epoch, marker.coordinator_epoch, timestamp, entry)
 
     def complete(self, producer_id: int, entry: bytes, marker_offset: int) -> CompletedTransaction | None:
         """The marker that `prepare_marker` gave `entry` for is in the log; None if it has ended nothing (S39)."""
@@ -299,28 +296,10 @@ class ProducerState:
         self, producer_id: int, epoch: int, marker: EndTransactionMarker, timestamp: int, offset: int
     ) -> CompletedTransaction | None:
         """A marker that is in the log, as `follow`."""
-        entry = self._marked(producer_id, epoch, marker, timestamp, self._entries.get(producer_id))
+        self._end_streak(producer_id)
+        entry = self._entries.get(producer_id)
+        entry = entry_after_marker(producer_id, epoch, marker.coordinator_epoch, timestamp, entry)
         return self.complete(producer_id, entry, offset)
-
-    @staticmethod
-    def _marked(
-        producer_id: int, epoch: int, marker: EndTransactionMarker, timestamp: int, entry: bytes | None
-    ) -> bytes:
-        coordinator_epoch = marker.coordinator_epoch
-        if entry is not None:
-            _, last_epoch, last, last_offset, delta, _, _, _, known, batch_timestamp = HEAD.unpack_from(entry)
-            if last_epoch == epoch:
-                return (
-                    HEAD.pack(
-                        producer_id, epoch, last, last_offset, delta, timestamp, coordinator_epoch, NO_OFFSET,
-                        known, batch_timestamp,
-                    )
-                    + entry[HEAD.size :]
-                )  # fmt: skip
-        # A new epoch, and no batch of it: the next sequence is 0 (S9).
-        return HEAD.pack(
-            producer_id, epoch, NO_SEQUENCE, NO_OFFSET, 0, timestamp, coordinator_epoch, NO_OFFSET, 0, NO_TIMESTAMP
-        )
 
     # --- transactions --------------------------------------------------------------------------------------------
 
@@ -339,7 +318,10 @@ class ProducerState:
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a transaction of just this epoch is open: batches of it need not be verified again (KIP-890)."""
-        return producer_id in self._open and HEAD.unpack_from(self._entries[producer_id])[1] == epoch
+        streak = self._streaks.get(producer_id)
+        if streak is not None:
+            return streak.transactional != 0 and streak.epoch == epoch
+        return producer_id in self._open and EXPECTED.unpack_from(self._entries[producer_id])[0] == epoch
 
     def open_transactions(self) -> list[tuple[int, int]]:
         """(first offset, producer id), the oldest transaction first: which one holds back the last stable offset."""
@@ -354,20 +336,25 @@ class ProducerState:
     # --- all of them ---------------------------------------------------------------------------------------------
 
     def get(self, producer_id: int) -> ProducerStateEntry | None:
+        self._end_streak(producer_id)
         entry = self._entries.get(producer_id)
         return None if entry is None else describe(entry)
 
     def producers(self) -> Iterator[ProducerStateEntry]:
         """For DescribeProducers. The state must not change meanwhile."""
+        self._end_streaks()
         return map(describe, self._entries.values())
 
     def image(self) -> list[bytes]:
-        """All entries as they are now: cheap, since entries do not change."""
+        """All entries as they are now: cheap, since entries do not change. May come between `prepare_append` and
+        `adopt`, when the log rolls: streaks go on."""
+        for producer_id, streak in self._streaks.items():
+            self._entries[producer_id] = streak.settle()
         return list(self._entries.values())
 
     def restore(self, entries: Iterable[bytes]) -> None:
         """Forget all, and take on the entries of an image. Whatever they hold open is open."""
-        self._entries, still_open = {}, []
+        self._entries, self._streaks, still_open = {}, {}, []
         for entry in entries:
             producer_id, _, _, _, _, _, _, first_offset = SNAPSHOT_ENTRY.unpack_from(entry)
             self._entries[producer_id] = entry
@@ -385,58 +372,15 @@ class ProducerState:
         """
         ids, newest, gone = list(self._entries), now_ms - expiration_ms, 0
         for start in range(0, len(ids), EXPIRY_SLICE):
+            self._end_streaks()
             for producer_id in ids[start : start + EXPIRY_SLICE]:
                 entry = self._entries.get(producer_id)
                 if entry is None:
                     continue
-                timestamp, _, first_offset = _EXPIRY_FIELDS.unpack_from(entry, _EXPIRY_AT)
+                timestamp, _, first_offset = EXPIRY.unpack_from(entry)
                 if timestamp <= newest and first_offset < 0:
                     del self._entries[producer_id]
                     gone += 1
             yield gone
         if gone > len(self._entries):
             self._entries = dict(self._entries)  # the old table does not shrink
-
-
-def _entry(
-    header: HeaderFields,
-    base_offset: int,
-    timestamp: int,
-    coordinator_epoch: int,
-    first_offset: int,
-    known: int,
-    past: bytes,
-) -> bytes:
-    """The entry after a batch, before which `known` sequences are known to be in the log."""
-    delta, producer_id, epoch, sequence = header[6], header[9], header[10], header[11]
-    if sequence >= 0:
-        known += delta + 1
-        last = increment_sequence(sequence, delta)
-    else:
-        known, last = 0, NO_SEQUENCE
-    return (
-        HEAD.pack(
-            producer_id, epoch, last, base_offset + delta, delta, timestamp, coordinator_epoch, first_offset,
-            known if known < MAX_KNOWN else MAX_KNOWN, timestamp,
-        )
-        + past
-    )  # fmt: skip
-
-
-def _batches(entry: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """(last sequence, offset delta, last offset, timestamp) of the remembered batches, newest first."""
-    _, _, last, last_offset, delta, _, _, _, _, timestamp = HEAD.unpack_from(entry)
-    if last_offset >= 0:
-        yield last, delta, last_offset, timestamp
-        yield from PAST_BATCH.iter_unpack(entry[HEAD.size :])
-
-
-def describe(entry: bytes) -> ProducerStateEntry:
-    """The part of an entry that Kafka knows too."""
-    return ProducerStateEntry._make(SNAPSHOT_ENTRY.unpack_from(entry))
-
-
-def entry_of_snapshot(fields: bytes) -> bytes:
-    """The entry that Kafka's 46 bytes make, with its last batch as the only one that is remembered."""
-    _, _, last, _, delta, timestamp, _, _ = SNAPSHOT_ENTRY.unpack(fields)
-    return fields + _TAIL.pack(delta + 1 if last >= 0 else 0, timestamp)

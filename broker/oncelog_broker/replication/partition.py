@@ -132,7 +132,7 @@ class Partition:
         """How many bytes have become stable: 0, or (more is no harm, a fetch then ends early) all that was unstable."""
         before = self._stable_offset if self._unstable_bytes else old_high_watermark
         self._producers.on_high_watermark(self.high_watermark)
-        self._stable_offset = self.last_stable_offset
+        self._stable_offset = self.log.last_stable_offset(self.high_watermark)
         unstable_bytes = self._unstable_bytes + new_bytes
         self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else unstable_bytes
         return unstable_bytes if self._stable_offset > before else 0

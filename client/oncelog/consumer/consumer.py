@@ -188,6 +188,17 @@ class Consumer:
         self._positions.get(partition).seek(offset)
         self._moved()
 
+    def seek_to_committed(self, partition: TopicPartition, came_from: int) -> None:
+        """Go on from what the group has committed, or from `came_from` if that is nothing.
+
+        It is looked up by the next poll, and after all transactions that have offsets of the partition: so nothing can
+        fail here. Raises ValueError for a negative offset or a partition that is not assigned.
+        """
+        if came_from < 0:
+            raise ValueError(f"offset {came_from}: must not be negative")
+        self._positions.get(partition).go_back(came_from)
+        self._moved()
+
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on from the first offset that there is; without arguments, in all assigned partitions."""
         self._reset(partitions, EARLIEST_TIMESTAMP)

@@ -18,13 +18,15 @@ class PartitionPosition:
     """One assigned partition.
 
     `fetch_offset` is where the next Fetch begins, None until a start is looked up: the committed offset if it
-    `wants_committed` and there is one, else by `reset_timestamp` (None: by the policy). `preferred_replica` is nearer
-    than the leader, and to be asked until `preferred_until` (loop time). `seeks` counts whatever made answers under way
-    void. Invariant: `fetched` continue one another, and the last one ends at `fetch_offset`.
+    `wants_committed` and there is one, else `came_from` if that is known, else by `reset_timestamp` (None: by the
+    policy). `preferred_replica` is nearer than the leader, and to be asked until `preferred_until` (loop time). `seeks`
+    counts whatever made answers under way void. Invariant: `fetched` continue one another, and the last one ends at
+    `fetch_offset`.
     """
 
     __slots__ = (
         "_last_epoch",
+        "came_from",
         "error",
         "fetch_offset",
         "fetched",
@@ -55,6 +57,7 @@ class PartitionPosition:
         self.preferred_replica = NO_NODE
         self.preferred_until = 0.0
         self.wants_committed = True
+        self.came_from: int | None = None
         self._last_epoch = NO_LEADER_EPOCH
         self.high_watermark = UNKNOWN_OFFSET
         self.last_stable_offset = UNKNOWN_OFFSET
@@ -79,6 +82,13 @@ class PartitionPosition:
         """Go on from `offset`."""
         self._forget()
         self.fetch_offset = offset
+
+    def go_back(self, came_from: int) -> None:
+        """Go on from what is committed, else from `came_from`."""
+        self._forget()
+        self.fetch_offset = None
+        self.wants_committed = True
+        self.came_from = came_from
 
     def start_at(self, offset: int, leader_epoch: int) -> None:
         """Go on from where somebody had come to, as it was committed."""
@@ -116,6 +126,7 @@ class PartitionPosition:
 
     def _forget(self) -> None:
         self.wants_committed = False
+        self.came_from = None
         self._last_epoch = NO_LEADER_EPOCH
         self.fetched.clear()
         self.seeks += 1

@@ -114,6 +114,7 @@ class Starts:
                 position.start_at(committed[partition].offset, committed[partition].leader_epoch)
             else:
                 position.wants_committed = False
+                position.fetch_offset = position.came_from
 
     def _is_current(self, position: PartitionPosition, seeks_then: int) -> bool:
         """Whether the application has not moved elsewhere meanwhile."""

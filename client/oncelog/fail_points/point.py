@@ -7,11 +7,11 @@
     acknowledge          the answer to a Produce request leaves
     offsets-written      the offsets of a TxnOffsetCommit are written, pending
     prepare-logged       EndTxn: the decision is written to the coordinator's log
+    reply-sent           the answer to EndTxn leaves
     marker-sent          the coordinator has the marker of one partition written
     marker-written       the marker is written to its partition
     marker-acknowledged  the coordinator takes in the answer about one marker
     complete-logged      the end of the transaction is written to the coordinator's log
-    reply-sent           the answer to EndTxn leaves
 
 The variable is read once, when this module is imported. Unless it is set a mark returns the very function that it is
 given: production code runs without a trace of the points.
@@ -37,11 +37,11 @@ FailPoint = Literal[
     "acknowledge",
     "offsets-written",
     "prepare-logged",
+    "reply-sent",
     "marker-sent",
     "marker-written",
     "marker-acknowledged",
     "complete-logged",
-    "reply-sent",
 ]
 FAIL_POINTS: Final[tuple[FailPoint, ...]] = get_args(FailPoint)
 

@@ -172,8 +172,10 @@ class Producer:
         """Commit a consumer's offsets with the transaction: of each partition the offset of the next record to read.
 
         `group` is `consumer.group_metadata()`, by which a consumer that is behind its group is fenced (S37, S46).
-        Raises AbortableError, FatalError, InvalidTransactionState; ValueError for a negative offset.
+        Raises AbortableError, FatalError, InvalidTransactionState; ValueError for a negative offset or no group id.
         """
+        if not group.group_id:
+            raise ValueError("group: has no group id, so there is nobody to commit offsets for")
         told = {TopicPartition(*partition): offset_and_metadata(offset) for partition, offset in offsets.items()}
         await self._need_transactions().send_offsets(told, group)
 
@@ -440,7 +442,7 @@ class Producer:
         if self._is_closed or self._pool is None:
             raise ClientClosed("the producer is closed" if self._is_closed else "the producer is not started")
         if self._fatal is not None:
-            raise self._fatal
+            raise self._fatal.with_traceback(None)
 
     def _need_transactions(self) -> Transactions:
         if self._manager is None:

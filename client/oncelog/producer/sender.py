@@ -278,14 +278,17 @@ class Sender:
             self._metadata.request_refresh()
         config = self._config
         first_ms = config.retry_backoff_ms
-        if error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+        is_concurrent = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
+        if is_concurrent:
             first_ms = min(first_ms, CONCURRENT_BACKOFF_MS)
         not_before = self._loop.time() + backoff_s(batch.attempts, first_ms, config.retry_backoff_max_ms, self._rng)
         if is_retriable is None:
             is_retriable = error.retriable
-        if is_retriable and self._is_wanted and batch.attempts <= config.retries and not self._is_closed:
+        has_try = batch.attempts <= config.retries or is_concurrent  # that is only waiting for one's turn
+        if is_retriable and self._is_wanted and has_try and not self._is_closed:
             if not_before < batch.deadline:
-                logger.info("%s-%d: sending again after %s", batch.topic, batch.partition, error)
+                level = logging.DEBUG if is_concurrent else logging.INFO
+                logger.log(level, "%s-%d: sending again after %s", batch.topic, batch.partition, error)
                 batch.last_error = error
                 self._accumulator.requeue(batch, not_before)
                 return

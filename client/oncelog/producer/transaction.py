@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -24,13 +26,15 @@ async def until_known(end: Callable[[], Awaitable[None]]) -> None:
 
 class Transaction:
     """One transaction as a block. An error of the body aborts it and goes on to the caller, who may begin the next one;
-    a FatalError means that this producer cannot go on (S41). EndNotKnown is always about the commit: where the block
-    aborts, it waits as long as that takes."""
+    a FatalError means that this producer cannot go on (S41). EndNotKnown is always about the commit, also one that an
+    earlier block left under way: where the block aborts, it waits as long as that takes, or max.block.ms if it was
+    cancelled."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def __aenter__(self) -> Self:
+        await self._transactions.until_over()
         self._transactions.begin()
         return self
 
@@ -45,7 +49,11 @@ class Transaction:
                 raise
         elif self._transactions.is_open:
             try:
-                await until_known(self._transactions.abort)
+                if isinstance(error, asyncio.CancelledError):
+                    with suppress(EndNotKnown):  # it goes on by itself
+                        await self._transactions.abort()
+                else:
+                    await until_known(self._transactions.abort)
             except FatalError as fatal:
                 if not isinstance(error, FatalError):
                     raise fatal from error

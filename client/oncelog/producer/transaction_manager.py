@@ -60,8 +60,7 @@ class TransactionManager:
     def check_usable(self) -> None:
         """Raises the fatal error if there was one."""
         if self.state is TransactionState.FATAL_ERROR:
-            assert self.error is not None
-            raise self.error
+            raise self._kept_error()
 
     def check_in_transaction(self) -> None:
         """Raises InvalidTransactionState outside a transaction, and in one that can only be aborted its error."""
@@ -69,8 +68,7 @@ class TransactionManager:
             return
         self.check_usable()
         if self.state is TransactionState.ABORTABLE_ERROR:
-            assert self.error is not None
-            raise self.error
+            raise self._kept_error()
         raise InvalidTransactionState(f"only in a transaction: {self._told}")
 
     def sending_to(self, partition: TopicPartition) -> None:
@@ -174,6 +172,11 @@ class TransactionManager:
     def _to(self, state: TransactionState) -> None:
         check(self.state, state)
         self.state = state
+
+    def _kept_error(self) -> KafkaError:
+        """To raise, maybe again and again: without the frames of the last time, which would pile up."""
+        assert self.error is not None
+        return self.error.with_traceback(None)
 
     @property
     def _told(self) -> str:

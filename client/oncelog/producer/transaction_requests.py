@@ -44,8 +44,8 @@ FIRST_WITH_IDENTITY: Final = 3
 """InitProducerId from this version on lets a producer go on after an error (KIP-360)."""
 
 
-CONCURRENT_BACKOFF_MS: Final = 20
-"""The first wait for the transaction before to be completed: that takes a few milliseconds, not retry.backoff.ms."""
+CONCURRENT_BACKOFF_MS: Final = 1
+"""The first wait for the transaction before to be completed. Kafka's 20 ms would be most of the time of a small one."""
 
 
 class Meaning(Enum):

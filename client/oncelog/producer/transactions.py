@@ -160,16 +160,30 @@ class Transactions:
             self._ending = _Ending(False, _task(self._abort()))
         await self._until_ended(self._ending, "abort")
 
+    async def until_over(self) -> None:
+        """Wait for a commit or abort whose caller was cancelled; a commit that has failed since is aborted.
+
+        Raises EndNotKnown after max.block.ms, FatalError.
+        """
+        ending = self._ending
+        if ending is None:
+            return
+        name = "commit" if ending.commits else "abort"
+        try:
+            await self._until_ended(ending, name)
+        except AbortableError:
+            await self.abort()
+
     @property
     def is_open(self) -> bool:
         """Whether there is a transaction that can be aborted."""
         return self.manager.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
 
     async def close(self) -> None:
-        """Wait for what is being ended, abort what is open then, and end what is under way for these transactions."""
+        """Wait for what is being ended, max.block.ms at most, abort what is open then, and end what is under way."""
         try:
             if self._ending is not None:
-                await asyncio.wait([self._ending.task])
+                await asyncio.wait([self._ending.task], timeout=self._config.max_block_ms / 1000)
             if self.is_open:
                 await self.abort()
         except KafkaError as error:

@@ -52,7 +52,7 @@ def record_size_upper_bound(key: Buffer | None, value: Buffer | None, headers: H
     for data in (key, value):
         size += len(data) if data is not None else 0
     for name, data in headers:
-        size += 2 * MAX_VARINT + len(name.encode()) + (len(data) if data is not None else 0)
+        size += 2 * MAX_VARINT + len(str.encode(name)) + (len(data) if data is not None else 0)
     return size
 
 
@@ -93,7 +93,7 @@ def _encode_headers(headers: HeaderSequence) -> bytes:
     small = SMALL_VARINTS
     parts: list[Buffer] = [encode_varint(len(headers))]
     for name, value in headers:
-        encoded_name = name.encode()
+        encoded_name = str.encode(name)
         size = len(encoded_name)
         parts += (small[size] if size < SMALL else encode_varint(size), encoded_name)
         if value is None:

@@ -10,13 +10,23 @@ EndTransactionMarker.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
-from oncelog_protocol.records.batch import NO_PARTITION_LEADER_EPOCH, CorruptBatch, RecordBatch
-from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.batch import (
+    CONTROL_BIT,
+    CRC_AT,
+    HEADER,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    CorruptBatch,
+    RecordBatch,
+    batch_crc,
+)
 from oncelog_protocol.records.record import Record, read_records
 
 CONTROL_KEY: Final = Struct(">hh")
@@ -24,6 +34,14 @@ END_TRANSACTION_VALUE: Final = Struct(">hi")
 CONTROL_RECORD_VERSION: Final = 0
 MAX_CONTROL_BATCH_BYTES: Final = 4096
 """A marker takes 10 bytes of key and value; nothing that large is one."""
+
+MARKER_BATCH: Final = Struct(HEADER.format + "4B B4s B6s B")
+"""A batch with one marker, whole: every transaction writes one to each of its partitions. Behind the header: length,
+attributes, timestamp delta and offset delta of the record, its key and its value with their lengths, no headers."""
+RECORD_LENGTH: Final = 0x20
+KEY_LENGTH: Final = 0x08
+VALUE_LENGTH: Final = 0x0C
+"""The varints of 16, 4 and 6."""
 
 
 class ControlType(IntEnum):
@@ -33,8 +51,7 @@ class ControlType(IntEnum):
     COMMIT = 1
 
 
-@dataclass(slots=True, frozen=True)
-class EndTransactionMarker:
+class EndTransactionMarker(NamedTuple):
     """The outcome of a transaction on one partition, and the epoch of the coordinator that decided it (S40)."""
 
     control_type: ControlType
@@ -95,12 +112,13 @@ def marker_batch(
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
     """The control batch with `marker` for the producer whose transaction it ends; `timestamp` in ms."""
-    return build_batch(
-        [Record(base_offset, timestamp, marker.key(), marker.value(), [])],
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
-        base_offset=base_offset,
-        partition_leader_epoch=partition_leader_epoch,
-    )
+    batch = bytearray(
+        MARKER_BATCH.pack(
+            base_offset, MARKER_BATCH.size - LOG_OVERHEAD, partition_leader_epoch, MAGIC_V2, 0,
+            TRANSACTIONAL_BIT | CONTROL_BIT, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1,
+            RECORD_LENGTH, 0, 0, 0,
+            KEY_LENGTH, marker.key(), VALUE_LENGTH, marker.value(), 0,
+        )
+    )  # fmt: skip
+    batch[CRC_AT : CRC_AT + 4] = batch_crc(batch).to_bytes(4, "big")
+    return batch

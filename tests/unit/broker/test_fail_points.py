@@ -24,11 +24,11 @@ STEPS = {
     "acknowledge": ("oncelog_broker.server.dispatch", "Dispatcher._respond"),
     "offsets-written": ("oncelog_broker.server.handlers.txn_offset_commit", "_write"),
     "prepare-logged": (f"{TRANSACTION}.coordinator", "TransactionCoordinator.end_txn"),
+    "reply-sent": ("oncelog_broker.server.dispatch", "Dispatcher._respond"),
     "marker-sent": (f"{TRANSACTION}.markers", "MarkerAppender.append"),
     "marker-written": ("oncelog_broker.replication.partition", "Partition.append_marker"),
     "marker-acknowledged": (f"{TRANSACTION}.markers", "_is_done_with"),
     "complete-logged": (f"{TRANSACTION}.coordinator", "TransactionCoordinator._complete"),
-    "reply-sent": ("oncelog_broker.server.dispatch", "Dispatcher._respond"),
 }
 
 MARKED = """

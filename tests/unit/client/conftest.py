@@ -37,7 +37,8 @@ class FakeBroker:
     """One node that leads all partitions. `handlers[RequestType] = f` overrules; f(request) -> response, None: silence.
 
     `logs[topic][partition]` are the batches as bytes; `requests` all requests in order, `versions` those that each kind
-    came in; `version` is that of the request being handled. `finalized` are features of the cluster and their levels.
+    came in; `version` is that of the request being handled. `finalized` are features of the cluster and their levels,
+    `others` the ports of nodes that it lists beside itself.
     """
 
     def __init__(self) -> None:
@@ -48,6 +49,7 @@ class FakeBroker:
         self.versions: dict[type, list[int]] = {}
         self.version = -1
         self.finalized: dict[str, int] = {}
+        self.others: dict[int, int] = {}
         self.handlers: dict[type, Callable[[Any], Any]] = {}
         self.max_versions: dict[int, int] = {}
         self.leader_epoch = 5
@@ -184,7 +186,10 @@ class FakeBroker:
         topic = MetadataResponse.MetadataResponseTopic
         names = list(self.topics) if request.topics is None else [str(wanted.name) for wanted in request.topics]
         return MetadataResponse(
-            brokers=[MetadataResponse.MetadataResponseBroker(node_id=NODE, host="127.0.0.1", port=self.port)],
+            brokers=[
+                MetadataResponse.MetadataResponseBroker(node_id=node_id, host="127.0.0.1", port=port)
+                for node_id, port in {NODE: self.port, **self.others}.items()
+            ],
             cluster_id="cluster",
             controller_id=NODE,
             topics=[

@@ -26,6 +26,7 @@ def test_defaults_are_kafkas() -> None:
         (ProducerConfig, {"batch_size": True}, "batch_size=True"),
         (ProducerConfig, {"compression_type": "lzma"}, "compression_type='lzma': must be one of none, gzip"),
         (ProducerConfig, {"delivery_timeout_ms": 100}, "must be at least linger_ms + request_timeout_ms"),
+        (ProducerConfig, {"enable_idempotence": 0}, "enable_idempotence=0: must be True, False or None"),
         (ProducerConfig, {"lingr_ms": 5}, "unknown key 'lingr_ms': did you mean 'linger_ms'?"),
         (ProducerConfig, {"max_in_flight_requests_per_connection": 0}, "max_in_flight_requests_per_connection=0"),
         (ConsumerConfig, {"auto_offset_reset": "first"}, "must be one of earliest, latest, none"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from oncelog.errors import (
     ProducerFenced,
     RequestTimedOut,
 )
-from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from oncelog.group_offsets import ConsumerGroupMetadata
 from oncelog.producer.producer import Producer
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.end_txn import EndTxnRequest
@@ -53,7 +53,8 @@ class FakeConsumer:
         self.config = load(ConsumerConfig, "h:1", {**OPTIONS, **options})
         self.coordinator = coordinator
         self.records = records
-        self.positions = dict.fromkeys(records, 0)
+        self._positions = dict.fromkeys(records, 0)
+        self.came_from: dict[TopicPartition, int] = {}
         self.generation = 1
         self.is_done = asyncio.Event()
         self.on_poll: Callable[[], None] = lambda: None
@@ -64,6 +65,9 @@ class FakeConsumer:
         self.polls.append(max_records)
         await asyncio.sleep(0)
         self.on_poll()
+        if self.came_from and self.committed_errors:
+            self.committed_errors.pop(0)
+            return {}  # it is looked up again by the next poll
         polled = {}
         for partition, end in self.records.items():
             position = self.positions[partition]
@@ -78,17 +82,16 @@ class FakeConsumer:
     def assignment(self) -> set[TopicPartition]:
         return set(self.records)
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek_to_committed(self, partition: TopicPartition, came_from: int) -> None:
         assert partition in self.records
-        self.positions[partition] = offset
+        self.came_from[partition] = came_from
 
-    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        if self.committed_errors:
-            raise self.committed_errors.pop(0)
-        offsets = {partition: self.coordinator.offsets.get(("g", *partition)) for partition in partitions}
-        return {
-            partition: None if offset is None else OffsetAndMetadata(offset) for partition, offset in offsets.items()
-        }
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        for partition, came_from in self.came_from.items():
+            self._positions[partition] = self.coordinator.offsets.get(("g", *partition), came_from)
+        self.came_from.clear()
+        return self._positions
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         return ConsumerGroupMetadata("g", self.generation, "member", None)
@@ -423,6 +426,29 @@ async def test_s60_cancelled_in_process_it_goes_back(coordinator: FakeCoordinato
         running.cancel()
         await asyncio.wait([running])
         assert running.cancelled()
+        assert run.consumer.positions == {IN0: 2}
+        await run.until_done()
+    assert coordinator.committed == {OUT: all_of(IN0, 6)}
+
+
+async def test_s60_cancelled_twice_in_the_commit_it_counts_too(coordinator: FakeCoordinator) -> None:
+    hold = asyncio.Event()
+
+    async def answer(request: Any) -> Any:
+        coordinator.broker.handlers[EndTxnRequest] = coordinator._handle
+        await hold.wait()
+        return coordinator.answer(request, coordinator.broker.version)
+
+    coordinator.broker.handlers[EndTxnRequest] = answer
+    async with started(coordinator) as run:
+        running = run.start()
+        await coordinator.broker.received(EndTxnRequest)
+        running.cancel()
+        await a_while(running)
+        running.cancel()
+        await asyncio.wait([running])
+        hold.set()
+        await run.producer.commit_transaction()
         assert run.consumer.positions == {IN0: 2}
         await run.until_done()
     assert coordinator.committed == {OUT: all_of(IN0, 6)}

@@ -1,3 +1,7 @@
+import pickle
+
+import pytest
+
 from oncelog import errors
 from oncelog.errors import ErrorCode, KafkaError, RetriableError, error_for
 
@@ -23,3 +27,20 @@ def test_an_unknown_code_keeps_its_number() -> None:
 
 def test_the_names_offered_are_there() -> None:
     assert [name for name in errors.__all__ if not hasattr(errors, name)] == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        error_for(ErrorCode.PRODUCER_FENCED, "another one"),
+        errors.ClientClosed("closed"),
+        errors.EndNotKnown("goes on"),
+        errors.ConfigError("acks=2"),
+        errors.PartialFailure({"topic": error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}, {"other": 1}),
+    ],
+)
+def test_errors_cross_processes(error: KafkaError) -> None:
+    arrived = pickle.loads(pickle.dumps(error))
+    assert type(arrived) is type(error)
+    assert (str(arrived), arrived.code, arrived.message) == (str(error), error.code, error.message)
+    assert arrived.__dict__.keys() == error.__dict__.keys()

@@ -80,9 +80,9 @@ class TransactionCoordinator:
 
     # --- requests
 
-    async def init_producer_id(self, transactional_id: str, timeout_ms: int, shown: Producer | None) -> Producer:
-        """The producer id and epoch to write with (S34). Raises KafkaError."""
-        return await self._with_producer_id(
+    def init_producer_id(self, transactional_id: str, timeout_ms: int, shown: Producer | None) -> ProducerAnswer:
+        """The producer id and epoch to write with, or why not (S34)."""
+        return self._with_producer_id(
             lambda spare: self.runtime.write(
                 transactional_id,
                 lambda machine, waiter: machine.init_producer_id(transactional_id, timeout_ms, shown, spare, waiter),
@@ -91,11 +91,11 @@ class TransactionCoordinator:
         )
 
     @fail_point("prepare-logged")
-    async def end_txn(
+    def end_txn(
         self, transactional_id: str, asking: Producer, commits: bool, client_transaction_version: int
-    ) -> Producer:
-        """The producer id and epoch to go on with, once the decision is logged (S38). Raises KafkaError."""
-        return await self._with_producer_id(
+    ) -> ProducerAnswer:
+        """The producer id and epoch to go on with, once the decision is logged, or why not (S38)."""
+        return self._with_producer_id(
             lambda spare: self.runtime.write(
                 transactional_id,
                 lambda machine, waiter: machine.end_txn(
@@ -105,20 +105,21 @@ class TransactionCoordinator:
             )
         )
 
-    async def _with_producer_id(self, request: Callable[[int | None], ProducerAnswer]) -> Producer:
+    def _with_producer_id(self, request: Callable[[int | None], ProducerAnswer]) -> ProducerAnswer:
         """Make a request, and if it needs a new producer id make it again with one."""
         try:
-            answer = request(None)
+            return request(None)
         except NeedsProducerId:
-            try:
-                spare = await self._producer_ids.generate()
-            except ProducerIdsExhausted as error:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
-            answer = request(spare)
-        result = await answer if isinstance(answer, asyncio.Future) else answer
-        if isinstance(result, KafkaError):
-            raise result
-        return result
+            return self._tasks.spawn("producer id for a transaction", self._with_new_producer_id(request))
+
+    async def _with_new_producer_id(self, request: Callable[[int | None], ProducerAnswer]) -> Producer | KafkaError:
+        try:
+            answer = request(await self._producer_ids.generate())
+        except ProducerIdsExhausted as error:
+            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        except KafkaError as error:
+            return error
+        return await answer if isinstance(answer, asyncio.Future) else answer
 
     @fail_point("register-partitions", dropped=lambda: ErrorCode.COORDINATOR_NOT_AVAILABLE)
     def add_partitions(
@@ -147,13 +148,13 @@ class TransactionCoordinator:
     # --- the ends of transactions
 
     def write_markers(self, index: int, end: TransactionEnd) -> None:
-        """Have `end` written, in the background: the answer to EndTxn goes first (S38)."""
+        """Have `end` written in the next turn of the loop: the answer to EndTxn leaves in this one (S38), and before a
+        producer that comes back at once is read, its transaction is complete."""
         shard = self.runtime.loaded_shard(index)
         if shard is not None:
             self._tasks.spawn(f"markers of {end.transactional_id}", self._finish(shard, end))
 
     async def _finish(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
-        await asyncio.sleep(0)  # in the next turn of the loop the answer leaves, in the one after that the markers
         marker = Marker(end.producer, end.commits, shard.partition.leader_epoch, end.transaction_version)
         try:
             await write_all(self._markers.append, marker, end.partitions, lambda: self.runtime.is_current(shard))

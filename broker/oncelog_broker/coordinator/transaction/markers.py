@@ -24,8 +24,9 @@ from oncelog_protocol.records.control import ControlType, EndTransactionMarker
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 0.1
-MARKERS_PER_SLICE: Final = 50
-"""Markers written before other work gets its turn."""
+MARKERS_PER_SLICE: Final = 200
+"""Markers written before other work gets its turn: some 3 ms. The producer of a larger transaction may come back before
+it is complete; it is told CONCURRENT_TRANSACTIONS, and its client backs off for 20 ms or more."""
 NEEDS_NO_MARKER: Final = frozenset(
     {
         ErrorCode.NONE,

@@ -6,7 +6,6 @@ in the place of this one. So an append that fails leaves no trace, and no epoch 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from oncelog_broker.coordinator.transaction.states import TransactionState, check_transition
@@ -37,8 +36,7 @@ def is_exhausted(epoch: int) -> bool:
     return epoch >= EXHAUSTED_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionMetadata:
+class TransactionMetadata(NamedTuple):
     """The state of one transactional id.
 
     Invariants: `partitions` are empty unless a transaction is open or prepared; `next_producer_id` is set in Prepare*
@@ -57,7 +55,7 @@ class TransactionMetadata:
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
     client_transaction_version: int = TRANSACTIONS_V1
-    last_epoch: int = field(default=NO_EPOCH, compare=False)
+    last_epoch: int = NO_EPOCH
     """The epoch before this one, if the same producer had it: whoever shows it asks again for what it was given
     (KIP-360). Known since the coordinator was loaded: Kafka's log has no place for it."""
 
@@ -85,8 +83,8 @@ class TransactionMetadata:
     def _to(self, state: TransactionState, now_ms: int, **changes: Any) -> TransactionMetadata:
         """The one place where a state follows another. Raises IllegalTransition."""
         check_transition(self.transactional_id, self.state, state)
-        return replace(
-            self, state=state, last_update_timestamp=now_ms, previous_producer_id=self.producer_id, **changes
+        return self._replace(
+            state=state, last_update_timestamp=now_ms, previous_producer_id=self.producer_id, **changes
         )
 
     # --- InitProducerId

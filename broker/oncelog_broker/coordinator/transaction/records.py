@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from oncelog_broker.coordinator.effects import Encoded
@@ -27,7 +28,7 @@ class TransactionRecord(NamedTuple):
 
 def encode(record: TransactionRecord) -> Encoded:
     """The bytes of a record. Raises UnencodableMessage for values that do not fit."""
-    key = encode_versioned(TransactionLogKey(transactional_id=record.transactional_id), TRANSACTION_LOG_KEY_VERSION)
+    key = _key_of(record.transactional_id)
     if record.metadata is None:
         return Encoded(key, None)
     return Encoded(key, encode_versioned(_value_of(record.metadata), TRANSACTION_LOG_VALUE_VERSION))
@@ -43,6 +44,12 @@ def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
     return TransactionRecord(
         transactional_id, _metadata_of(transactional_id, decode_versioned(TransactionLogValue, value))
     )
+
+
+@lru_cache(maxsize=4096)
+def _key_of(transactional_id: str) -> bytes:
+    """Kept for the ids that are at work: each transaction logs three records or more of one."""
+    return encode_versioned(TransactionLogKey(transactional_id=transactional_id), TRANSACTION_LOG_KEY_VERSION)
 
 
 def _value_of(metadata: TransactionMetadata) -> TransactionLogValue:

@@ -60,7 +60,10 @@ def _ask(
             codes = coordinator.verify(transactional_id, producer, unknown)
         except KafkaError as error:
             return error.code
-        return next((code for code in codes.values() if code is not ErrorCode.NONE), ErrorCode.NONE)
+        for code in codes.values():
+            if code is not ErrorCode.NONE:
+                return code
+        return ErrorCode.NONE
     answer = coordinator.add_partitions(transactional_id, producer, unknown, TRANSACTIONS_V2)
     if isinstance(answer, asyncio.Future):
         # Logged, and not on all replicas yet. To wait here would let a marker come in between; the producer comes again

@@ -7,6 +7,8 @@ Versions: v2 PRODUCER_FENCED, v4 TRANSACTION_ABORTABLE, v5 transactions V2: the 
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from typing import Final
 
 from oncelog_broker.coordinator.transaction.metadata import TRANSACTIONS_V1, TRANSACTIONS_V2, Producer
@@ -18,16 +20,25 @@ from oncelog_protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 FIRST_TRANSACTIONS_V2_VERSION: Final = 5
 
 
-async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
+def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V1
     asking = Producer(request.producer_id, request.producer_epoch)
-    try:
-        producer = await context.broker.transactions.end_txn(
-            request.transactional_id, asking, request.committed, version
-        )
-    except KafkaError as error:
-        return EndTxnResponse(error_code=code_for(context.api_key, context.version, error.code))
-    context.broker.transactions.last_clients.note(request.transactional_id, context.client)
-    return EndTxnResponse(error_code=ErrorCode.NONE, producer_id=producer.producer_id, producer_epoch=producer.epoch)
+    answer = context.broker.transactions.end_txn(request.transactional_id, asking, request.committed, version)
+    if isinstance(answer, asyncio.Future):
+        return _later(answer, request.transactional_id, context)
+    return _response(answer, request.transactional_id, context)
+
+
+async def _later(
+    answer: asyncio.Future[Producer | KafkaError], transactional_id: str, context: RequestContext
+) -> EndTxnResponse:
+    return _response(await answer, transactional_id, context)
+
+
+def _response(answer: Producer | KafkaError, transactional_id: str, context: RequestContext) -> EndTxnResponse:
+    if isinstance(answer, KafkaError):
+        return EndTxnResponse(error_code=code_for(context.api_key, context.version, answer.code))
+    context.broker.transactions.last_clients.note(transactional_id, context.client)
+    return EndTxnResponse(error_code=ErrorCode.NONE, producer_id=answer.producer_id, producer_epoch=answer.epoch)

@@ -83,9 +83,13 @@ def _wait(
             future.set_result(answer)
 
     def _hand_over(task: asyncio.Task[FetchResponse]) -> None:
+        if future.done():
+            return
         if task.cancelled():
             future.cancel()
-        elif not future.done():
+        elif (failure := task.exception()) is not None:
+            future.set_exception(failure)  # or nobody would ever let the connection go on
+        else:
             future.set_result(task.result())
 
     read_committed = request.isolation_level == READ_COMMITTED

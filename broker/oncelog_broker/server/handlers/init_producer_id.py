@@ -8,6 +8,7 @@ in Kafka: not served.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 
 from oncelog_broker.coordinator.transaction.metadata import Producer
@@ -23,24 +24,29 @@ def handle(
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     if request.transactional_id == "" or (request.producer_id == -1) != (request.producer_epoch == -1):
         return _failed(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        return _take_over(request.transactional_id, request, context)
-    return _new_producer(context)
-
-
-async def _take_over(
-    transactional_id: str, request: InitProducerIdRequest, context: RequestContext
-) -> InitProducerIdResponse:
+    if request.transactional_id is None:
+        return _new_producer(context)
     shown = None if request.producer_id == -1 else Producer(request.producer_id, request.producer_epoch)
-    try:
-        producer = await context.broker.transactions.init_producer_id(
-            transactional_id, request.transaction_timeout_ms, shown
-        )
-    except KafkaError as error:
-        return _failed(code_for(context.api_key, context.version, error.code))
+    answer = context.broker.transactions.init_producer_id(
+        request.transactional_id, request.transaction_timeout_ms, shown
+    )
+    if isinstance(answer, asyncio.Future):
+        return _later(answer, request.transactional_id, context)
+    return _response(answer, request.transactional_id, context)
+
+
+async def _later(
+    answer: asyncio.Future[Producer | KafkaError], transactional_id: str, context: RequestContext
+) -> InitProducerIdResponse:
+    return _response(await answer, transactional_id, context)
+
+
+def _response(answer: Producer | KafkaError, transactional_id: str, context: RequestContext) -> InitProducerIdResponse:
+    if isinstance(answer, KafkaError):
+        return _failed(code_for(context.api_key, context.version, answer.code))
     context.broker.transactions.last_clients.note(transactional_id, context.client)
     return InitProducerIdResponse(
-        error_code=ErrorCode.NONE, producer_id=producer.producer_id, producer_epoch=producer.epoch
+        error_code=ErrorCode.NONE, producer_id=answer.producer_id, producer_epoch=answer.epoch
     )
 
 

@@ -40,9 +40,9 @@ FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
 FIRST_TRANSACTIONS_V2_VERSION: Final = 12
 """A transactional producer that sends this version has an epoch of its own for each transaction (KIP-890, T6)."""
-PRODUCER: Final = slice(43, 53)
+PRODUCER_AT: Final = 43
 """Where a batch has its producer id and epoch."""
-PRODUCER_FIELDS: Final = Struct(">qh")
+PRODUCER: Final = Struct(">qh")
 
 
 def handle(
@@ -83,15 +83,19 @@ def _append_all(request: ProduceRequest, context: RequestContext) -> Slices[Prod
 
 def _refused(request: ProduceRequest, transactional_id: str, context: RequestContext) -> KafkaError | None:
     """What is wrong with a transactional request as a whole: all its batches belong to its one producer (E28). Under
-    transactions V2 its partitions become part of the transaction here (T7)."""
+    transactions V2 its partitions become part of the transaction here, all at once (T7). `_append` sees to the rest,
+    which is all where there is one batch."""
+    if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
+        return None
     batches = [data.records for topic in request.topic_data for data in topic.partition_data]
-    headers = [bytes(batch[:HEADER_SIZE]) for batch in batches if batch is not None and len(batch) >= HEADER_SIZE]
-    if any(not header[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT for header in headers):
-        return KafkaError(ErrorCode.INVALID_RECORD, "a request with a transactional id and records that are not")
-    if len({header[PRODUCER] for header in headers}) > 1:
+    whole = [batch for batch in batches if batch is not None and len(batch) >= HEADER_SIZE]
+    if any(not batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT for batch in whole):
+        return _not_transactional()
+    producers = {PRODUCER.unpack_from(batch, PRODUCER_AT) for batch in whole}
+    if len(producers) > 1:
         return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
-    if headers and context.version >= FIRST_TRANSACTIONS_V2_VERSION:
-        producer = Producer(*PRODUCER_FIELDS.unpack(headers[0][PRODUCER]))
+    if producers and context.version >= FIRST_TRANSACTIONS_V2_VERSION:
+        producer = Producer(*producers.pop())
         try:
             check_in_transaction(
                 context.broker.transactions, transactional_id, producer, _led(request, context), registers=True
@@ -99,6 +103,10 @@ def _refused(request: ProduceRequest, transactional_id: str, context: RequestCon
         except KafkaError as error:
             return error
     return None
+
+
+def _not_transactional() -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, "a request with a transactional id and records that are not")
 
 
 def _led(request: ProduceRequest, context: RequestContext) -> list[Partition]:
@@ -139,11 +147,14 @@ def _append(
         raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request carries exactly one record batch per partition")
     attributes = records[ATTRIBUTES_AT + 1]
     transactional_id = request.transactional_id
-    if attributes & TRANSACTIONAL_BIT and transactional_id is None:
-        # Who may write under which transactional id is checked by the id, so there must be one (CVE-2018-17196).
-        raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
-        )
+    if attributes & TRANSACTIONAL_BIT:
+        if transactional_id is None:
+            # Who may write under which transactional id is checked by the id, so there must be one (CVE-2018-17196).
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
+            )
+    elif transactional_id is not None:
+        raise _not_transactional()
     if attributes & COMPRESSION_MASK == ZSTD and context.version < FIRST_ZSTD_VERSION:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -153,9 +164,7 @@ def _append(
         if transactional_id is None:
             base_offset, append_time = partition.append(records, required_acks=request.acks)
         else:
-            base_offset, append_time = _append_in_transaction(
-                partition, records, request.acks, transactional_id, context
-            )
+            base_offset, append_time = _append_in_transaction(partition, records, request, transactional_id, context)
     except KafkaError as error:
         if error.code != ErrorCode.UNKNOWN_PRODUCER_ID:
             raise
@@ -182,11 +191,14 @@ def _not_appended() -> NoReturn:
 
 @fail_point("append", dropped=_not_appended)
 def _append_in_transaction(
-    partition: Partition, records: memoryview, acks: int, transactional_id: str, context: RequestContext
+    partition: Partition, records: memoryview, request: ProduceRequest, transactional_id: str, context: RequestContext
 ) -> tuple[int, int]:
-    """As `Partition.append`, if the partition is in the open transaction. Nothing is awaited between the question and
-    the append: a marker in between would end what was just found open (E3)."""
-    producer = Producer(*PRODUCER_FIELDS.unpack(records[PRODUCER]))
-    check_in_transaction(context.broker.transactions, transactional_id, producer, [partition], registers=False)
-    version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else 0
-    return partition.append(records, required_acks=acks, transaction_version=version)
+    """As `Partition.append`, if the partition is in the open transaction; under transactions V2 it becomes part of it
+    (T7). Nothing is awaited between the question and the append: a marker in between would end what was just found open
+    (E3)."""
+    is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
+    producer_id, epoch = PRODUCER.unpack_from(records, PRODUCER_AT)
+    if not partition.log.producers.state.has_open_transaction(producer_id, epoch):
+        producer = Producer(producer_id, epoch)
+        check_in_transaction(context.broker.transactions, transactional_id, producer, [partition], registers=is_v2)
+    return partition.append(records, required_acks=request.acks, transaction_version=TRANSACTIONS_V2 if is_v2 else 0)

@@ -7,6 +7,7 @@ import pytest
 from oncelog_broker.log.config import KAFKA, LEGACY_2_0, LogConfig
 from oncelog_broker.log.producer_state import (
     EXPIRY_SLICE,
+    MAX_STREAKS,
     NOTHING_UNSTABLE,
     TRANSACTIONS_V2,
     CompletedTransaction,
@@ -36,7 +37,7 @@ class Log:
         entry = self.state.prepare_append(header, base, timestamp, version)
         if isinstance(entry, DuplicateBatch):
             return entry
-        self.state.adopt(pid, entry, base, attributes)
+        self.state.adopt(entry, header, base, timestamp)
         self.end += count
         return base
 
@@ -369,6 +370,16 @@ def test_e26_preparing_changes_nothing(log):
     assert (log.state.image(), log.state.open_transactions(), log.state.first_unstable_offset) == before
 
 
+def test_e26_preparing_changes_nothing_for_a_producer_that_keeps_writing(log):
+    for n in range(4):
+        log.append(n, transactional=True)
+    before = log.state.image()
+    header = (4, 100, 0, 2, 0, TRANSACTIONAL_BIT, 0, 0, 0, PID, 0, 4, 1)
+    log.state.prepare_append(header, 4, 0)
+    assert log.state.image() == before
+    assert log.append(4, transactional=True) == 4
+
+
 def test_e27_a_follower_takes_what_its_leader_took(log):
     def follow(base_offset, sequence, epoch=0, attributes=0):
         log.state.follow((base_offset, 100, 0, 2, 0, attributes, 0, 5, 5, PID, epoch, sequence, 1))
@@ -395,6 +406,70 @@ def test_e27_a_follower_knows_duplicates_when_it_becomes_the_leader(log):
     with raises(ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         log.append(0)
     assert log.append(7) == 7
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 30])
+@pytest.mark.parametrize("start", [0, MAX - 9])
+def test_s8_a_producer_that_keeps_writing_is_known_as_one_that_pauses(count, start):
+    """However the state is looked at meanwhile."""
+    looks = {
+        "never": lambda state: None,
+        "image": lambda state: state.image(),
+        "get": lambda state: state.get(PID),
+        "producers": lambda state: list(state.producers()),
+        "restore": lambda state: state.restore(state.image()),
+        "expire": lambda state: list(state.expire(0, 1000)),
+    }
+    images = {}
+    for name, look in looks.items():
+        log = Log()
+        for n in range(count):
+            log.append((start + 2 * n) % (MAX + 1), 2, timestamp=n)
+            look(log.state)
+        images[name] = log.state.image()
+        for again in range(max(0, count - 5), count):
+            assert log.append((start + 2 * again) % (MAX + 1), 2) == DuplicateBatch(2 * again, again)
+        if count > 5:
+            with raises(ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                log.append(start, 2)
+    assert all(image == images["never"] for image in images.values())
+
+
+def test_s9_another_epoch_is_no_continuation_whatever_its_sequence(log):
+    for n in range(3):
+        log.append(n, epoch=1)
+    with raises(ErrorCode.INVALID_PRODUCER_EPOCH):
+        log.append(3, epoch=0)
+    with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.append(3, epoch=2)
+    assert log.append(3, epoch=1) == 3
+    assert log.append(0, epoch=2) == 4
+
+
+def test_s56_a_producer_that_keeps_writing_does_not_expire(log):
+    for n in range(5):
+        log.append(n, timestamp=n * 100)
+    assert log.expire(now_ms=1350, expiration_ms=1000) == [0]
+    assert log.expire(now_ms=1400, expiration_ms=1000) == [1]
+    assert log.append(0) == 5
+
+
+def test_s56_a_batch_that_comes_during_an_expiry_counts(log):
+    for n in range(3):
+        log.append(n)
+        log.append(n, pid=PID + 1)
+    sweep = log.state.expire(now_ms=2000, expiration_ms=1000)
+    log.append(3, timestamp=1500)
+    assert list(sweep) == [1]
+    assert log.state.get(PID).last_sequence == 3
+
+
+def test_producers_beyond_those_that_are_followed_closely(log):
+    producers = range(MAX_STREAKS + 20)
+    for n in range(4):
+        for pid in producers:
+            log.append(n, pid=pid)
+    assert all(log.state.get(pid).last_sequence == 3 for pid in producers)
 
 
 def test_batches_of_a_coordinator_have_no_sequence(log):

@@ -200,6 +200,27 @@ async def test_a_client_that_goes_leaves_no_large_fetch_behind(replicas: OnePart
     assert not replicas.partition.waiting_fetches
 
 
+async def test_a_large_fetch_that_fails_after_its_wait_is_answered(
+    replicas: OnePartition, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicas.others = replicas.idle
+    answer = asyncio.ensure_future(fetch.handle(fetch_request(max_wait_ms=600_000), context))  # type: ignore[arg-type]
+
+    def leader(topic: str, index: int) -> Partition:
+        if index == PARTITIONS - 1:
+            raise RuntimeError("for this test")
+        return replicas.partition
+
+    async with asyncio.timeout(10):
+        while not replicas.partition.waiting_fetches:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+        monkeypatch.setattr(replicas, "leader", leader)
+        replicas.partition.append(memoryview(make_batch()), required_acks=1)
+        with pytest.raises(RuntimeError):
+            await answer
+    await context.broker.tasks.close()
+
+
 def test_a_request_of_more_elements_than_anybody_has_partitions_is_malformed() -> None:
     request = fetch_request(partitions=MAX_REQUEST_ELEMENTS + 1)
     data = codec(FetchRequest, 12).encode(request)

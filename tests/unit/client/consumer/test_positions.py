@@ -116,3 +116,14 @@ def test_an_error_waits_until_what_came_before_it_is_taken() -> None:
     with pytest.raises(KafkaError):
         assigned.raise_errors()
     assigned.raise_errors()  # once
+
+
+def test_s60_going_back_is_looked_up_and_a_seek_ends_it() -> None:
+    position = PartitionPosition(TopicPartition("topic", 0))
+    position.seek(7)
+    seeks = position.seeks
+    position.go_back(5)
+    assert (position.position, position.wants_committed, position.came_from) == (None, True, 5)
+    assert position.seeks > seeks
+    position.seek(6)
+    assert (position.position, position.wants_committed, position.came_from) == (6, False, None)

@@ -6,6 +6,8 @@ from oncelog.cluster import Broker, Cluster, Partition, Topic
 from oncelog.config import ProducerConfig
 from oncelog.errors import MessageTooLarge
 from oncelog.producer.accumulator import Accumulator, PartitionQueue
+from oncelog.producer.identity import ProducerIdentity
+from oncelog.producer.session import ProducerSession
 
 VALUE = b"x" * 100
 
@@ -198,3 +200,29 @@ def test_flush_knows_when_all_before_it_are_done() -> None:
     for batch in drain(records, 1.0):
         records.complete(batch)
     assert records.is_complete(number)
+
+
+@pytest.mark.parametrize(
+    "reason", ["backoff", "its transaction", "no producer id", "an unresolved batch", "an old epoch"]
+)
+def test_s25_one_partition_stands_still_and_the_others_go_on(reason: str) -> None:
+    session = ProducerSession()
+    config = ProducerConfig(bootstrap_servers="h:1", batch_size=150, linger_ms=0, delivery_timeout_ms=40_000)
+    standing = {("t", 0)} if reason == "its transaction" else set()
+    records = Accumulator(config, session, lambda partition: partition not in standing)
+    queues = [filled(records, 3, partition) for partition in (0, 1)]
+    records.set_leaders(cluster({0: 1, 1: 1}))
+    if reason == "no producer id":
+        assert drain(records) == []
+        return
+    session.identify(ProducerIdentity(7, 0))
+    if reason != "its transaction":
+        for batch in drain(records):
+            if batch.partition == 1:
+                records.complete(batch, 0)
+            elif reason == "backoff":
+                records.requeue(batch, not_before=1.0)
+            else:
+                session.identify(ProducerIdentity(7, 1))  # the batch of epoch 0 is on its way still
+    assert {batch.partition for batch in drain(records)} == {1}
+    assert len(queues[0].batches) >= 2

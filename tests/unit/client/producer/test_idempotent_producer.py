@@ -205,7 +205,7 @@ async def test_s27_a_batch_that_expired_ends_the_epoch(
         await producer.send_and_wait("topic", b"0")
         fake_broker.handlers[ProduceRequest] = lambda request: None
         (lost,) = await send(producer, 1)
-        with pytest.raises(DeliveryTimeout, match="the last error was .*no answer to Produce"):
+        with pytest.raises(DeliveryTimeout, match=r"the last error was .*no answer to Produce"):
             await lost
         fake_broker.handlers[ProduceRequest] = checks._handle
         assert (await (await send(producer, 2))[0]).offset == 1

@@ -173,6 +173,17 @@ async def test_retries_may_be_limited(fake_broker: Any, fast: dict[str, int]) ->
     assert len(fake_broker.requests_of(ProduceRequest)) == 3
 
 
+async def test_waiting_for_the_transaction_before_takes_no_tries(fake_broker: Any, fast: dict[str, int]) -> None:
+    def produce(request: Any) -> Any:
+        if len(fake_broker.requests_of(ProduceRequest)) <= 4:
+            return fake_broker.produced(request, lambda *_: (ErrorCode.CONCURRENT_TRANSACTIONS, -1))
+        return fake_broker.on_produce(request)
+
+    fake_broker.handlers[ProduceRequest] = produce
+    async with Producer(fake_broker.address, **fast, retries=1) as producer:
+        assert (await producer.send_and_wait("topic", b"v")).offset == 0
+
+
 async def test_send_waits_for_room_and_gives_up_in_time(fake_broker: Any) -> None:
     gate = asyncio.Event()
 
@@ -221,6 +232,7 @@ async def test_a_partition_that_is_not_there_until_it_is(fake_broker: Any) -> No
         {"value": b"", "key": "text"},
         {"value": b"", "headers": {"n": b"v"}},
         {"value": b"", "headers": [("n", "v")]},
+        {"value": b"", "headers": [(b"n", b"v")]},
     ],
 )
 async def test_text_is_refused_and_nothing_is_sent(fake_broker: Any, record: dict[str, Any]) -> None:

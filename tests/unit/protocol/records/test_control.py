@@ -37,6 +37,15 @@ def test_s39_marker_batch(control_type):
     assert read_marker(batch).is_commit is (control_type is ControlType.COMMIT)
 
 
+@pytest.mark.parametrize("control_type", ControlType)
+def test_a_marker_batch_is_as_any_batch_of_its_record(control_type):
+    marker = EndTransactionMarker(control_type, 258)
+    record = Record(0, NOW, marker.key(), marker.value(), [])
+    stamp = {"producer_id": 2**40, "producer_epoch": 7}
+    built = build_batch([record], transactional=True, control=True, **stamp)
+    assert marker_batch(marker, timestamp=NOW, **stamp) == built
+
+
 def test_other_control_types_are_no_markers():
     assert parse_control_key(b"\x00\x00\x00\x02") is None
     assert parse_marker(Record(0, NOW, b"\x00\x00\x00\x02", b"", [])) is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -369,6 +368,15 @@ def test_e8_markers_written_twice_complete_once(driver: TransactionDriver) -> No
     assert driver.carry_out(driver.machine.complete(end)) == 0
 
 
+def test_e8_the_markers_of_a_transaction_before_complete_nothing(driver: TransactionDriver) -> None:
+    after = driver.end(begun(driver, V2), version=V2)
+    (before,) = driver.complete()
+    driver.add(after, version=V2)
+    driver.end(after, version=V2)
+    assert driver.carry_out(driver.machine.complete(before)) == 0
+    assert driver.metadata.state is TransactionState.PREPARE_COMMIT
+
+
 # --- S39, T7: transactions V2
 
 
@@ -575,7 +583,7 @@ def test_s44_a_retry_of_init_is_unknown_after_a_reload(driver: TransactionDriver
 def test_metadata_does_not_change(driver: TransactionDriver) -> None:
     driver.init()
     before = driver.metadata
-    copy = replace(before)
+    copy = before._replace()
     driver.add(before.producer)
     assert before == copy
     assert driver.metadata is not before

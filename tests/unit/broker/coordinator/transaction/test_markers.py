@@ -70,7 +70,8 @@ async def test_s40_who_coordinates_no_more_writes_no_more() -> None:
     assert logs.written == [0]
 
 
-async def test_many_markers_let_other_work_in() -> None:
+async def test_many_markers_let_other_work_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MARKERS_PER_SLICE", 50)
     logs, seen = Logs(), []
     task = asyncio.create_task(write_all(logs.append, MARKER, PARTITIONS, lambda: True))
     while not task.done():

@@ -1,0 +1,256 @@
+"""What exactly once costs: idempotence and transactions against plain producing, transactions of several shapes, many
+transactional ids at once, one-record consume-process-produce against its naive form.
+
+The part `transactions` of `run.py`: here what raw requests cost the broker, in `library_transactions` what the library
+clients make of it. What is compared takes turns in one run (`meter`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import broker_cost as cost
+import library_transactions as libraries
+from broker_process import BrokerProcess
+from meter import Meter, Turns, Work, percentile, take_turns
+from raw import RawClient
+from table import Add, counted
+from transaction_load import (
+    GROUP,
+    ONE_RECORD,
+    Batch,
+    RawProducer,
+    Requests,
+    Taken,
+    find_coordinator,
+    one_after_another,
+    side_by_side,
+)
+
+IDS_AT_ONCE, PARTITIONS_EACH = 64, 3
+TRANSACTION_MEGABYTES: Final = 20
+"""What a fast client produces in 100 ms, so what a transaction holds that is committed so often."""
+SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
+CALM_SECONDS: Final = 0.2
+"""Longer than the broker takes to free a deleted topic's files."""
+VERSIONS: Final = {"V1": 1, "V2": 2}
+
+Load = Callable[[], Work]
+
+
+def measure(add: Add, scale: int) -> None:
+    """The whole part, on a broker of its own; `scale` divides the work."""
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        BrokerProcess(Path(directory) / "data", SETTINGS) as broker,
+        contextlib.closing(RawClient(broker.port)) as client,
+        contextlib.closing(Meter(broker.pid)) as meter,
+    ):
+        find_coordinator(client, "any", GROUP)
+        overhead(add, client, meter, scale)
+        cost_of_a_transaction(add, client, meter, scale)
+        many_ids_at_once(add, client, broker.port, meter, scale)
+        consume_process_produce(add, client, scale)
+        libraries.measure(add, broker.address, client, meter, scale)
+
+
+# --- overhead ------------------------------------------------------------------------------------------------------
+
+
+def overhead(add: Add, client: RawClient, meter: Meter, scale: int) -> None:
+    """Plain, idempotent and transactional requests of the same size: realistic ones, and very small ones."""
+    for kilobytes in (16, 64):
+        what = f"{kilobytes} KB batches of 1 KB records"
+        count = TRANSACTION_MEGABYTES * 1024 // kilobytes // scale
+        batch = Batch(kilobytes * 1024 // 1010, 1000)
+        turns = _requests_in_turns(client, meter, batch, count, 4, max(2, 16 // scale), CALM_SECONDS)
+        _add_overhead(add, meter, turns, what, 1.03)
+    for records in (1, 10):
+        batch, rounds = Batch(records, 100), max(2, 16 // scale)
+        turns = _requests_in_turns(client, meter, batch, 3000 // scale, 64, rounds, 0)
+        _add_overhead(add, meter, turns, f"{counted(records, 'record')} of 100 B per request", None)
+
+
+def _requests_in_turns(
+    client: RawClient, meter: Meter, batch: Batch, count: int, window: int, rounds: int, calm_seconds: float
+) -> dict[str, Turns]:
+    """What one of `count` requests costs, `window` in flight. Transactional: all of a turn are one transaction.
+
+    Each turn has a topic of its own, one segment long, and the one before has been deleted for `calm_seconds`: to seal
+    a segment, to sync it and to free its pages costs as much as hundreds of requests, in whatever turn it happens.
+    """
+    topics = (f"overhead-{batch.records}-{batch.record_bytes}-{number}" for number in itertools.count())
+    topic = ""
+
+    def load(version: int, transactional_id: str | None = None) -> Load:
+        def ready() -> Work:
+            nonlocal topic
+            if topic:
+                cost.delete_topic(client, topic)
+                time.sleep(calm_seconds)
+            topic = next(topics)
+            cost.create_topic(client, topic, **{"segment.bytes": str(1 << 30), "file.delete.delay.ms": "0"})
+            one_after_another(client, [[RawProducer(client, topic, [0], Batch(1, 1), version=0).produce()]])
+            producer = RawProducer(client, topic, [0], batch, version, transactional_id)
+            if transactional_id is None:
+                return _pipelined(client, [], [producer.produce() for _ in range(count)], [], window)
+            begin, *batches, end = producer.transaction(count)
+            return _pipelined(client, [begin], batches, [end], window)
+
+        return ready
+
+    loads = {"plain": load(0), "idempotent": load(1), "transactional": load(1, "overhead")}
+    with cost.pinned(meter.pid, together=True):
+        return take_turns(meter, loads, rounds)
+
+
+def _pipelined(client: RawClient, begin: Requests, batches: Requests, end: Requests, window: int) -> Work:
+    def work() -> int:
+        one_after_another(client, [begin])
+        frame = b""
+        for frame in client.pipeline_all(batches, window):
+            pass
+        cost.check_produced(frame)
+        one_after_another(client, [end])
+        return len(batches)
+
+    return work
+
+
+def _add_overhead(
+    add: Add, meter: Meter, turns: dict[str, Turns], what: str, most_in_transactions: float | None
+) -> None:
+    plain = turns["plain"]
+    add(f"produce, plain, {what}", plain.median("cpu") * 1e6, "CPU us/request")
+    for name, most in (("idempotent", 1.02), ("transactional", most_in_transactions)):
+        one = turns[name]
+        add(f"{name} against plain, {what}", one.against(plain, "cpu"), "CPU ratio", at_most=most)
+        add(f"{name} against plain, {what}", one.against(plain, "user"), "user CPU ratio")
+        if meter.counts_instructions:
+            add(f"{name} against plain, {what}", one.against(plain, "instructions"), "instr. ratio")
+
+
+# --- transactions --------------------------------------------------------------------------------------------------
+
+
+def cost_of_a_transaction(add: Add, client: RawClient, meter: Meter, scale: int) -> None:
+    """One producer, one transaction after another, on one core with the broker; beside the same batches without."""
+    for records, partitions in libraries.SHAPES:
+        topic = f"raw-{records}-{partitions}"
+        cost.recycled_topic(client, topic, partitions)
+        count = max(10, 600 // partitions // scale)
+        taken: dict[str, list[Taken]] = {name: [] for name in VERSIONS}
+        loads = {"without": _producing(RawProducer(client, topic, range(partitions), Batch(records, 100)), count)}
+        for name, version in VERSIONS.items():
+            producer = RawProducer(
+                client, topic, range(partitions), Batch(records, 100), version, transactional_id=f"{topic}-{name}"
+            )
+            loads[name] = _committing(producer, count, taken[name])
+        with cost.pinned(meter.pid, together=True):
+            turns = take_turns(meter, loads, max(2, 5 // scale))
+        what = f"{counted(records, 'record')} to each of {counted(partitions, 'partition')}"
+        for name in VERSIONS:
+            _add_transaction(add, meter, f"transaction {name}, {what}", turns[name], turns["without"], taken[name])
+
+
+def _producing(producer: RawProducer, count: int) -> Load:
+    return lambda: _done(producer.client, [[producer.produce()] for _ in range(count)], [])
+
+
+def _committing(producer: RawProducer, count: int, taken: list[Taken]) -> Load:
+    return lambda: _done(producer.client, [producer.transaction() for _ in range(count)], taken)
+
+
+def _done(client: RawClient, transactions: Sequence[Requests], taken: list[Taken]) -> Work:
+    def work() -> int:
+        taken.extend(one_after_another(client, transactions))
+        return len(transactions)
+
+    return work
+
+
+def _add_transaction(add: Add, meter: Meter, what: str, turns: Turns, without: Turns, taken: Sequence[Taken]) -> None:
+    add(what, turns.median("cpu") * 1e6, "CPU us/txn")
+    add(what, statistics.mean(turn.user for turn in turns.each) * 1e6, "user us/txn")
+    if meter.counts_instructions:
+        add(what, turns.median("instructions") / 1000, "1000 instr/txn")
+    add(f"{what}, against no transaction", turns.against(without, "cpu"), "CPU ratio")
+    add(f"{what}, one after another", 1 / _median(taken), "txn/s")
+    commits = [took.commit for took in taken]
+    add(f"{what}, commit, p50", percentile(commits, 0.5) * 1000, "ms")
+    add(f"{what}, commit, p99", percentile(commits, 0.99) * 1000, "ms")
+
+
+def _median(taken: Sequence[Taken]) -> float:
+    return statistics.median(took.whole for took in taken)
+
+
+def many_ids_at_once(add: Add, client: RawClient, port: int, meter: Meter, scale: int) -> None:
+    """Side by side, each over its own connection, to partitions of its own."""
+    cost.recycled_topic(client, "many", IDS_AT_ONCE * PARTITIONS_EACH)
+    for name, version in VERSIONS.items():
+        with contextlib.ExitStack() as stack:
+            producers = [
+                RawProducer(
+                    stack.enter_context(contextlib.closing(RawClient(port))),
+                    "many",
+                    range(number * PARTITIONS_EACH, (number + 1) * PARTITIONS_EACH),
+                    ONE_RECORD,
+                    version,
+                    transactional_id=f"many-{number}",
+                )
+                for number in range(IDS_AT_ONCE)
+            ]
+            taken: list[Taken] = []
+            rates: list[float] = []
+            ready = _side_by_side(producers, max(2, 20 // scale), taken, rates)
+            turns = take_turns(meter, {name: ready}, max(2, 5 // scale))[name]
+        what = f"{IDS_AT_ONCE} transactional ids at once, {PARTITIONS_EACH} partitions each, {name}"
+        add(what, statistics.median(rates), "txn/s", at_least=1500)
+        add(what, turns.median("cpu") * 1e6, "CPU us/txn")
+        add(f"{what}, commit, p99", percentile([took.commit for took in taken], 0.99) * 1000, "ms")
+
+
+def _side_by_side(producers: Sequence[RawProducer], count: int, taken: list[Taken], rates: list[float]) -> Load:
+    def ready() -> Work:
+        transactions = [[producer.transaction() for _ in range(count)] for producer in producers]
+
+        def work() -> int:
+            seconds, found = side_by_side([producer.client for producer in producers], transactions)
+            taken.extend(found)
+            rates.append(len(found) / seconds)
+            return len(found)
+
+        return work
+
+    return ready
+
+
+def consume_process_produce(add: Add, client: RawClient, scale: int) -> None:
+    """One record and its offset: produced and committed one after the other, or in one transaction."""
+    cost.recycled_topic(client, "process")
+    naive = RawProducer(client, "process", [0], ONE_RECORD, version=0, group="naive")
+    producers = {
+        name: RawProducer(client, "process", [0], ONE_RECORD, version, f"process-{name}", name)
+        for name, version in VERSIONS.items()
+    }
+    taken: dict[str, list[Taken]] = {"naive": [], **{name: [] for name in VERSIONS}}
+    count = max(20, 200 // scale)
+    for _ in range(6):
+        taken["naive"] += one_after_another(client, [[naive.produce(), naive.commit_offset()] for _ in range(count)])
+        for name, producer in producers.items():
+            taken[name] += one_after_another(client, [producer.transaction() for _ in range(count)])
+    what = "one-record consume-process-produce, raw"
+    without = _median(taken["naive"])
+    add(f"{what}, naive", without * 1000, "ms")
+    for name in VERSIONS:
+        seconds = _median(taken[name])
+        add(f"{what}, transaction {name}", seconds * 1000, "ms")
+        add(f"{what}, transaction {name} against naive", seconds / without, "ratio", at_most=4.6)
