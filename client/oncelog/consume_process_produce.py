@@ -91,6 +91,8 @@ async def _transact(
                 await producer.send_offsets(offsets, group)
                 is_complete = True
         except EndNotKnown:
+            if not is_complete:
+                raise  # of an earlier transaction, which was left while it committed
             await _commit_at_last(producer)
     except BaseException as error:
         rewind(consumer, polled)

@@ -17,6 +17,7 @@ from oncelog.consumer.records import ConsumerRecord
 from oncelog.errors import (
     AbortableError,
     ConfigError,
+    EndNotKnown,
     InvalidTransactionState,
     KafkaError,
     MessageTooLarge,
@@ -315,6 +316,23 @@ async def test_s46_the_group_is_told_who_we_were_when_we_polled(coordinator: Fak
         await run.until_done()
     (request,) = coordinator.broker.requests_of(TxnOffsetCommitRequest)
     assert (request.generation_id, request.member_id) == (1, "member")
+
+
+async def test_s44_the_commit_that_is_under_way_may_be_an_earlier_one(coordinator: FakeCoordinator) -> None:
+    hold = asyncio.Event()
+    coordinator.script[EndTxnRequest] = [hold]
+    async with started(coordinator) as run:
+        run.producer.begin_transaction()
+        await run.producer.send_and_wait("topic", b"before")
+        with impatient(run.producer):
+            with pytest.raises(EndNotKnown):
+                await run.producer.commit_transaction()
+            running = run.start()
+            await a_while(running)
+        assert run.seen == []
+        hold.set()
+        await running
+    assert coordinator.committed == {OUT: [b"before", *all_of(IN0, 6)]}
 
 
 @contextlib.contextmanager
