@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 START_TIMEOUT_SECONDS = 30.0
-STOP_TIMEOUT_SECONDS = 20.0
+STOP_TIMEOUT_SECONDS = 60.0
 
 
 class BrokerProcess:
