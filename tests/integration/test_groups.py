@@ -337,7 +337,9 @@ def test_a_static_member_returns_without_a_rebalance(group: GroupUnderTest, libr
     group.check_paths()
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+# Not kafka-python: where a poll of its 3.0.12 times out just as SyncGroup is answered, it waits for good, and a broker
+# that comes back while it joins makes that likely.
+@pytest.mark.parametrize("library", [library for library in LIBRARIES if library != "kafka-python"])
 def test_the_group_outlives_the_broker(broker_factory: Any, make_group: GroupFactory, library: str) -> None:
     """Members and offsets are loaded again; nobody begins anew."""
     broker = broker_factory({**SETTINGS, "group.max.session.timeout.ms": "60000"}).start()
