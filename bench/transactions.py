@@ -157,7 +157,20 @@ def cost_of_a_transaction(add: Add, client: RawClient, meter: Meter, scale: int)
             turns = take_turns(meter, loads, max(2, 5 // scale))
         what = f"{counted(records, 'record')} to each of {counted(partitions, 'partition')}"
         for name in VERSIONS:
-            _add_transaction(add, meter, f"transaction {name}, {what}", turns[name], turns["without"], taken[name])
+            cpu = turns[name].against(turns["without"], "cpu")
+            add(f"transaction {name}, {what}", turns[name].median("cpu") * 1e6, "CPU us/txn")
+            add(
+                f"transaction {name}, {what}",
+                statistics.mean(turn.user for turn in turns[name].each) * 1e6,
+                "user us/txn",
+            )
+            if meter.counts_instructions:
+                add(f"transaction {name}, {what}", turns[name].median("instructions") / 1000, "1000 instr/txn")
+            add(f"transaction {name}, {what}, against no transaction", cpu, "CPU ratio")
+            add(f"transaction {name}, {what}, one after another", 1 / _median(taken[name]), "txn/s")
+        commits = [took.commit for took in taken["V1"]]
+        add(f"transaction V1, {what}, commit, p50", percentile(commits, 0.5) * 1000, "ms")
+        add(f"transaction V1, {what}, commit, p99", percentile(commits, 0.99) * 1000, "ms")
 
 
 def _producing(producer: RawProducer, count: int) -> Load:
@@ -174,18 +187,6 @@ def _done(client: RawClient, transactions: Sequence[Requests], taken: list[Taken
         return len(transactions)
 
     return work
-
-
-def _add_transaction(add: Add, meter: Meter, what: str, turns: Turns, without: Turns, taken: Sequence[Taken]) -> None:
-    add(what, turns.median("cpu") * 1e6, "CPU us/txn")
-    add(what, statistics.mean(turn.user for turn in turns.each) * 1e6, "user us/txn")
-    if meter.counts_instructions:
-        add(what, turns.median("instructions") / 1000, "1000 instr/txn")
-    add(f"{what}, against no transaction", turns.against(without, "cpu"), "CPU ratio")
-    add(f"{what}, one after another", 1 / _median(taken), "txn/s")
-    commits = [took.commit for took in taken]
-    add(f"{what}, commit, p50", percentile(commits, 0.5) * 1000, "ms")
-    add(f"{what}, commit, p99", percentile(commits, 0.99) * 1000, "ms")
 
 
 def _median(taken: Sequence[Taken]) -> float:
