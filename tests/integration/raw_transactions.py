@@ -201,7 +201,7 @@ def last_stable_offset(client: RawClient, topic: str, partition: int = 0) -> int
         ],
     )
     (found,) = client.call(request, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION).topics[0].partitions
-    assert found.error_code == ErrorCode.NONE
+    assert found.error_code == ErrorCode.NONE, found
     return int(found.offset)
 
 

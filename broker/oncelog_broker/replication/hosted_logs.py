@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
 from oncelog_broker.log.checkpoints import TopicPartition
@@ -55,7 +55,12 @@ class HostedLogs:
         self._is_wanted = is_wanted
         self._on_opened = on_opened
         self._asked: deque[WantedLog | UnwantedLog] = deque()
+        self._pending: Counter[TopicPartition] = Counter()
         self._work: asyncio.Task[None] | None = None
+
+    def is_pending(self, key: TopicPartition) -> bool:
+        """Whether a change of this log was asked for and is not done: what it is now says nothing."""
+        return self._pending[key] > 0
 
     def open(self, wanted: WantedLog) -> None:
         """Open or make a log, soon."""
@@ -72,6 +77,7 @@ class HostedLogs:
 
     def _ask(self, change: WantedLog | UnwantedLog) -> None:
         self._asked.append(change)
+        self._pending[change.key] += 1
         if self._work is None or self._work.done():
             self._work = self._tasks.spawn("make and delete logs", self._work_off())
 
@@ -96,6 +102,7 @@ class HostedLogs:
             await in_thread(opening.run)
         finally:  # also when the broker stops meanwhile: they must be closed with the others
             results = self._logs.finish_opening(opening)
+            self._are_done(wanted)
         opened, later = [], []
         for log, result in zip(wanted, results, strict=True):
             if isinstance(result, KafkaError) and is_descriptor_limit(result.__cause__):
@@ -111,10 +118,15 @@ class HostedLogs:
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._ask_again, later)
 
     async def _delete_some(self) -> None:
-        moves = self._logs.begin_deletion([unwanted.key for unwanted in self._take(UnwantedLog)])
+        unwanted = self._take(UnwantedLog)
+        moves = self._logs.begin_deletion([log.key for log in unwanted])
         try:
             await in_thread(moves.run)
         finally:
             failed = self._logs.finish_deletion(moves)
+            self._are_done(unwanted)
         for (topic, index), error in failed.items():
             logger.error("log not deleted", extra={"partition": f"{topic}-{index}", "reason": error})
+
+    def _are_done(self, changes: Iterable[WantedLog | UnwantedLog]) -> None:
+        self._pending -= Counter(change.key for change in changes)

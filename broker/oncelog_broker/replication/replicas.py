@@ -129,7 +129,8 @@ class Replicas:
             partition.lead(state.leader_epoch, state.isr)
         elif key not in self._opening:
             wanted = WantedLog(topic.name, index, topic.topic_id, self._config_of(topic.name))
-            found = self._logs.find(wanted)
+            # While the log of a topic that was deleted is on its way out, the one of its successor waits behind it.
+            found = None if self._hosted.is_pending(key) else self._logs.find(wanted)
             if found is not None:
                 self._adopt(topic, index, state, found)
             else:

@@ -155,6 +155,19 @@ async def test_a_topic_deleted_and_made_again_while_it_is_opened(
     assert disk.events == ["made orders-0", "deleted orders-0", "made orders-0"]
 
 
+async def test_a_topic_made_again_while_its_log_is_deleted(replicas: Replicas, disk: WatchedDisk) -> None:
+    old = EMPTY.with_topic(topic("again", 1))
+    replicas.on_image(EMPTY, old)
+    await replicas.until_opened()
+    disk.may_go_on.clear()
+    replicas.on_image(old, EMPTY)
+    await asyncio.to_thread(disk.is_waiting.wait, 10)  # the old log is on its way out
+    replicas.on_image(EMPTY, EMPTY.with_topic(topic("again", 2)))
+    disk.may_go_on.set()
+    await replicas.until_opened()
+    assert replicas.leader("again", 0).topic_id == bytes([2]) * 16
+
+
 async def test_a_log_that_is_open_is_led_at_once(logs: LogManager, replicas: Replicas, disk: WatchedDisk) -> None:
     """As after a start, where the logs are open before there is an image."""
     orders = topic("orders", 1)
