@@ -15,7 +15,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from oncelog_broker.cleaning import LogCleaner
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.alter import valid_topic_overrides
 from oncelog_broker.config.broker_config import BrokerConfig
@@ -29,10 +28,9 @@ from oncelog_broker.coordinator.internal_topics import internal_topic
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.markers import MarkerAppender
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.kraft_metadata import read_topic_configs
-from oncelog_broker.log.log_manager import LogManager
-from oncelog_broker.log.meta_properties import read_meta_properties
-from oncelog_broker.maintenance import LogMaintenance
+from oncelog_broker.log.directories.kraft_metadata import read_topic_configs
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.log.directories.meta_properties import read_meta_properties
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.embedded import EmbeddedStore
@@ -54,6 +52,8 @@ from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
 from oncelog_broker.server.shown import wait_until_usable
+from oncelog_broker.upkeep.cleaning import LogCleaner
+from oncelog_broker.upkeep.maintenance import LogMaintenance
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.uuids import uuid_to_string
 
@@ -124,6 +124,10 @@ class Broker:
     def node_id(self) -> int:
         return self.config.node_id
 
+    def _current_config(self) -> BrokerConfig:
+        """For those whose settings may change while they run."""
+        return self.config
+
     async def start(self) -> None:
         """Start serving. Raises BrokerStartError, InvalidConfig, OSError; what was begun is undone."""
         try:
@@ -172,8 +176,8 @@ class Broker:
         self.transactions.on_image(self.image)
         self.metadata.subscribe(self._on_image)
         await self.replicas.until_opened()
-        LogMaintenance(self).start()
-        LogCleaner(self).start()
+        LogMaintenance(self._current_config, self.logs, self.replicas, self.clock, self.tasks).start()
+        LogCleaner(self._current_config, self.logs, self.replicas, self.clock, self.tasks, self.disk).start()
         self.groups.start()
         self.transactions.start()
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)

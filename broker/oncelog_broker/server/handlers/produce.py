@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
-from oncelog_broker.log.producer_state import TRANSACTIONS_V2
+from oncelog_broker.log.producers.state import TRANSACTIONS_V2
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.server.dispatch import RequestContext

@@ -21,9 +21,10 @@ import logging
 import os
 from collections.abc import Collection, Sequence
 
-from oncelog_broker.log.batch_scan import scan_headers
-from oncelog_broker.log.offset_index import OffsetIndex
-from oncelog_broker.log.segment import (
+from oncelog_broker.log.segments.batch_scan import scan_headers
+from oncelog_broker.log.segments.index import IndexCorrupt, SegmentIndex
+from oncelog_broker.log.segments.offset_index import OffsetIndex
+from oncelog_broker.log.segments.segment import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_DIGITS,
@@ -32,8 +33,7 @@ from oncelog_broker.log.segment import (
     Segment,
     file_prefix,
 )
-from oncelog_broker.log.segment_index import IndexCorrupt, SegmentIndex
-from oncelog_broker.log.time_index import TimeIndex
+from oncelog_broker.log.segments.time_index import TimeIndex
 from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.records.batch import CorruptBatch
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from oncelog_broker.log.config import LONG_MAX, LogConfig
-from oncelog_broker.log.roll import MAX_RELATIVE_OFFSET
+from oncelog_broker.log.segments.roll import MAX_RELATIVE_OFFSET
 
 
 class SegmentSummary(NamedTuple):

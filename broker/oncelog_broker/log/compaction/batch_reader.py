@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oncelog_broker.log.batch_scan import parse_location
-from oncelog_broker.log.segment import Segment
+from oncelog_broker.log.segments.batch_scan import parse_location
+from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.runtime.disk import SMALL_READ_SIZE, Disk, File
 from oncelog_protocol.records.batch import HEADER_SIZE, CorruptBatch, RecordBatch
 

@@ -11,24 +11,25 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from oncelog_broker.config import broker_keys as keys
-from oncelog_broker.log.cleaner import CleanableRange, filthiest
-from oncelog_broker.log.compaction import Compaction
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.log.compaction.compaction import Compaction
+from oncelog_broker.log.compaction.due import CleanableRange, filthiest
+from oncelog_broker.log.compaction.segment_summary import cleanable_range_of
 from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.segment_summary import cleanable_range_of
-from oncelog_broker.log.steps import Job, Steps
-from oncelog_broker.maintenance import LOGS_PER_SLICE
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.tasks import in_thread
+from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.steps import Job, Steps
+from oncelog_broker.runtime.tasks import Tasks, in_thread
+from oncelog_broker.upkeep.maintenance import LOGS_PER_SLICE
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
-
-if TYPE_CHECKING:
-    from oncelog_broker.broker import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -43,17 +44,30 @@ Result = TypeVar("Result")
 class LogCleaner:
     """Compacts the logs that this broker leads, when they are due."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._clock = broker.clock
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        logs: LogManager,
+        replicas: Replicas,
+        clock: Clock,
+        tasks: Tasks,
+        disk: Disk,
+    ) -> None:
+        """`config` gives the settings as they are now: some may change while the broker runs."""
+        self._config = config
+        self._logs = logs
+        self._replicas = replicas
+        self._clock = clock
+        self._tasks = tasks
+        self._disk = disk
         self._uncleanable: set[PartitionLog] = set()
         """Corrupt logs: left alone until the broker starts again."""
 
     def start(self) -> None:
         """Start it, unless log.cleaner.enable is off; it ends with the broker's tasks."""
-        config = self._broker.config
+        config = self._config()
         if config[keys.LOG_CLEANER_ENABLE]:
-            self._broker.tasks.every("log cleaner", config[keys.LOG_CLEANER_BACKOFF_MS] / 1000, self.clean_due)
+            self._tasks.every("log cleaner", config[keys.LOG_CLEANER_BACKOFF_MS] / 1000, self.clean_due)
 
     async def clean_due(self) -> None:
         """Compact log after log until none is due. One that fails is tried again next time."""
@@ -69,7 +83,7 @@ class LogCleaner:
     async def _filthiest(self, without: set[PartitionLog]) -> tuple[Partition, CleanableRange] | None:
         now_ms = self._clock.now_ms()
         candidates: list[tuple[tuple[Partition, CleanableRange], CleanableRange, LogConfig]] = []
-        for number, partition in enumerate(list(self._broker.replicas.partitions())):
+        for number, partition in enumerate(list(self._replicas.partitions())):
             log = partition.log
             if number % LOGS_PER_SLICE == LOGS_PER_SLICE - 1:
                 await asyncio.sleep(0)
@@ -89,25 +103,25 @@ class LogCleaner:
         started = self._clock.monotonic()
         compaction = Compaction(
             log,
-            disk=self._broker.disk,
+            disk=self._disk,
             first_dirty=cleanable.first_dirty,
             end=cleanable.end,
             now_ms=self._clock.now_ms(),
-            offset_map_bytes=self._broker.config[keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
-            producer_id_expiration_ms=self._broker.config[keys.PRODUCER_ID_EXPIRATION_MS],
+            offset_map_bytes=self._config()[keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
+            producer_id_expiration_ms=self._config()[keys.PRODUCER_ID_EXPIRATION_MS],
         )
-        throttle = Throttle(self._broker.config[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
+        throttle = Throttle(self._config()[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
         slices = Slices(self._clock, lambda: throttle.pause_after(compaction.bytes_done))
         try:
             if log.cleaner_checkpoint is None:
                 # Before anything changes: after a crash, it tells segments that were emptied from damaged ones.
                 log.cleaner_checkpoint = cleanable.first_dirty
-                await asyncio.to_thread(self._broker.logs.checkpoint_cleaner_offsets)
+                await asyncio.to_thread(self._logs.checkpoint_cleaner_offsets)
             clean_up_to = await slices.run(compaction.steps())
             if clean_up_to is None:
                 return False
             log.cleaner_checkpoint = clean_up_to
-            await asyncio.to_thread(self._broker.logs.checkpoint_cleaner_offsets)
+            await asyncio.to_thread(self._logs.checkpoint_cleaner_offsets)
         except CorruptBatch as error:
             self._leave_alone(log, error)
             return False

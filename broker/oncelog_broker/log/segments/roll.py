@@ -8,8 +8,8 @@ from typing import Final
 from zlib import crc32
 
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
-from oncelog_broker.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from oncelog_broker.log.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
+from oncelog_broker.log.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 """Index entries hold offsets relative to the segment's base as int32."""

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
-from oncelog_broker.log.segment_index import IndexCorrupt, SegmentIndex
+from oncelog_broker.log.segments.index import IndexCorrupt, SegmentIndex
 
 ENTRY: Final = Struct(">ii")
 ENTRY_SIZE: Final = ENTRY.size

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.data_directory import DataDirectory
+from oncelog_broker.log.directories.data_directory import DataDirectory
+from oncelog_broker.log.directories.partition_metadata import write_topic_id
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.partition_metadata import write_topic_id
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.errors import ErrorCode, KafkaError

@@ -15,9 +15,9 @@ import logging
 import os
 from typing import Final
 
-from oncelog_broker.log.batch_scan import BatchLocation, parse_location
-from oncelog_broker.log.recovery import CLEANED_SUFFIX, SWAP_SUFFIX
-from oncelog_broker.log.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_prefix
+from oncelog_broker.log.segments.batch_scan import BatchLocation, parse_location
+from oncelog_broker.log.segments.recovery import CLEANED_SUFFIX, SWAP_SUFFIX
+from oncelog_broker.log.segments.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_prefix
 from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.records.batch import NO_TIMESTAMP, Buffer
 

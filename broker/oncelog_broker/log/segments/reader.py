@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from oncelog_broker.log.batch_scan import parse_location
-from oncelog_broker.log.segment import Segment
+from oncelog_broker.log.segments.batch_scan import parse_location
+from oncelog_broker.log.segments.segment import Segment
 from oncelog_protocol.records.batch import HEADER_SIZE
 
 EMPTY: Final = memoryview(b"")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from oncelog_broker.log.batch_scan import parse_location
-from oncelog_broker.log.cleaner import CleanableRange, SegmentSummary, cleanable_range, first_dirty_offset
+from oncelog_broker.log.compaction.due import CleanableRange, SegmentSummary, cleanable_range, first_dirty_offset
 from oncelog_broker.log.config import LONG_MAX, LogConfig
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.segment import Segment
+from oncelog_broker.log.segments.batch_scan import parse_location
+from oncelog_broker.log.segments.segment import Segment
 from oncelog_protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP
 
 

@@ -30,7 +30,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from oncelog_broker.log.producer_entry import (
+from oncelog_broker.log.producers.entry import (
     HEAD,
     PAST_BATCH,
     SNAPSHOT_ENTRY,
@@ -39,7 +39,7 @@ from oncelog_broker.log.producer_entry import (
     describe,
     entry_of_snapshot,
 )
-from oncelog_broker.log.segment import (
+from oncelog_broker.log.segments.segment import (
     OFFSET_DIGITS,
     PRODUCER_SNAPSHOT_SUFFIX,
     PRODUCER_WINDOW_SUFFIX,

@@ -19,19 +19,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from oncelog_broker.log.batch_reader import BatchReader
-from oncelog_broker.log.batch_retention import ProducerBatches, TransactionScan
-from oncelog_broker.log.cleaned_segment import CleanedSegment
-from oncelog_broker.log.cleaner import GroupLimits, group_segments
+from oncelog_broker.log.compaction.batch_reader import BatchReader
+from oncelog_broker.log.compaction.batch_retention import ProducerBatches, TransactionScan
+from oncelog_broker.log.compaction.cleaned_segment import CleanedSegment
+from oncelog_broker.log.compaction.due import GroupLimits, group_segments
+from oncelog_broker.log.compaction.live_batches import LiveBatches
+from oncelog_broker.log.compaction.offset_map import OffsetMap
 from oncelog_broker.log.config import LONG_MAX
-from oncelog_broker.log.live_batches import LiveBatches
-from oncelog_broker.log.offset_map import OffsetMap
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.recovery import SWAP_SUFFIX
-from oncelog_broker.log.segment import Segment
-from oncelog_broker.log.steps import Steps
-from oncelog_broker.log.transaction_index import AbortedTransaction
+from oncelog_broker.log.producers.transaction_index import AbortedTransaction
+from oncelog_broker.log.segments.recovery import SWAP_SUFFIX
+from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, records_data
 from oncelog_protocol.records.control import ControlType, parse_control_key

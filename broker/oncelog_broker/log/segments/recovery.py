@@ -17,12 +17,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog_broker.log.batch_scan import scan_batches, scan_headers
 from oncelog_broker.log.checkpoints import CheckpointCorrupt
 from oncelog_broker.log.leader_epochs import LeaderEpochs
-from oncelog_broker.log.lost_segments import LogCorrupt, check_closed, check_removed, log_file_base, was_emptied
-from oncelog_broker.log.roll import MAX_RELATIVE_OFFSET
-from oncelog_broker.log.segment import (
+from oncelog_broker.log.segments.batch_scan import scan_batches, scan_headers
+from oncelog_broker.log.segments.index import IndexCorrupt
+from oncelog_broker.log.segments.lost_segments import (
+    LogCorrupt,
+    check_closed,
+    check_removed,
+    log_file_base,
+    was_emptied,
+)
+from oncelog_broker.log.segments.roll import MAX_RELATIVE_OFFSET
+from oncelog_broker.log.segments.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
@@ -30,7 +37,6 @@ from oncelog_broker.log.segment import (
     TIME_INDEX_SUFFIX,
     Segment,
 )
-from oncelog_broker.log.segment_index import IndexCorrupt
 from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Disk
 from oncelog_protocol.records.batch import NO_PARTITION_LEADER_EPOCH, CorruptBatch, RecordBatch
 

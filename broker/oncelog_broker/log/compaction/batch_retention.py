@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oncelog_broker.log.transaction_index import AbortedTransaction
+from oncelog_broker.log.producers.transaction_index import AbortedTransaction
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.control import ControlType
 

@@ -11,11 +11,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.internal_batches import location_of
-from oncelog_broker.log.log_reader import LogReader
-from oncelog_broker.log.recovery import SegmentLoader, activate
-from oncelog_broker.log.roll import RollParams, RollReason, roll_reason
-from oncelog_broker.log.segment import PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX, Segment
+from oncelog_broker.log.segments.batch_scan import location_of
+from oncelog_broker.log.segments.reader import LogReader
+from oncelog_broker.log.segments.recovery import SegmentLoader, activate
+from oncelog_broker.log.segments.roll import RollParams, RollReason, roll_reason
+from oncelog_broker.log.segments.segment import PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX, Segment
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import File
 from oncelog_protocol.records.batch import RecordBatch

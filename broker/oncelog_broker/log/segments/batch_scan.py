@@ -49,6 +49,18 @@ def parse_location(window: memoryview, at: int, position: int, end: int) -> Batc
     return BatchLocation(position, size, base_offset, base_offset + last_delta, max_timestamp, epoch)
 
 
+def location_of(batch: RecordBatch, start: int) -> BatchLocation:
+    """Where `batch` lies relative to `start` of its buffer."""
+    return BatchLocation(
+        batch.start - start,
+        batch.size,
+        batch.base_offset,
+        batch.last_offset,
+        batch.max_timestamp,
+        batch.partition_leader_epoch,
+    )
+
+
 def scan_headers(file: File, start: int, end: int) -> Iterator[BatchLocation]:
     """The batches of `file[start:end]`, unverified beyond their headers. Raises CorruptBatch, OSError."""
     window, window_start, position = memoryview(b""), start, start

@@ -32,7 +32,7 @@ from oncelog_broker.log.checkpoints import (
     read_offset_checkpoint,
     write_offset_checkpoint,
 )
-from oncelog_broker.log.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from oncelog_broker.log.directories.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from oncelog_broker.runtime.disk import Disk, Lock
 from oncelog_broker.runtime.entropy import Entropy, random_uuid
 from oncelog_protocol.uuids import uuid_to_string

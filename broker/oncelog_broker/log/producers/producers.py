@@ -10,12 +10,12 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from oncelog_broker.log.batch_scan import HEADER_WINDOW
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.producer_snapshot import PendingSnapshot, ProducerSnapshots
-from oncelog_broker.log.producer_state import ProducerState
-from oncelog_broker.log.segment import Segment
-from oncelog_broker.log.transaction_index import AbortedTransaction, TransactionIndexes
+from oncelog_broker.log.producers.snapshot import PendingSnapshot, ProducerSnapshots
+from oncelog_broker.log.producers.state import ProducerState
+from oncelog_broker.log.producers.transaction_index import AbortedTransaction, TransactionIndexes
+from oncelog_broker.log.segments.batch_scan import HEADER_WINDOW
+from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.log.validation import HeaderFields
 from oncelog_broker.runtime.disk import Disk, File
 from oncelog_protocol.errors import ErrorCode, KafkaError

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.runtime.tasks import in_thread
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.tasks import Tasks, in_thread
 from oncelog_protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    from oncelog_broker.broker import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +31,19 @@ PURGE_SECONDS: Final = 1.0
 class LogMaintenance:
     """The background tasks over all logs of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._logs = broker.logs
-        self._clock = broker.clock
+    def __init__(
+        self, config: Callable[[], BrokerConfig], logs: LogManager, replicas: Replicas, clock: Clock, tasks: Tasks
+    ) -> None:
+        """`config` gives the settings as they are now: some may change while the broker runs."""
+        self._config = config
+        self._logs = logs
+        self._replicas = replicas
+        self._clock = clock
+        self._tasks = tasks
 
     def start(self) -> None:
         """Start them; they end with the broker's tasks."""
-        config, every = self._broker.config, self._broker.tasks.every
+        config, every = self._config(), self._tasks.every
         retention_seconds = config[keys.LOG_RETENTION_CHECK_INTERVAL_MS] / 1000
         every("log retention", retention_seconds, self.apply_retention)
         every("free deleted files", min(PURGE_SECONDS, retention_seconds), self.purge)
@@ -65,7 +72,7 @@ class LogMaintenance:
     async def apply_retention(self) -> None:
         """Delete the segments that are too old, or too many bytes."""
         now_ms = self._clock.now_ms()
-        for number, partition in enumerate(list(self._broker.replicas.partitions())):
+        for number, partition in enumerate(list(self._replicas.partitions())):
             if partition.log.is_offline or not partition.log.config.deletes_by_retention:
                 continue
             try:
@@ -106,7 +113,7 @@ class LogMaintenance:
     async def expire_producer_ids(self) -> None:
         """Forget the producers that were silent for long, a slice at a time."""
         now_ms = self._clock.now_ms()
-        expiration_ms = self._broker.config[keys.PRODUCER_ID_EXPIRATION_MS]
+        expiration_ms = self._config()[keys.PRODUCER_ID_EXPIRATION_MS]
         for log in self._logs.logs():
             for _ in log.producers.state.expire(now_ms, expiration_ms):
                 await asyncio.sleep(0)
@@ -118,5 +125,5 @@ class LogMaintenance:
         await asyncio.to_thread(self._logs.checkpoint_log_start_offsets)
 
     async def checkpoint_high_watermarks(self) -> None:
-        high_watermarks = self._broker.replicas.high_watermarks()
+        high_watermarks = self._replicas.high_watermarks()
         await asyncio.to_thread(self._logs.checkpoint_high_watermarks, high_watermarks)

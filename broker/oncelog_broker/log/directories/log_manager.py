@@ -20,16 +20,16 @@ from oncelog_broker.log.checkpoints import (
     TopicPartition,
 )
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.data_directory import (
+from oncelog_broker.log.directories.data_directory import (
     DELETE_DIRECTORY_SUFFIX,
     STRAY_DIRECTORY_SUFFIX,
     UNKNOWN_BROKER_EPOCH,
     DataDirectory,
     marked_directory_name,
 )
-from oncelog_broker.log.log_changes import LogMove, LogMoves, LogOpening, LogRemoval, WantedLog
+from oncelog_broker.log.directories.log_changes import LogMove, LogMoves, LogOpening, LogRemoval, WantedLog
+from oncelog_broker.log.directories.partition_metadata import PartitionMetadataCorrupt, read_topic_id
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.partition_metadata import PartitionMetadataCorrupt, read_topic_id
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.descriptors import descriptor_limit, is_descriptor_limit
 from oncelog_broker.runtime.disk import Disk

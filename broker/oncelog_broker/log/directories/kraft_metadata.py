@@ -19,8 +19,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from oncelog_broker.log.batch_scan import scan_batches
-from oncelog_broker.log.data_directory import METADATA_TOPIC
+from oncelog_broker.log.directories.data_directory import METADATA_TOPIC
+from oncelog_broker.log.segments.batch_scan import scan_batches
 from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.records.batch import CorruptBatch

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
-from oncelog_broker.log.lost_segments import log_file_base
-from oncelog_broker.log.segment import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_prefix
-from oncelog_broker.log.segment_index import IndexCorrupt
+from oncelog_broker.log.segments.index import IndexCorrupt
+from oncelog_broker.log.segments.lost_segments import log_file_base
+from oncelog_broker.log.segments.segment import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_prefix
 from oncelog_broker.runtime.disk import Disk, File
 
 ENTRY: Final = Struct(">hqqqq")

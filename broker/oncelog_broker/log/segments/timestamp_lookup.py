@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from oncelog_broker.log.batch_scan import BatchLocation
-from oncelog_broker.log.segment import Segment
+from oncelog_broker.log.segments.batch_scan import BatchLocation
+from oncelog_broker.log.segments.segment import Segment
 from oncelog_protocol.records.batch import HEADER, HEADER_SIZE, NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, RecordBatch
 from oncelog_protocol.records.record import read_records
 

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from oncelog_broker.log.config import KAFKA, LEGACY_2_0, LONG_MAX, LogConfig
-from oncelog_broker.log.producer_entry import (
+from oncelog_broker.log.producers.entry import (
     EXPECTED,
     EXPIRY,
     HEAD,

@@ -18,10 +18,10 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from oncelog_broker.log.batch_scan import BatchLocation, parse_location, scan_headers
-from oncelog_broker.log.offset_index import OffsetIndex, OffsetPosition
-from oncelog_broker.log.segment_index import IndexCorrupt
-from oncelog_broker.log.time_index import TimeIndex
+from oncelog_broker.log.segments.batch_scan import BatchLocation, parse_location, scan_headers
+from oncelog_broker.log.segments.index import IndexCorrupt
+from oncelog_broker.log.segments.offset_index import OffsetIndex, OffsetPosition
+from oncelog_broker.log.segments.time_index import TimeIndex
 from oncelog_broker.runtime.disk import Disk, File
 from oncelog_protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, Buffer, CorruptBatch
 
