@@ -1,20 +1,19 @@
 """From a frame to its handler, from the handler's answer to the bytes of the response.
 
-Handlers see one message shape whatever the version (architecture, law 6). A handler returns its response, or None where
-there is none (acks=0), or something to await: a coroutine, which becomes a task, or a future. Then the connection is
-muted until the answer is there.
+Handlers see one message shape whatever the version (architecture, law 6). A handler answers (`runtime/answers.py`) with
+its response, or with a future of it; None is no response (acks=0). What holds back the next request of a connection is
+said in `connection.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, Final
 
 from oncelog.fail_points.point import FailPoint, fail_point
-from oncelog_broker.config.broker_keys import QUEUED_MAX_REQUESTS
 from oncelog_broker.server.answer_queue import Slot
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.context import RequestContext, Services
@@ -39,7 +38,7 @@ ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", 
 class Route:
     """One API at one version, ready to serve."""
 
-    __slots__ = ("decode", "encode", "flexible_response", "handler", "has_records", "header")
+    __slots__ = ("decode", "encode", "flexible_response", "handler", "has_records", "header", "reads_frame")
 
     def __init__(self, api_key: int, version: int) -> None:
         served = SERVED.get(api_key)
@@ -52,6 +51,8 @@ class Route:
         self.decode = request_codec.decode
         self.encode = response_codec.encode_parts
         self.has_records = api_key == ApiKey.FETCH
+        self.reads_frame = api_key == ApiKey.PRODUCE
+        """Whether the decoded request holds slices of its frame, so that the frame must stay while it is worked on."""
         self.flexible_response = response_header_version(served.key, version) == 1
 
 
@@ -61,7 +62,6 @@ class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._routes: dict[int, Route] = {}
-        self._at_work = asyncio.Semaphore(services.config[QUEUED_MAX_REQUESTS])
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
         """Serve one request. Raises MalformedMessage for a frame that cannot be answered: the connection is closed."""
@@ -78,22 +78,10 @@ class Dispatcher:
         request = route.decode(frame, position, max_elements=MAX_REQUEST_ELEMENTS)
         context = RequestContext(self._services, connection, api_key, version, correlation_id, known.client_id)
         answer = route.handler(request, context)
-        if answer is None:
-            return
-        if asyncio.isfuture(answer):
-            self._wait(answer, route, context, reads_frame=False)
-        elif asyncio.iscoroutine(answer):
-            name = f"{ApiKey(api_key).name} of {known.client_id}"
-            # A change that has begun is finished, whether the client stays or goes.
-            task = asyncio.shield(self._services.tasks.spawn(name, self._in_turn(answer)))
-            self._wait(task, route, context, reads_frame=True)
-        else:
+        if isinstance(answer, asyncio.Future):
+            self._wait(answer, route, context)
+        elif answer is not None:
             self._respond(answer, route, context)
-
-    async def _in_turn(self, answer: Coroutine[Any, Any, Any]) -> Any:
-        """Run a handler that takes several steps when fewer than queued.max.requests of them are at work."""
-        async with self._at_work:
-            return await answer
 
     def _route(self, api_key: int, version: int) -> Route | None:
         """The route of a key and version met for the first time; None for an ApiVersions from the future (T2)."""
@@ -109,9 +97,9 @@ class Dispatcher:
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
         self._respond(unsupported_version(), route, context)
 
-    def _wait(self, answer: asyncio.Future[Any], route: Route, context: RequestContext, *, reads_frame: bool) -> None:
+    def _wait(self, answer: asyncio.Future[Any], route: Route, context: RequestContext) -> None:
         connection = context.connection
-        slot = connection.wait_for(answer, reads_frame=reads_frame, holds_back=True)
+        slot = context.wait_for(answer, reads_frame=route.reads_frame)
 
         def answered(done: asyncio.Future[Any]) -> None:
             if done.cancelled():
