@@ -294,7 +294,7 @@ def _append_in_transaction(
     verified: Answer[KafkaError | None] = check_in_transaction(
         services.transactions, transactional_id, producer, [partition], services.deadlines, registers=is_v2
     )
-    appended = then(verified, append)
+    appended: Answer[Appended | KafkaError] = then(verified, append)
     if isinstance(verified, Future):
         verified.add_done_callback(lambda _: guards.let_go(guard))
     else:

@@ -117,6 +117,7 @@ def runtime(internal_topic):
         internal_topic,
         internal_topic.clock,
         internal_topic.tasks,
+        internal_topic.slices,
         internal_topic.call_after,
     )
 
@@ -243,6 +244,7 @@ async def test_leadership_lost_while_loading(runtime, internal_topic):
 
 async def test_a_failed_append_changes_nothing(runtime, internal_topic):
     internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), min_insync_replicas=2)
+    internal_topic.replicas = (1, 2)
     runtime.on_image(internal_topic.lead())
     assert runtime.write("a", put("a", 1, timer=1.0), failed) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert counters(runtime).numbers == {}
@@ -341,11 +343,11 @@ async def test_s40_the_reply_waits_until_the_records_are_committed(runtime, inte
     second = runtime.write("a", look, failed)
     assert not second.done()  # it has seen what is not committed
     advance(partition, 0)
-    assert first.result() == ("put", None)
-    assert second.result() == 1
+    assert await first == ("put", None)
+    assert await second == 1
     third = runtime.write("a", put("a", 2), failed)
     runtime.on_image(internal_topic.resign())
-    assert third.result() is ErrorCode.NOT_COORDINATOR
+    assert await third is ErrorCode.NOT_COORDINATOR
 
 
 async def test_who_waits_is_answered_when_the_coordinator_moves(runtime, internal_topic):
@@ -397,6 +399,7 @@ async def test_timers_fire_in_time_and_are_rearmed(runtime, internal_topic):
 
 async def test_a_timer_whose_records_cannot_be_appended_is_tried_again(runtime, internal_topic):
     internal_topic.config = LogConfig(min_insync_replicas=2)
+    internal_topic.replicas = (1, 2)
     runtime.on_image(internal_topic.lead())
 
     def start(machine, waiter):
@@ -425,6 +428,7 @@ async def test_keys_are_spread_over_partitions(tmp_path, internal_topic):
         internal_topic,
         internal_topic.clock,
         internal_topic.tasks,
+        internal_topic.slices,
         internal_topic.call_after,
     )
     assert runtime.partition_of("a") is None

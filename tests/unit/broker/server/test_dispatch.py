@@ -6,8 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from oncelog_broker.config.broker_keys import QUEUED_MAX_REQUESTS
 from oncelog_broker.server.answer_queue import Slot
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import MAX_MESSAGE_CHARS, ErrorCode, KafkaError, UnencodableMessage
@@ -32,6 +32,7 @@ class WaitingConnection:
 
 class RecordingRoute:
     has_records = False
+    reads_frame = False
     flexible_response = False
 
     def encode(self, response: str, parts: list[Any]) -> None:
@@ -41,20 +42,17 @@ class RecordingRoute:
 
 
 async def events_of(answer: Any) -> list[str]:
-    broker: Any = SimpleNamespace(config={QUEUED_MAX_REQUESTS: 1})
-    context: Any = SimpleNamespace(
-        connection=WaitingConnection(), api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, correlation_id=1
-    )
+    broker, connection = SimpleNamespace(), WaitingConnection()
+    context = RequestContext(broker, connection, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, None)  # type: ignore[arg-type]
     route: Any = RecordingRoute()
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    Dispatcher(broker)._wait(future, route, context, reads_frame=False)
+    Dispatcher(broker)._wait(future, route, context)  # type: ignore[arg-type]
     if isinstance(answer, Exception):
         future.set_exception(answer)
     else:
         future.set_result(answer)
     await asyncio.sleep(0)
-    events: list[str] = context.connection.events
-    return events
+    return connection.events
 
 
 async def test_the_connection_goes_on_behind_a_late_answer() -> None:
