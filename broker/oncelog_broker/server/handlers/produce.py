@@ -61,6 +61,10 @@ Appended = tuple[int, int]
 
 def handle(request: ProduceRequest, context: RequestContext) -> Answer[ProduceResponse | None]:
     produce = _Produce(request, context)
+    topics = request.topic_data
+    if request.transactional_id is None and len(topics) == 1 and len(topics[0].partition_data) == 1:
+        produce.append(topics[0], topics[0].partition_data[0], produce.answers_of(topics[0]))
+        return produce.when_replicated(None)
     return then(then(produce.refused(), produce.append_all), produce.when_replicated)
 
 
@@ -117,68 +121,88 @@ class _Produce:
 
     def _append_each(self, refused: KafkaError | None) -> Steps[None]:
         for topic in self._request.topic_data:
-            answers: list[PartitionResponse] = []
-            self._response.responses.append(
-                TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-            )
+            answers = self.answers_of(topic)
             for data in topic.partition_data:
-                answer = PartitionResponse(index=data.index, error_code=0, base_offset=-1)
-                answers.append(answer)
                 if refused is None:
-                    self._append(topic, data, answer)
+                    self.append(topic, data, answers)
                 else:
-                    self._fail(answer, refused)
+                    answers.append(self._fail(_unanswered(data), refused))
                 yield None
 
-    def _append(self, topic: TopicData, data: PartitionData, answer: PartitionResponse) -> None:
+    def answers_of(self, topic: TopicData) -> list[PartitionResponse]:
+        """Where the answers of the partitions of `topic` belong in the response."""
+        answers: list[PartitionResponse] = []
+        self._response.responses.append(
+            TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
+        return answers
+
+    def append(self, topic: TopicData, data: PartitionData, answers: list[PartitionResponse]) -> None:
+        """Append one batch; its answer comes to `answers` at once, complete or, where the append is late, later."""
         request, context = self._request, self._context
+        partition = None
         try:
             partition = _leader(topic, data.index, context)
             records = _checked(data.records, request, context)
             if request.transactional_id is None:
-                try:
-                    appended = partition.append(records, required_acks=request.acks)
-                except KafkaError as error:
-                    self._note(answer, partition, records, error)
-                else:
-                    self._note(answer, partition, records, appended)
-                return
-            outcome = _append_in_transaction(partition, records, request, request.transactional_id, context)
+                base_offset, append_time = partition.append(records, required_acks=request.acks)
+            else:
+                appended = _append_in_transaction(partition, records, request, request.transactional_id, context)
+                if isinstance(appended, Future):
+                    answers.append(answer := _unanswered(data))
+                    self._late = self._late or []
+                    self._late.append(then(appended, partial(self._note, answer, partition, records)))
+                    return
+                if isinstance(appended, KafkaError):
+                    raise appended
+                base_offset, append_time = appended
         except KafkaError as error:
-            self._fail(answer, error)
+            answers.append(self._not_appended(_unanswered(data), partition, error))
             return
-        noted = then(outcome, partial(self._note, answer, partition, records))
-        if noted is not None:
-            self._late = self._late or []
-            self._late.append(noted)
+        answer = PartitionResponse(
+            index=data.index,
+            error_code=0,
+            base_offset=base_offset,
+            log_append_time_ms=append_time,
+            log_start_offset=partition.log.log_start_offset,
+        )
+        answers.append(answer)
+        if request.acks == ACKS_ALL and not partition.is_alone:
+            self._replicate(answer, partition, base_offset + _count(records))
 
     def _note(
-        self, answer: PartitionResponse, partition: Partition, records: memoryview, outcome: Appended | KafkaError
+        self, answer: PartitionResponse, partition: Partition, records: memoryview, appended: Appended | KafkaError
     ) -> None:
-        waits = self._request.acks == ACKS_ALL and not partition.is_alone
+        """A late append is done, or refused."""
+        if isinstance(appended, KafkaError):
+            self._not_appended(answer, partition, appended)
+            return
+        answer.base_offset, answer.log_append_time_ms = appended
         answer.log_start_offset = partition.log.log_start_offset
-        if isinstance(outcome, KafkaError):
-            # UNKNOWN_PRODUCER_ID: the producer compares the log start with what was acknowledged last (S28).
-            if outcome.code != ErrorCode.UNKNOWN_PRODUCER_ID:
-                answer.log_start_offset = -1
-            self._fail(answer, outcome)
-            # Clients take a forgotten duplicate for a success, so what is in the log must be replicated first (S12).
-            if not waits or outcome.code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                return
-            next_offset = partition.log.log_end_offset
-        else:
-            answer.base_offset, answer.log_append_time_ms = outcome
-            if not waits:
-                return
-            (last_offset_delta,) = LAST_OFFSET_DELTA.unpack_from(records, LAST_OFFSET_DELTA_AT)
-            next_offset = answer.base_offset + last_offset_delta + 1
+        if self._request.acks == ACKS_ALL and not partition.is_alone:
+            self._replicate(answer, partition, answer.base_offset + _count(records))
+
+    def _not_appended(
+        self, answer: PartitionResponse, partition: Partition | None, error: KafkaError
+    ) -> PartitionResponse:
+        if partition is not None and error.code == ErrorCode.UNKNOWN_PRODUCER_ID:
+            # The producer compares this with what was acknowledged last, to see if its records were deleted (S28).
+            answer.log_start_offset = partition.log.log_start_offset
+        is_in_the_log = error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and self._request.acks == ACKS_ALL
+        if partition is not None and is_in_the_log and not partition.is_alone:
+            # Clients take this for a success (S12), so it must be replicated first.
+            self._replicate(answer, partition, partition.log.log_end_offset)
+        return self._fail(answer, error)
+
+    def _replicate(self, answer: PartitionResponse, partition: Partition, next_offset: int) -> None:
         self._unreplicated = self._unreplicated or []
         self._unreplicated.append((answer, partition, next_offset))
 
-    def _fail(self, answer: PartitionResponse, error: KafkaError) -> None:
+    def _fail(self, answer: PartitionResponse, error: KafkaError) -> PartitionResponse:
         self._failed = error
         answer.error_code = code_for(self._context.api_key, self._context.version, error.code)
         answer.error_message = error.message
+        return answer
 
     # --- answering
 
@@ -210,6 +234,16 @@ class _Produce:
         if self._failed is not None:
             self._context.connection.close(f"acks=0 produce failed: {self._failed}")
         return None
+
+
+def _unanswered(data: PartitionData) -> PartitionResponse:
+    return PartitionResponse(index=data.index, error_code=0, base_offset=-1)
+
+
+def _count(records: memoryview) -> int:
+    """How many offsets a batch takes."""
+    (last_offset_delta,) = LAST_OFFSET_DELTA.unpack_from(records, LAST_OFFSET_DELTA_AT)
+    return int(last_offset_delta) + 1
 
 
 def _not_transactional() -> KafkaError:
