@@ -437,3 +437,52 @@ async def test_keys_are_spread_over_partitions(tmp_path, internal_topic):
     assert runtime.write("a", put("a", 1), failed) == ("put", None)
     assert runtime.write("b", put("b", 1), failed) is ErrorCode.NOT_COORDINATOR
     assert [machine.index for machine in runtime.machines()] == [2]
+
+
+def decide(name: str, end: str):
+    def operation(machine: Counters, waiter):
+        effects = put(name, 1)(machine, waiter)
+        effects.ends.append(end)
+        return effects
+
+    return operation
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_s39_what_is_decided_is_handed_on_when_it_is_committed_and_by_nobody_else(internal_topic):
+    """The reply gives up when too few replicas are left; the decision stands, and is carried out when they are back."""
+    ended = []
+    runtime = CoordinatorRuntime(
+        TOPIC,
+        Counters,
+        internal_topic,
+        internal_topic.clock,
+        internal_topic.tasks,
+        internal_topic.slices,
+        internal_topic.call_after,
+        on_end=lambda shard, end: ended.append(end),
+    )
+    internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), min_insync_replicas=2)
+    runtime.on_image(internal_topic.lead())
+    partition = internal_topic.led[0]
+    partition.lead(1, (1, 2), (1, 2))
+    reply = runtime.write("a", decide("a", "first"), failed)
+    await settle()
+    assert (reply.done(), ended) == (False, [])
+    partition.lead(1, (1,), (1, 2))
+    assert await reply is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await settle()
+    assert ended == []
+    partition.lead(1, (1, 2), (1, 2))
+    partition.on_follower_fetch(2, partition.log.log_end_offset)
+    await settle()
+    assert ended == ["first"]
+    again = runtime.write("a", decide("a", "second"), failed)
+    internal_topic.resign()
+    assert await again is ErrorCode.NOT_COORDINATOR
+    await settle()
+    assert ended == ["first"], "the next coordinator finds it in the log"
