@@ -8,6 +8,7 @@ stays a slice.
 from __future__ import annotations
 
 import struct as struct_module
+from collections.abc import Callable, Generator
 from typing import Any, Final, Generic, TypeVar
 
 from oncelog_protocol.errors import MalformedMessage, UnencodableMessage
@@ -20,6 +21,8 @@ from oncelog_protocol.wire_writers import Buffer, put_tagged
 M = TypeVar("M")
 
 _new: Final = object.__new__
+DECODING_ERRORS: Final = (MalformedMessage, struct_module.error, IndexError, UnicodeDecodeError)
+ENCODING_ERRORS: Final = (UnencodableMessage, struct_module.error, AttributeError, TypeError, UnicodeEncodeError)
 
 
 class Entity(WireType):
@@ -226,7 +229,7 @@ def _runs(
 class MessageCodec(Generic[M]):
     """Encodes and decodes one version of one message. Get it from `codec`."""
 
-    __slots__ = ("_build", "_parse", "cls", "construct", "version")
+    __slots__ = ("_build", "_build_steps", "_entity", "_parse", "_parse_steps", "cls", "construct", "version")
 
     def __init__(self, cls: type[M], version: int, *, compiled: bool) -> None:
         schema = schema_of(cls)
@@ -235,6 +238,9 @@ class MessageCodec(Generic[M]):
         self.cls = cls
         self.version = version
         entity = Entity(cls, version, schema.flexible)
+        self._entity = entity
+        self._parse_steps: Callable[[WireReader], Generator[None, None, M]] | None = None
+        self._build_steps: Callable[[M, WireWriter], Generator[None, None, Any]] | None = None
         self.construct = entity.compile() if compiled else entity
         self._parse = self.construct._parse
         self._build = self.construct._build
@@ -251,12 +257,28 @@ class MessageCodec(Generic[M]):
         reader = WireReader(memoryview(data), position, max_elements)
         try:
             return self._parse(reader, None, None), reader.position
-        except MalformedMessage as error:
-            raise MalformedMessage(f"{self.cls.__name__} v{self.version}: {error}") from None
-        except (struct_module.error, IndexError):
-            raise MalformedMessage(f"{self.cls.__name__} v{self.version}: the bytes end too early") from None
-        except UnicodeDecodeError as error:
-            raise MalformedMessage(f"{self.cls.__name__} v{self.version}: a string is not UTF-8: {error}") from None
+        except DECODING_ERRORS as error:
+            raise self._malformed(error) from None
+
+    def decode_steps(
+        self, data: Buffer, position: int = 0, *, max_elements: int = MAX_ELEMENTS
+    ) -> Generator[None, None, M]:
+        """As `decode`, for a message of many elements: yields before each element of an array."""
+        if self._parse_steps is None:
+            self._parse_steps = self._entity.steps(parses=True)
+        try:
+            message: M = yield from self._parse_steps(WireReader(memoryview(data), position, max_elements))
+        except DECODING_ERRORS as error:
+            raise self._malformed(error) from None
+        return message
+
+    def _malformed(self, error: Exception) -> MalformedMessage:
+        name = f"{self.cls.__name__} v{self.version}"
+        if isinstance(error, MalformedMessage):
+            return type(error)(f"{name}: {error}")
+        if isinstance(error, UnicodeDecodeError):
+            return MalformedMessage(f"{name}: a string is not UTF-8: {error}")
+        return MalformedMessage(f"{name}: the bytes end too early")
 
     def encode_parts(self, message: M, parts: list[Buffer] | None = None) -> list[Buffer]:
         """The bytes in order, as parts: record data are parts of their own, not copied.
@@ -268,11 +290,23 @@ class MessageCodec(Generic[M]):
             writer.parts = parts
         try:
             self._build(message, writer, None, None)
-        except UnencodableMessage as error:
-            raise UnencodableMessage(f"{self.cls.__name__} v{self.version}: {error}") from None
-        except (struct_module.error, AttributeError, TypeError, UnicodeEncodeError) as error:
+        except ENCODING_ERRORS as error:
             raise UnencodableMessage(f"{self.cls.__name__} v{self.version}: {error}") from error
         return writer.parts
+
+    def encode_steps(self, message: M, parts: list[Buffer]) -> Generator[None, None, None]:
+        """As `encode_parts`, for a message of many elements: yields before each element of an array.
+
+        Meanwhile the parts that are there may be joined, in `parts` itself.
+        """
+        if self._build_steps is None:
+            self._build_steps = self._entity.steps(parses=False)
+        writer = WireWriter()
+        writer.parts = parts
+        try:
+            yield from self._build_steps(message, writer)
+        except ENCODING_ERRORS as error:
+            raise UnencodableMessage(f"{self.cls.__name__} v{self.version}: {error}") from error
 
     def encode(self, message: M) -> bytes:
         """The bytes in one piece."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any, Final
 
-from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.errors import MalformedMessage, TooManyElements
 
 MAX_ELEMENTS: Final = 4_000_000
 """Array elements that one message may hold: a frame of one-byte elements must not become gigabytes of objects."""
@@ -159,9 +159,9 @@ def read_compact_array_length(buffer: memoryview, position: int) -> tuple[int, i
     return count - 1, position
 
 
-def too_many_elements(count: int, remaining: int) -> MalformedMessage:
+def too_many_elements(count: int, remaining: int) -> TooManyElements:
     """Why an array of `count` elements is refused before anything is allocated for it (CVE-2022-34917)."""
-    return MalformedMessage(
+    return TooManyElements(
         f"array of {count} elements, but {remaining} bytes remain, and a message has at most {MAX_ELEMENTS} elements"
     )
 

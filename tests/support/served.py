@@ -92,17 +92,31 @@ class Client:
 
     def send(self, *requests: Any, api: ApiKey = ApiKey.PRODUCE, version: int = 9) -> None:
         """All at once, as one read of the socket may bring them."""
-        data = b""
-        for request in requests:
-            header = RequestHeader(
-                request_api_key=api, request_api_version=version, correlation_id=len(self._sent), client_id="test"
-            )
-            body = codec(RequestHeader, request_header_version(api, version)).encode(header)
-            body += codec(request_type(api), version).encode(request)
-            data += pack(">i", len(body)) + body
-            self._sent.append((api, version))
-        self.connection.get_buffer(-1)[: len(data)] = data
-        self.connection.buffer_updated(len(data))
+        self._receive(b"".join(self._frame(request, api, version) for request in requests))
+
+    def send_in_parts(self, request: Any, *, api: ApiKey, version: int, cut: int = 0) -> None:
+        """One that is larger than the buffer. `cut`: so many bytes of its end are missing, and it says so."""
+        frame = self._frame(request, api, version)
+        data = pack(">i", len(frame) - 4 - cut) + frame[4 : len(frame) - cut]
+        while data:
+            data = data[self._receive(data) :]
+
+    def _frame(self, request: Any, api: ApiKey, version: int) -> bytes:
+        header = RequestHeader(
+            request_api_key=api, request_api_version=version, correlation_id=len(self._sent), client_id="test"
+        )
+        body = codec(RequestHeader, request_header_version(api, version)).encode(header)
+        body += codec(request_type(api), version).encode(request)
+        self._sent.append((api, version))
+        return pack(">i", len(body)) + body
+
+    def _receive(self, data: bytes) -> int:
+        """How much of it found room."""
+        room = self.connection.get_buffer(-1)
+        size = min(len(room), len(data))
+        room[:size] = data[:size]
+        self.connection.buffer_updated(size)
+        return size
 
     def answers(self) -> list[tuple[int, Any]]:
         """(correlation id, response) in the order in which they came."""
@@ -117,10 +131,19 @@ class Client:
             found.append((correlation_id, codec(response_type(api), version).decode(frame, start)))
         return found
 
+    def has_answers(self, count: int) -> bool:
+        """Whether so many came."""
+        position = 0
+        for _ in range(count):
+            if position >= len(self.wire.bytes):
+                return False
+            position += 4 + unpack_from(">i", self.wire.bytes, position)[0]
+        return True
+
     async def answered(self, count: int) -> list[tuple[int, Any]]:
         """As `answers`, when so many are there."""
         async with asyncio.timeout(10):
-            while len(self.answers()) < count:  # noqa: ASYNC110 - nothing tells of it
+            while not self.has_answers(count):  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0)
         return self.answers()
 
@@ -128,7 +151,9 @@ class Client:
 class Served:
     """Partitions of TOPIC, all led by LEADER, and what serves them. `leave` closes their logs."""
 
-    def __init__(self, directory: Path, *, partitions: int = 1, **log_config: Any) -> None:
+    def __init__(
+        self, directory: Path, *, partitions: int = 1, clock: ManualClock | None = None, **log_config: Any
+    ) -> None:
         self.partitions = [
             Partition(
                 TOPIC,
@@ -139,7 +164,7 @@ class Served:
             )
             for index in range(partitions)
         ]
-        self.clock, self.tasks, self.deadlines = ManualClock(), Tasks(), Timers()
+        self.clock, self.tasks, self.deadlines = clock or ManualClock(), Tasks(), Timers()
         self.transactions: Any = SimpleNamespace(verifies=True)
         self.services: Any = SimpleNamespace(
             clock=self.clock,
@@ -151,7 +176,7 @@ class Served:
             config={FETCH_MAX_BYTES: 1 << 20},
             transactions=self.transactions,
         )
-        limits = Limits(10, 10, 1 << 20, -1, 600.0)
+        limits = Limits(100, 100, 1 << 20, -1, 600.0)
         self.connections = Connections(limits, TurnBudget(self.clock.monotonic))
         self.dispatcher = Dispatcher(self.services)
 

@@ -73,6 +73,7 @@ class RequestContext:
         "client_id",
         "connection",
         "correlation_id",
+        "reads_frame",
         "services",
         "version",
     )
@@ -92,6 +93,8 @@ class RequestContext:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        self.reads_frame = False
+        """Whether the frame must stay as it is while the request waits: something is still to be read from it."""
         self._effects_are_done = False
         self._slot: Slot | None = None
 
@@ -122,8 +125,8 @@ class RequestContext:
         if self._slot is not None:
             self.connection.let_next_in(self._slot)
 
-    def wait_for(self, answer: asyncio.Future[Any], *, reads_frame: bool) -> Slot:
+    def wait_for(self, answer: asyncio.Future[Any]) -> Slot:
         """A place for the answer to this request, which comes later."""
         done = self._effects_are_done
-        self._slot = self.connection.wait_for(answer, reads_frame=reads_frame and not done, holds_back=not done)
+        self._slot = self.connection.wait_for(answer, reads_frame=self.reads_frame and not done, holds_back=not done)
         return self._slot

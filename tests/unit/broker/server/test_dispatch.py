@@ -6,6 +6,10 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.server.answer_queue import Slot
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.dispatch import Dispatcher
@@ -23,6 +27,10 @@ class WaitingConnection:
     def respond(self, parts: list[Any], slot: Slot) -> None:
         self.events.append("answer")
 
+    @property
+    def has_ended(self) -> bool:
+        return any(event.startswith(("finish", "close")) for event in self.events)
+
     def finish(self, slot: Slot) -> None:
         self.events.append("finish")
 
@@ -35,14 +43,15 @@ class RecordingRoute:
     reads_frame = False
     flexible_response = False
 
-    def encode(self, response: str, parts: list[Any]) -> None:
+    def encode_steps(self, response: str, parts: list[Any]) -> Steps[None]:
+        yield None
         if response == "unencodable":
             raise UnencodableMessage("a string of 40000 bytes")
         parts.append(response.encode())
 
 
 async def events_of(answer: Any) -> list[str]:
-    broker, connection = SimpleNamespace(), WaitingConnection()
+    broker, connection = SimpleNamespace(slices=Slices(ManualClock(), Tasks())), WaitingConnection()
     context = RequestContext(broker, connection, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, None)  # type: ignore[arg-type]
     route: Any = RecordingRoute()
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -51,7 +60,9 @@ async def events_of(answer: Any) -> list[str]:
         future.set_exception(answer)
     else:
         future.set_result(answer)
-    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        while not connection.has_ended:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
     return connection.events
 
 
