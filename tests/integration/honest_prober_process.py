@@ -1,4 +1,4 @@
-"""The process of an honest client: one small request at a time, every few milliseconds, each on a plain blocking socket.
+"""The process of an honest client: one request at a time, every few milliseconds, over plain blocking sockets.
 
     python honest_prober_process.py PORT BROKER_PID
 

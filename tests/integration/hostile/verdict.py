@@ -1,0 +1,36 @@
+"""What must be true of a measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hostile.run import Measured
+
+MAX_P99_MS = 20.0
+MAX_WORST_MS = 100.0
+"""Of an honest client's wait, without the time in which there was no processor for it or for the broker."""
+
+
+def problems(measured: Measured) -> list[str]:
+    return list(_problems(measured))
+
+
+def _problems(measured: Measured) -> Iterator[str]:
+    if not measured.is_running:
+        yield "the broker died"
+    if measured.has_traceback:
+        yield "a traceback in the broker's log"
+    if measured.trouble:
+        yield measured.trouble
+    for kind, _, failure in measured.waits.failures[:3]:
+        yield f"the honest client's {kind}: {failure}"
+    waits = measured.waits.net
+    if waits.p99 > MAX_P99_MS:
+        yield f"p99 {waits.p99:.0f} ms"
+    if waits.worst > MAX_WORST_MS:
+        yield f"worst {waits.worst:.0f} ms ({measured.waits.worst_sample().kind})"
+    before, peak, after = measured.memory
+    if peak - before > measured.client.peak_mb:
+        yield f"{peak - before} MB more at the peak"
+    if after - before > measured.client.left_mb:
+        yield f"{after - before} MB kept"
