@@ -6,8 +6,8 @@
         waits = prober.stop().between(before, prober.now())
 
 A wait is measured twice: on the wall, and without the time in which the prober or the broker's loop was ready to run
-and had no processor. The second is what the broker does to its clients, on a machine that has other work as well; a test
-looks at that one. The run-queue times come from /proc; where there are none, both are the same.
+and had no processor. The second is what the broker does to its clients, on a machine that has other work as well; tests
+look at that one. The run-queue times come from /proc; where there are none, both are the same.
 """
 
 from __future__ import annotations
