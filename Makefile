@@ -5,8 +5,9 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DATA   ?= data
 PORT   ?= 9092
+SECONDS ?= 600
 
-.PHONY: run test lint types imports unit integration slow kill-matrix bench interop clean help
+.PHONY: run test lint types imports unit integration slow kill-matrix fuzz hostile bench interop clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -38,6 +39,12 @@ slow: $(STAMP)        ## kill -9 and fuzzing
 
 kill-matrix: $(STAMP) ## every fault at every point of a transaction; the table is kept in docs/kill-matrix.md
 	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md
+
+fuzz: $(STAMP)        ## odd requests of every API and version for ten minutes (or SECONDS=60 SEED=7)
+	PYTHONPATH=.:tests/integration $(BIN)/python -m fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+hostile: $(STAMP)     ## what an honest client waits beside each hostile one; the table is kept in bench/HOSTILE.md
+	PYTHONPATH=.:tests/integration $(BIN)/python -m hostile --out bench/HOSTILE.md
 
 bench: $(STAMP)       ## the benchmark table, printed and kept in bench/RESULTS.md
 	$(BIN)/python bench/run.py

@@ -76,9 +76,9 @@ class Prober:
             self.kinds[kind]()
         except (OSError, AssertionError) as error:
             self.failures.append((kind, started, repr(error)))
-            for client in self.clients.values():
+            client = self.clients.pop(kind, None)
+            if client is not None:
                 client.socket.close()
-            self.clients.clear()
         wall = time.monotonic_ns() - started
         self.samples.append((kind, started, wall, self._queued_ns() - queued))
 

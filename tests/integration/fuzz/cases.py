@@ -54,7 +54,7 @@ def _case(request: Any, key: ApiKey, version: int, rng: random.Random, number: i
     plain = str(request)
     twisted = Twisted(request, Encoder(key, version), rng)
     done = _twist(twisted)
-    if rng.random() < SECOND_TWIST:
+    if not twisted.is_grown and rng.random() < SECOND_TWIST:
         done += f", {_twist(twisted)}"
     frame = twisted.encoder.frame(request, number, twisted.client_id, twisted.header_tags)
     return Case(number, key, version, request, done, plain, frame, twisted.is_awaited)

@@ -102,6 +102,11 @@ class Encoder:
             return self._array(field, value, is_compact)
         return sized(value, None if is_compact else ">h" if kind == "string" else ">i")
 
+    def element(self, field: FieldSchema, value: Any) -> bytes:
+        """One of an array."""
+        assert field.element is not None
+        return self._value(field.element, value)
+
     def _nested(self, field: FieldSchema, value: Any) -> bytes:
         assert field.struct is not None
         if not is_nullable(field, self.version):

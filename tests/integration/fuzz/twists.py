@@ -52,6 +52,8 @@ STRINGS = (
 BYTES = (None, b"", b"\0", b"\xff" * 20, bytes(100_000))
 UUIDS = (bytes(16), b"\xff" * 16, bytes(15) + b"\1")
 COUNTS = (100, 2000, 10_000, 30_000, 49_000, 60_000)
+MAX_ARRAY_BYTES = 4 << 20
+MARK = b"<the number of the element>"
 SAID_COUNTS = (-1, -2, -(2**31), 2**31 - 1, 2**24, 100_000, 7)
 WAITING = ("max_wait_ms", "rebalance_timeout_ms")
 """Fields by which a client itself asks for a late answer: where they are large, none is waited for."""
@@ -92,6 +94,8 @@ class Twisted:
     header_tags: bytes = b"\x00"
     client_id: str | None = "fuzz"
     is_awaited: bool = True
+    is_grown: bool = False
+    """An array has become long: no other one may."""
 
     def __post_init__(self) -> None:
         self._walk(self.request)
@@ -162,7 +166,8 @@ def repeated(twisted: Twisted) -> str | None:
     if place is None:
         return None
     _validate_only(twisted)
-    element, count = twisted.rng.choice(place.value), twisted.rng.choice(COUNTS)
+    element = twisted.rng.choice(place.value)
+    count = _count_for(twisted, place, element)
     place.value = Repeated(element, count)
     return f"{place}: one element {count} times"
 
@@ -173,25 +178,45 @@ def numbered(twisted: Twisted) -> str | None:
     if place is None:
         return None
     _validate_only(twisted)
-    count = twisted.rng.choice(COUNTS)
-    place.value = [_numbered(place.value[0], number) for number in range(count)]
+    count = _count_for(twisted, place, place.value[0])
+    place.value = _numbered(twisted, place, count)
     return f"{place}: {count} elements"
 
 
-def _numbered(element: Any, number: int) -> Any:
-    if isinstance(element, str):
-        return f"{element[:200]}-{number}"
-    if isinstance(element, bytes):
-        return number.to_bytes(16, "big")
-    if isinstance(element, int):
-        return number
-    copied = copy.copy(element)
-    for declared in fields_of(type(element)):
-        if declared.type_name in ("string", "int32", "int64", "uuid"):
-            value = getattr(element, declared.name)
-            setattr(copied, declared.name, _numbered("" if value is None else value, number))
-            break
-    return copied
+def _count_for(twisted: Twisted, place: Place, element: Any) -> int:
+    """As many as make no frame that is refused for its size alone."""
+    twisted.is_grown = True
+    size = len(twisted.encoder.element(place.field, element))
+    return min(twisted.rng.choice(COUNTS), MAX_ARRAY_BYTES // max(1, size))
+
+
+def _numbered(twisted: Twisted, place: Place, count: int) -> Raw:
+    """Encoded once, but for the number: in the element itself, or in its first field that can hold one."""
+    encoder, element, declared = twisted.encoder, place.value[0], place.field.element
+    assert declared is not None
+    before = after = b""
+    if declared.struct is not None:
+        numbered = next((field for field in fields_of(declared.struct) if _can_be_numbered(field, encoder)), None)
+        element = copy.copy(element)
+        if numbered is None:
+            encoded = encoder.element(place.field, element)
+            return Raw(length(count, twisted.is_flexible) + encoded * count)
+        setattr(element, numbered.name, Raw(MARK))
+        before, after = encoder.element(place.field, element).split(MARK, 1)
+        declared = numbered
+    numbers = (before + _number(declared.type_name, number, twisted.is_flexible) + after for number in range(count))
+    return Raw(length(count, twisted.is_flexible) + b"".join(numbers))
+
+
+def _can_be_numbered(field: FieldSchema, encoder: Encoder) -> bool:
+    is_sent = encoder.version in field.versions and encoder.version not in field.tagged
+    return is_sent and field.type_name in ("string", "int32", "int64", "uuid")
+
+
+def _number(kind: str, number: int, is_compact: bool) -> bytes:
+    if kind == "string":
+        return sized(f"numbered-{number}", None if is_compact else ">h")
+    return number.to_bytes({"int32": 4, "int64": 8, "uuid": 16}[kind], "big")
 
 
 def _validate_only(twisted: Twisted) -> None:

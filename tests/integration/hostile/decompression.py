@@ -6,7 +6,7 @@ import struct
 
 import cramjam
 from crc32c import crc32c
-from raw_client import LIST_OFFSETS_VERSION, PRODUCE_VERSION, frame, produce_request
+from raw_client import LIST_OFFSETS_VERSION, PRODUCE_VERSION, produce_request
 
 from hostile.client import HostileClient
 from hostile.scene import TIMESTAMP, Scene
@@ -38,11 +38,11 @@ def _numbered_records(count: int) -> bytes:
     return packed(b"".join(encode_record(delta, 0, b"", None) for delta in range(count)), count)
 
 
-def _compacted_topic(scene: Scene) -> None:
+def _compacted_topic(scene: Scene, _: int) -> None:
     scene.make_topic("compacted", cleanup_policy="compact")
 
 
-def _plain_topic(scene: Scene) -> None:
+def _plain_topic(scene: Scene, _: int) -> None:
     scene.make_topic("plain")
 
 
@@ -54,11 +54,13 @@ def _produce_compacted(scene: Scene, _: None, count: int) -> str:
 
 def _produce_and_look_up(scene: Scene, _: None, count: int) -> str:
     request = produce_request("plain", 0, _numbered_records(count))
-    scene.client().exchange(frame(request, ApiKey.PRODUCE, PRODUCE_VERSION))
+    written = scene.client().call(request, ApiKey.PRODUCE, PRODUCE_VERSION).responses[0].partition_responses[0]
     topic = ListOffsetsRequest.ListOffsetsTopic
     wanted = topic.ListOffsetsPartition(partition_index=0, timestamp=1)
     lookup = ListOffsetsRequest(replica_id=-1, topics=[topic(name="plain", partitions=[wanted])])
-    return f"{count:,} records, ListOffsets " + scene.ask(lookup, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION)
+    return f"{count:,} records, Produce answers {written.error_code}, ListOffsets " + scene.ask(
+        lookup, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION
+    )
 
 
 CLIENTS = (
@@ -73,7 +75,7 @@ CLIENTS = (
     HostileClient(
         "a time looked up in a batch of many records",
         _produce_and_look_up,
-        size=1_300_000,
+        size=1_250_000,
         small=200_000,
         prepare=_plain_topic,
         peak_mb=128,

@@ -54,7 +54,7 @@ def _join(group: str, instance: str, *protocols: str) -> bytes:
     return frame(request, ApiKey.JOIN_GROUP, 5)
 
 
-def _prepare(scene: Scene) -> None:
+def _prepare(scene: Scene, _: int) -> None:
     scene.make_topic("empty")
     scene.find_coordinator("group-0", CoordinatorType.GROUP)
 

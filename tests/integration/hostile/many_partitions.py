@@ -20,8 +20,8 @@ from oncelog_protocol.records.record import Record
 PARTITIONS_PER_TOPIC = 100
 
 
-def _wide_topics(scene: Scene) -> RawTransactions:
-    for number in range(20):
+def _wide_topics(scene: Scene, partitions: int) -> RawTransactions:
+    for number in range(partitions // PARTITIONS_PER_TOPIC):
         scene.make_topic(f"wide-{number}", PARTITIONS_PER_TOPIC)
     transactions = RawTransactions(scene.client(), "tx", is_v2=True)
     transactions.take_over()
@@ -48,7 +48,7 @@ def _one_transaction_over_all(scene: Scene, transactions: RawTransactions, parti
 
 
 def _make_topics(scene: Scene, _: None, partitions: int) -> str:
-    """After each hundred topics a new connection must be served."""
+    """Then a new connection must be served, though each log would like to keep its file."""
     client = scene.client()
     for number in range(partitions // PARTITIONS_PER_TOPIC):
         client.create_topic(f"made-{number}", PARTITIONS_PER_TOPIC)
@@ -59,6 +59,8 @@ def _make_topics(scene: Scene, _: None, partitions: int) -> str:
 
 
 CLIENTS = (
-    HostileClient("a transaction over many partitions", _one_transaction_over_all, size=2000, prepare=_wide_topics),
-    HostileClient("many partitions made at run time", _make_topics, size=10_000, peak_mb=256, left_mb=256),
+    HostileClient(
+        "a transaction over many partitions", _one_transaction_over_all, size=2000, small=300, prepare=_wide_topics
+    ),
+    HostileClient("many partitions made at run time", _make_topics, size=3000, small=1000, open_files=2000),
 )

@@ -10,7 +10,7 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
 
 
-def _one_long_name(scene: Scene) -> None:
+def _one_long_name(scene: Scene, _: int) -> None:
     RawTransactions(scene.client(), "a" * 40).take_over()
 
 

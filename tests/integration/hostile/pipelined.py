@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from oncelog_protocol.messages.metadata import MetadataRequest
 
 TOPICS, PARTITIONS = 10, 200
 WATCHED_SECONDS = 3.0
+STOPPED_SECONDS = 0.02
 
 
 @contextmanager
@@ -35,7 +38,7 @@ def writing(connection: socket.socket, data: bytes) -> Iterator[None]:
     thread.join()
 
 
-def _many_partitions(scene: Scene) -> None:
+def _many_partitions(scene: Scene, _: int) -> None:
     for number in range(TOPICS):
         scene.make_topic(f"many-{number}", PARTITIONS)
 
@@ -47,19 +50,26 @@ def _metadata(scene: Scene, _: None, size: int) -> str:
     return f"{size} Metadata requests of {TOPICS * PARTITIONS} partitions, {len(data):,} bytes"
 
 
-def _some_records(scene: Scene) -> None:
+def _some_records(scene: Scene, _: int) -> None:
     scene.make_topic("big", 10)
     scene.fill("big", 10, 120_000)
 
 
 def _fetches(scene: Scene, _: None, size: int) -> str:
-    """Behind a large frame, which makes the broker's buffer for this connection a large one."""
+    """Behind a large frame, which makes the broker's buffer for this connection a large one, and to a broker that is
+    not at work for a moment, so that it finds them all at once."""
     client = scene.client()
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
     client.exchange(frame(produce_request("no-such-topic", 0, bytes(600_000)), ApiKey.PRODUCE, PRODUCE_VERSION))
     data = fetch_of_all("big", 10) * size
-    with writing(client.socket, data):
-        scene.watch(WATCHED_SECONDS)
+    os.kill(scene.broker.pid, signal.SIGSTOP)
+    try:
+        with writing(client.socket, data):
+            scene.watch(STOPPED_SECONDS)
+            os.kill(scene.broker.pid, signal.SIGCONT)
+            scene.watch(WATCHED_SECONDS)
+    finally:
+        os.kill(scene.broker.pid, signal.SIGCONT)
     return f"{size} Fetch requests of 1.2 MB each, {len(data):,} bytes"
 
 

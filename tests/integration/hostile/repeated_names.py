@@ -24,7 +24,7 @@ PARTITIONS = 1000
 PRODUCERS = 500
 
 
-def _committed_offsets(scene: Scene) -> None:
+def _committed_offsets(scene: Scene, _: int) -> None:
     scene.make_topic("wide", PARTITIONS)
     scene.find_coordinator("group", CoordinatorType.GROUP)
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -46,7 +46,7 @@ def _offset_fetch(scene: Scene, _: None, size: int) -> str:
     return scene.ask(OffsetFetchRequest(groups=[group] * size, require_stable=False), ApiKey.OFFSET_FETCH, 8)
 
 
-def _large_member(scene: Scene) -> None:
+def _large_member(scene: Scene, _: int) -> None:
     scene.find_coordinator("group", CoordinatorType.GROUP)
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="p", metadata=b"m" * 500_000)
     request = JoinGroupRequest(
@@ -74,7 +74,7 @@ def _describe_configs(scene: Scene, _: None, size: int) -> str:
     return scene.ask(request, ApiKey.DESCRIBE_CONFIGS, 4)
 
 
-def _many_producers(scene: Scene) -> None:
+def _many_producers(scene: Scene, _: int) -> None:
     scene.make_topic("wide")
     client = scene.client()
     for number in range(PRODUCERS):
@@ -89,7 +89,7 @@ def _describe_producers(scene: Scene, _: None, size: int) -> str:
     return scene.ask(DescribeProducersRequest(topics=[topic]), ApiKey.DESCRIBE_PRODUCERS, 0)
 
 
-def _wide_transaction(scene: Scene) -> None:
+def _wide_transaction(scene: Scene, _: int) -> None:
     scene.make_topic("wide", PARTITIONS)
     client = scene.client()
     transactions = RawTransactions(client, "tx")
@@ -154,7 +154,7 @@ CLIENTS = (
         _describe_configs,
         size=2000,
         small=500,
-        prepare=lambda scene: scene.make_topic("wide"),
+        prepare=lambda scene, size: scene.make_topic("wide"),
     ),
     HostileClient(
         "one partition's producers, many times",

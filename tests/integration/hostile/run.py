@@ -15,6 +15,8 @@ from hostile.scene import Scene
 
 QUIET_SECONDS = 1.0
 AFTERWARDS_SECONDS = 1.0
+RELEASE_SECONDS = 5.0
+"""Within which memory is given back once the client has gone."""
 SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
 
 
@@ -34,10 +36,10 @@ class Measured:
 
 
 def run(client: HostileClient, directory: Path, size: int) -> Measured:
-    """Start a broker in `directory`, let the client strike, stop the broker."""
-    broker = BrokerProcess(directory / "data", {**SETTINGS, **client.settings})
+    """Start a broker in `directory`, let the client strike, end the broker."""
+    broker = BrokerProcess(directory / "data", {**SETTINGS, **client.settings}, open_files=client.open_files)
     with broker, Scene(broker) as scene, HonestProber(broker) as prober:
-        prepared = client.prepare(scene)
+        prepared = client.prepare(scene, size)
         quiet_since = prober.now()
         time.sleep(QUIET_SECONDS)
         memory = BrokerMemory(broker.pid)
@@ -46,7 +48,7 @@ def run(client: HostileClient, directory: Path, size: int) -> Measured:
         began = prober.now()
         seen, trouble = _strike(client, scene, prepared, size)
         scene.close_connections()
-        time.sleep(AFTERWARDS_SECONDS)
+        _wait_for_calm(memory, before + client.left_mb)
         ended = prober.now()
         waits = prober.stop()
         is_running = broker.is_running
@@ -60,9 +62,16 @@ def run(client: HostileClient, directory: Path, size: int) -> Measured:
             is_running,
             "Traceback" in broker.log.read_text(),
         )
-        if is_running and measured.waits.failures:
-            broker.kill()  # it may be past stopping
+        if is_running:
+            broker.kill()  # it may be past stopping, and closing thousands of logs takes long
     return measured
+
+
+def _wait_for_calm(memory: BrokerMemory, wanted: int) -> None:
+    time.sleep(AFTERWARDS_SECONDS)
+    deadline = time.monotonic() + RELEASE_SECONDS
+    while memory.now() > wanted and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def _strike(client: HostileClient, scene: Scene, prepared: object, size: int) -> tuple[str, str]:

@@ -9,7 +9,7 @@ PARTITIONS = 400
 WATCHED_SECONDS = 3.0
 
 
-def _fill(scene: Scene) -> None:
+def _fill(scene: Scene, _: int) -> None:
     scene.make_topic("big", PARTITIONS)
     scene.fill("big", PARTITIONS, 125_000)
 

@@ -1,0 +1,70 @@
+"""Requests of every API at every version, with one thing about each that nobody expects. `make fuzz` sends more."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+
+import pytest
+from broker_memory import BrokerMemory
+from broker_process import BrokerFactory
+from fuzz.cases import cases
+from fuzz.encoder import Encoder
+from fuzz.pending import PENDING_LATENCY
+from fuzz.plausible import Plausible
+from fuzz.run import SETTINGS, Fuzzer
+from fuzz.world import World
+from honest_prober import HonestProber
+from raw_client import frame
+
+from oncelog_broker.server.served import SERVED
+
+SEED = 8
+CASES = 1500
+SECONDS = 15.0
+"""Where the machine is too busy to send them all in this time, it sends fewer."""
+MAX_WORST_MS = 100.0
+MAX_P99_MS = 20.0
+MAX_GROWTH_MB = 128
+
+
+@pytest.fixture
+def world() -> World:
+    """As if a broker had been asked."""
+    served = {key: served.versions for key, served in SERVED.items()}
+    return World(served=served, topic_ids=[bytes(range(16))], producers={"fuzz-tx-0": (7, 0)})
+
+
+def test_the_encoder_and_the_codec_agree(world: World) -> None:
+    rng = random.Random(SEED)
+    plausible = Plausible(world, rng)
+    for key, version in world.routes() * 3:
+        request = plausible.request(key, version)
+        assert Encoder(key, version).frame(request, 5, "fuzz") == frame(request, key, version, 5, "fuzz"), request
+
+
+def test_the_same_seed_makes_the_same_requests(world: World) -> None:
+    first, second = (list(islice(cases(world, SEED), 300)) for _ in range(2))
+    assert [case.frame for case in first] == [case.frame for case in second]
+    assert {(case.key, case.version) for case in first} == set(world.routes())
+
+
+def test_no_request_hurts_anybody(broker_factory: BrokerFactory) -> None:
+    broker = broker_factory(SETTINGS).start()
+    with HonestProber(broker) as prober:
+        world = World()
+        world.prepare(broker.port)
+        memory = BrokerMemory(broker.pid)
+        before = memory.now()
+        outcome = Fuzzer(broker, world).run(cases(world, SEED), count=CASES, seconds=SECONDS)
+        waits = prober.stop()
+    assert not outcome.defects
+    assert not waits.failures
+    assert memory.now() - before < MAX_GROWTH_MB
+    slowest = waits.worst_sample()
+    during = outcome.case_at(slowest.started + slowest.wall)
+    if not PENDING_LATENCY:
+        assert waits.net.worst <= MAX_WORST_MS, f"{waits.net.worst:.0f} ms for {slowest.kind}, beside {during}"
+        assert waits.net.p99 <= MAX_P99_MS, waits.net
+    assert broker.stop() == 0
+    assert "Traceback" not in broker.log.read_text()
