@@ -5,19 +5,32 @@ from __future__ import annotations
 import secrets
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 from broker_memory import BrokerMemory
 from broker_process import BrokerProcess
-from honest_prober import HonestProber
+from honest_prober import HonestProber, Waits
 
 from fuzz.cases import cases
-from fuzz.run import SETTINGS, Fuzzer
+from fuzz.run import SETTINGS, Fuzzer, Outcome
 from fuzz.world import World
 
 SLOW_MS = 100.0
-SHOWN = 25
+
+
+def slowest(waits: Waits, outcome: Outcome) -> Iterator[tuple[float, str]]:
+    """The longest wait beside each API, in ms, and the case."""
+    apis: set[str] = set()
+    for sample in sorted(waits.samples, key=lambda sample: -sample.net):
+        words = outcome.case_at(sample.started + sample.wall)
+        api = words.split()[1]
+        if sample.net / 1e6 <= SLOW_MS:
+            return
+        if api not in apis:
+            apis.add(api)
+            yield sample.net / 1e6, words
 
 
 @click.command()
@@ -40,9 +53,8 @@ def main(seed: int, seconds: float, count: int | None) -> None:
     click.echo(f"{outcome.cases} requests, {sum(outcome.answered.values())} answers, {closed} connections closed")
     click.echo(f"memory {before} MB before, {peak} at the peak, {after} after")
     click.echo(f"honest client, ms (p50 / p99 / worst): {waits.net}; on the wall {waits.wall}")
-    for sample in sorted(waits.samples, key=lambda sample: -sample.net)[:SHOWN]:
-        if sample.net / 1e6 > SLOW_MS:
-            click.echo(f"{sample.net / 1e6:.0f} ms for {sample.kind}: {outcome.case_at(sample.started + sample.wall)}")
+    for milliseconds, words in slowest(waits, outcome):
+        click.echo(f"{milliseconds:.0f} ms beside {words}")
     defects = [*outcome.defects, *(f"the honest client's {kind}: {text}" for kind, _, text in waits.failures)]
     for defect in defects:
         click.echo(f"DEFECT {defect}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,8 @@ from oncelog_protocol.schema import FieldSchema, fields_of
 
 CHANGING_TOPICS = (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS)
 CONFIGS = (("retention.ms", "600000"), ("cleanup.policy", "compact"), ("segment.bytes", "x"), ("no.such.key", None))
+PROTOCOLS = ("range", "roundrobin", "sticky")
+"""The first one is common to all members."""
 NULL_SHARE = 0.1
 Choice = Callable[["Plausible"], Any]
 
@@ -90,6 +93,7 @@ class Plausible:
 
     def request(self, key: ApiKey, version: int) -> Any:
         self.key, self.version = key, version
+        self.protocols = itertools.cycle(PROTOCOLS)
         self.transactional_id, self.producer_id, self.producer_epoch = self.world.identity(self.rng)
         self.group, self.member, self.generation = self.world.member(self.rng)
         if key == ApiKey.PRODUCE and self.rng.random() < 0.7:
@@ -131,7 +135,7 @@ class Plausible:
         beside = {field.name for field in fields_of(cls)}
         if "value" in beside:
             return self.rng.choice(CONFIGS)[0]
-        return "range" if "metadata" in beside else self.topic()
+        return next(self.protocols) if "metadata" in beside else self.topic()
 
     def _nested(self, field: FieldSchema) -> Any:
         assert field.struct is not None
