@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from itertools import islice
 
 import pytest
 from broker_memory import BrokerMemory
 from broker_process import BrokerFactory
+from fuzz import run
 from fuzz.cases import cases
 from fuzz.encoder import Encoder
 from fuzz.pending import PENDING_LATENCY
@@ -18,11 +20,19 @@ from honest_prober import HonestProber
 from raw_client import frame
 
 from oncelog_broker.server.served import SERVED
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.versions import VersionRange
 
 SEED = 8
 CASES = 1500
 SECONDS = 15.0
 """Where the machine is too busy to send them all in this time, it sends fewer."""
+SABOTAGE = """
+import asyncio
+from oncelog_broker.server.handlers import describe_cluster, list_groups
+list_groups.handle = lambda request, context: 1 / 0
+describe_cluster.handle = lambda request, context: asyncio.sleep(3600)
+"""
 MAX_WORST_MS = 100.0
 MAX_P99_MS = 20.0
 MAX_GROWTH_MB = 128
@@ -47,6 +57,21 @@ def test_the_same_seed_makes_the_same_requests(world: World) -> None:
     first, second = (list(islice(cases(world, SEED), 300)) for _ in range(2))
     assert [case.frame for case in first] == [case.frame for case in second]
     assert {(case.key, case.version) for case in first} == set(world.routes())
+
+
+def test_an_exception_in_a_handler_and_an_answer_that_does_not_come_are_found(
+    broker_factory: BrokerFactory, sabotage: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sabotage(SABOTAGE)
+    monkeypatch.setattr(run, "PATIENCE_SECONDS", 1.0)
+    broker = broker_factory(SETTINGS).start()
+    world = World()
+    world.prepare(broker.port)
+    world.served = {key: VersionRange(0, 0) for key in (ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_CLUSTER)}
+    outcome = Fuzzer(broker, world).run(cases(world, SEED), count=4, seconds=SECONDS)
+    broker.kill()
+    assert any("in the log" in defect and "LIST_GROUPS" in defect for defect in outcome.defects)
+    assert any("no answer" in defect and "DESCRIBE_CLUSTER" in defect for defect in outcome.defects)
 
 
 def test_no_request_hurts_anybody(broker_factory: BrokerFactory) -> None:

@@ -15,7 +15,7 @@ PENDING: Mapping[str, str] = {
     "one partition's producers, many times": "one answer for each mention, in one piece: 7 s, 1.1 GB",
     "one transaction described many times": "one answer for each mention, in one piece: 1.5 s",
     "a fetch session of unknown partitions": "sessions have no bound: 25 MB for each request, kept",
-    "uploads that never end": "no share for a connection: frames of more than 16 KB wait until the uploads are given up",
+    "uploads that never end": "no share for a connection: frames of more than 16 KB wait for their end",
     "members with large metadata": "metadata is in no budget: 90 MB for each request, kept",
     "a pattern that backtracks": "the broker stands still for ever",
     "a protocol named twice": "an assertion fails, and the group is lost",

@@ -22,4 +22,4 @@ def _one_fetch_each(scene: Scene, _: None, size: int) -> str:
     return f"{size} connections with one Fetch of 50 MB each"
 
 
-CLIENTS = (HostileClient("slow readers", _one_fetch_each, size=30, prepare=_fill),)
+CLIENTS = (HostileClient("slow readers", _one_fetch_each, size=30, small=4, prepare=_fill),)

@@ -67,6 +67,7 @@ CLIENTS = (
         "members with large metadata",
         _join_with_much,
         size=86,
+        small=16,
         prepare=lambda scene, size: scene.find_coordinator("group-0", CoordinatorType.GROUP),
         settings={"group.initial.rebalance.delay.ms": "3000"},
         peak_mb=300,
