@@ -24,7 +24,7 @@ def slowest(waits: Waits, outcome: Outcome) -> Iterator[tuple[float, str]]:
     """The longest wait beside each API, in ms, and the case."""
     apis: set[str] = set()
     for sample in sorted(waits.samples, key=lambda sample: -sample.net):
-        words = outcome.case_at(sample.started + sample.wall)
+        words = outcome.case_during(sample.started, sample.started + sample.wall)
         api = words.split()[1]
         if sample.net / 1e6 <= SLOW_MS:
             return

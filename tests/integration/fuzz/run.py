@@ -52,18 +52,19 @@ SETTINGS = {
 
 @dataclass
 class Outcome:
-    """What a run saw. `sent` are the times (as time.monotonic_ns) at which a case began, and the case in words."""
+    """What a run saw. `sent` are the cases: when each began (as time.monotonic_ns), its size, and itself in words."""
 
     cases: int = 0
     answered: Counter[str] = field(default_factory=Counter)
     closed: Counter[str] = field(default_factory=Counter)
     defects: list[str] = field(default_factory=list)
-    sent: list[tuple[int, str]] = field(default_factory=list)
+    sent: list[tuple[int, int, str]] = field(default_factory=list)
 
-    def case_at(self, time_ns: int) -> str:
-        """The case that was under way."""
-        at = bisect.bisect_right(self.sent, time_ns, key=lambda sent: sent[0])
-        return self.sent[at - 1][1] if at else "no request"
+    def case_during(self, start_ns: int, end_ns: int) -> str:
+        """The largest of the cases that were under way."""
+        began = [sent[0] for sent in self.sent]
+        first, last = bisect.bisect_right(began, start_ns), bisect.bisect_right(began, end_ns)
+        return max((sent[1:] for sent in self.sent[max(0, first - 1) : last]), default=(0, "no request"))[1]
 
 
 class Fuzzer:
@@ -89,7 +90,7 @@ class Fuzzer:
             if is_pending(words):
                 continue
             self.outcome.cases += 1
-            self.outcome.sent.append((time.monotonic_ns(), words))
+            self.outcome.sent.append((time.monotonic_ns(), len(case.frame), words))
             self._send(case, case.number % CONNECTIONS)
             self._read_log(case)
         for connection in self._sockets:

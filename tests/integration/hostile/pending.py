@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 PENDING: Mapping[str, str] = {
     "pipelined metadata": "all requests of a connection are worked off in one turn of the loop: 5 s",
-    "slow readers": "answers have no budget: 20 MB and more for each connection, kept after it is closed",
+    "slow readers": "answers have no budget: 20 MB and more for each connection, which the heap keeps",
     "tagged fields in the header": "tagged fields are not counted: 200 ms for each MB",
     "tagged fields in the body": "tagged fields are not counted: 200 ms for each MB",
     "many records behind zstd, to a compacted topic": "records are unpacked and walked on the loop: 10 s",
