@@ -1,7 +1,7 @@
 """Administration of transactions (KIP-664): `admin.transactions`.
 
 Coordinators know transactional ids, partition leaders know producers; what hangs shows only from both together
-(`oncelog.transactions`). All requests are Kafka's. As in `admin`: one item raises its error, several raise
+(`oncelog.admin.hanging`). All requests are Kafka's. As in `admin`: one item raises its error, several raise
 PartialFailure.
 """
 
@@ -10,14 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from oncelog.clock import now_ms
-from oncelog.cluster import NO_NODE, TopicPartition
-from oncelog.coordinators import MOVED, Coordinators
-from oncelog.errors import ErrorCode, KafkaError, PartialFailure, UnsupportedVersion, error_for
-from oncelog.items import settled
-from oncelog.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from oncelog.resources import ConfigResource
-from oncelog.transactions import (
+from oncelog.admin.coordinators import MOVED, Coordinators
+from oncelog.admin.hanging import (
     DescribedTransaction,
     Explanation,
     HangingTransaction,
@@ -29,11 +23,17 @@ from oncelog.transactions import (
     TransactionLimits,
     explanation,
 )
+from oncelog.admin.items import settled
+from oncelog.admin.resources import ConfigResource
+from oncelog.clock import now_ms
+from oncelog.cluster import NO_NODE, TopicPartition
+from oncelog.errors import ErrorCode, KafkaError, PartialFailure, UnsupportedVersion, error_for
+from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from oncelog_protocol.messages.fetch import IsolationLevel
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 
 if TYPE_CHECKING:
-    from oncelog.admin import Admin
+    from oncelog.admin.admin import Admin
 
 PARTITIONS_PER_REQUEST: Final = 500
 """Asked about at once, as Kafka's tool does: the answer may name many producers for each."""

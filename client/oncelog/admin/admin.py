@@ -11,22 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from oncelog.cluster import NO_NODE, Broker, Cluster, Topic, TopicPartition
-from oncelog.config import AdminConfig, load
-from oncelog.connection.pool import ConnectionPool
-from oncelog.coordinators import find_coordinator
-from oncelog.errors import (
-    ClientClosed,
-    ErrorCode,
-    KafkaError,
-    error_for,
-)
-from oncelog.group_admin import GroupAdmin
-from oncelog.items import Outcomes, each_item, settled, sorted_out
-from oncelog.leaders import Ask, ask_leaders
-from oncelog.metadata import Metadata
-from oncelog.offsets import OffsetAndTimestamp, list_offsets
-from oncelog.resources import (
+from oncelog.admin.groups import GroupAdmin
+from oncelog.admin.items import Outcomes, each_item, settled, sorted_out
+from oncelog.admin.resources import (
     AlterConfig,
     ClusterDescription,
     ConfigEntry,
@@ -38,7 +25,20 @@ from oncelog.resources import (
     config_entry,
     config_resource,
 )
-from oncelog.transaction_admin import TransactionAdmin
+from oncelog.admin.transactions import TransactionAdmin
+from oncelog.cluster import NO_NODE, Broker, Cluster, Topic, TopicPartition
+from oncelog.config import AdminConfig, load
+from oncelog.connection.pool import ConnectionPool
+from oncelog.errors import (
+    ClientClosed,
+    ErrorCode,
+    KafkaError,
+    error_for,
+)
+from oncelog.metadata.coordinators import find_coordinator
+from oncelog.metadata.leaders import Ask, ask_leaders
+from oncelog.metadata.list_offsets import OffsetAndTimestamp, list_offsets
+from oncelog.metadata.metadata import Metadata
 from oncelog_protocol.messages.fetch import IsolationLevel
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.schema import Request

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from oncelog.admin.coordinators import Coordinators
 from oncelog.cluster import TopicPartition
-from oncelog.coordinators import Coordinators
 from oncelog.errors import ErrorCode, error_for
 from oncelog_protocol.consumer_protocol import CONSUMER_PROTOCOL, ConsumerProtocolAssignment, decode_versioned
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 
 if TYPE_CHECKING:
-    from oncelog.admin import Admin
+    from oncelog.admin.admin import Admin
 
 NO_OFFSET: Final = -1
 

@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker looks after a group or a transactional id; asking it, wherever it has moved."""
+"""Asking the coordinator of a group or a transactional id for an admin client, wherever it has moved."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from oncelog.admin.items import settled
 from oncelog.backoff import backoff_s
-from oncelog.cluster import Broker
-from oncelog.connection.pool import ConnectionPool
-from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut, error_for
-from oncelog.items import settled
-from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
+from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut
+from oncelog_protocol.messages.find_coordinator import CoordinatorType
 
 if TYPE_CHECKING:
-    from oncelog.admin import Admin
+    from oncelog.admin.admin import Admin
 
 R = TypeVar("R")
 
@@ -23,19 +21,6 @@ MOVED: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
 """What is answered by another broker, or by the same one a little later."""
-
-
-async def find_coordinator(pool: ConnectionPool, key: str, key_type: CoordinatorType) -> Broker:
-    """Ask any broker. Raises KafkaError, retriable while there is none yet."""
-    request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
-    response = await pool.send_to_any(request)
-    for found in response.coordinators:  # v4+; before that the response itself is the answer
-        if found.error_code:
-            raise error_for(found.error_code, found.error_message)
-        return Broker(found.node_id, found.host, found.port)
-    if response.error_code:
-        raise error_for(response.error_code, response.error_message)
-    return Broker(response.node_id, response.host, response.port)
 
 
 class Coordinators:
