@@ -3,7 +3,9 @@
 resources.py     what Admin takes and gives: topics to be, configuration, the cluster
 hanging.py       (pure) transactions as coordinators and partitions show them, and which of them hang
 items.py         calls about several items, each of which succeeds or fails by itself
+calls.py         what every part asks with: one broker, the controller, leaders, a coordinator
 coordinators.py  asking the coordinators of groups and of transactional ids
+configs.py       the configuration of topics and brokers
 groups.py        consumer groups: `admin.groups`
 transactions.py  transactions: `admin.transactions`
 admin.py         the public face

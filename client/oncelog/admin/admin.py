@@ -6,13 +6,14 @@ if several were, PartialFailure, whose `errors` and `results` tell them apart.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from oncelog.admin import configs as of_configs
+from oncelog.admin.calls import Calls, brokers_of
 from oncelog.admin.groups import GroupAdmin
-from oncelog.admin.items import Outcomes, each_item, settled, sorted_out
+from oncelog.admin.items import Outcomes, sorted_out
 from oncelog.admin.resources import (
     AlterConfig,
     ClusterDescription,
@@ -21,26 +22,16 @@ from oncelog.admin.resources import (
     CreatedTopic,
     NewPartitions,
     NewTopic,
-    by_node,
-    config_entry,
-    config_resource,
 )
 from oncelog.admin.transactions import TransactionAdmin
-from oncelog.cluster import NO_NODE, Broker, Cluster, Topic, TopicPartition
+from oncelog.cluster import Topic, TopicPartition
 from oncelog.config import AdminConfig, load
-from oncelog.connection.pool import ConnectionPool
 from oncelog.errors import (
-    ClientClosed,
-    ErrorCode,
     KafkaError,
     error_for,
 )
-from oncelog.metadata.coordinators import find_coordinator
-from oncelog.metadata.leaders import Ask, ask_leaders
-from oncelog.metadata.list_offsets import OffsetAndTimestamp, list_offsets
-from oncelog.metadata.metadata import Metadata
+from oncelog.metadata.list_offsets import OffsetAndTimestamp
 from oncelog_protocol.messages.fetch import IsolationLevel
-from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.schema import Request
 
 __all__ = ["Admin", "AlterConfig", "ConfigResource", "NewPartitions", "NewTopic"]
@@ -56,34 +47,19 @@ class Admin:
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
         """Raises ConfigError."""
         self.config = load(AdminConfig, bootstrap_servers, options)
-        self._rng = random.Random()  # noqa: S311 - jitter, not a secret
-        self._pool: ConnectionPool | None = None
-        self._is_closed = False
-        self.groups = GroupAdmin(self)
+        self._calls = Calls(self.config)
+        self.groups = GroupAdmin(self._calls)
         """Consumer groups: `await admin.groups.describe(["billing"])`."""
-        self.transactions = TransactionAdmin(self)
+        self.transactions = TransactionAdmin(self._calls)
         """Transactions: `await admin.transactions.explain([TopicPartition("orders", 0)])`."""
 
     async def start(self) -> None:
         """Connect to the cluster. Raises KafkaError if no broker can be reached."""
-        if self._is_closed or self._pool is not None:
-            raise ClientClosed("an admin client is started once")
-        self._pool = ConnectionPool(self.config, self._rng)
-        self._metadata = Metadata(self._pool, self.config, rng=self._rng)
-        try:
-            await self._metadata.refresh()
-        except BaseException:
-            await self.close()
-            raise
+        await self._calls.start()
 
     async def close(self) -> None:
         """Close the connections. The second call does nothing."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        if self._pool is not None:
-            await self._metadata.close()
-            await self._pool.close()
+        await self._calls.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -110,10 +86,10 @@ class Admin:
         async def ask(names: list[str]) -> Outcomes[str, CreatedTopic]:
             request = CreateTopicsRequest(
                 topics=[_creatable(wanted[name]) for name in names],
-                timeout_ms=self._timeout_ms(timeout_ms),
+                timeout_ms=self._calls.timeout_ms(timeout_ms),
                 validate_only=validate_only,
             )
-            response = await self._ask_controller(request)
+            response = await self._calls.send_to_controller(request)
             return sorted_out(
                 (
                     answer.name,
@@ -130,7 +106,7 @@ class Admin:
                 for answer in response.topics
             )
 
-        return await self._each(wanted, ask, timeout_ms)
+        return await self._calls.each(wanted, ask, timeout_ms)
 
     async def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
         """Raises StaleMetadata for a topic that does not exist, other KafkaErrors, PartialFailure."""
@@ -141,34 +117,23 @@ class Admin:
             request = DeleteTopicsRequest(
                 topics=[DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names],
                 topic_names=names,
-                timeout_ms=self._timeout_ms(timeout_ms),
+                timeout_ms=self._calls.timeout_ms(timeout_ms),
             )
-            response = await self._ask_controller(request)
+            response = await self._calls.send_to_controller(request)
             return sorted_out(
                 (answer.name or "", answer.error_code, answer.error_message, None) for answer in response.responses
             )
 
-        await self._each(names, ask, timeout_ms)
+        await self._calls.each(names, ask, timeout_ms)
 
     async def list_topics(self, *, include_internal: bool = False) -> list[str]:
         """The names of all topics, sorted. Raises KafkaError."""
-        cluster = await self._described(None)
+        cluster = await self._calls.described(None)
         return sorted(name for name, topic in cluster.topics.items() if include_internal or not topic.is_internal)
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Partitions, leaders, replicas. Raises StaleMetadata for a topic that does not exist, PartialFailure."""
-
-        async def ask(names: list[str]) -> Outcomes[str, Topic]:
-            known = (await self._described(names)).topics
-            missing = Topic(name="", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            no_topic = "there is no such topic"  # the code alone says "this broker does not host this partition"
-            described = [(name, known.get(name, missing)) for name in names]
-            return sorted_out(
-                (name, topic.error_code, no_topic if topic.error_code == missing.error_code else None, topic)
-                for name, topic in described
-            )
-
-        return await self._each(names, ask, None)
+        return await self._calls.describe_topics(names)
 
     async def create_partitions(
         self,
@@ -195,15 +160,15 @@ class Admin:
         async def ask(names: list[str]) -> Outcomes[str, None]:
             request = CreatePartitionsRequest(
                 topics=[as_topic(name) for name in names],
-                timeout_ms=self._timeout_ms(timeout_ms),
+                timeout_ms=self._calls.timeout_ms(timeout_ms),
                 validate_only=validate_only,
             )
-            response = await self._ask_controller(request)
+            response = await self._calls.send_to_controller(request)
             return sorted_out(
                 (answer.name, answer.error_code, answer.error_message, None) for answer in response.results
             )
 
-        await self._each(totals, ask, timeout_ms)
+        await self._calls.each(totals, ask, timeout_ms)
 
     # configuration
 
@@ -216,65 +181,19 @@ class Admin:
         include_documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """All keys of each resource, or those named. Raises KafkaError, PartialFailure."""
-        from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest
-
-        async def ask(resources: list[ConfigResource]) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
-            answers = []
-            for node_id, part in by_node(resources).items():
-                request = DescribeConfigsRequest(
-                    resources=[
-                        DescribeConfigsRequest.DescribeConfigsResource(
-                            resource_type=resource.type,
-                            resource_name=resource.name,
-                            configuration_keys=None if keys is None else list(keys),
-                        )
-                        for resource in part
-                    ],
-                    include_synonyms=include_synonyms,
-                    include_documentation=include_documentation,
-                )
-                answers += (await self._ask(node_id, request)).results
-            return sorted_out(
-                (
-                    config_resource(answer.resource_type, answer.resource_name),
-                    answer.error_code,
-                    answer.error_message,
-                    {config.name: config_entry(config) for config in answer.configs},
-                )
-                for answer in answers
-            )
-
-        return await self._each(resources, ask, None)
+        return await of_configs.describe_configs(
+            self._calls,
+            resources,
+            keys=keys,
+            include_synonyms=include_synonyms,
+            include_documentation=include_documentation,
+        )
 
     async def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Iterable[AlterConfig]], *, validate_only: bool = False
     ) -> None:
         """Change the keys named and no others. Raises KafkaError, PartialFailure."""
-        from oncelog_protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-
-        wanted = IncrementalAlterConfigsRequest.AlterConfigsResource
-        prepared = {
-            resource: [
-                wanted.AlterableConfig(name=change.name, config_operation=change.operation, value=change.value)
-                for change in changes_of
-            ]
-            for resource, changes_of in changes.items()
-        }
-
-        async def ask(resources: list[ConfigResource]) -> Outcomes[ConfigResource, None]:
-            answers = []
-            for node_id, part in by_node(resources).items():
-                request = IncrementalAlterConfigsRequest(
-                    resources=[
-                        wanted(resource_type=resource.type, resource_name=resource.name, configs=prepared[resource])
-                        for resource in part
-                    ],
-                    validate_only=validate_only,
-                )
-                answers += (await self._ask(node_id, request)).responses
-            return _altered(answers)
-
-        await self._each(changes, ask, None)
+        await of_configs.incremental_alter_configs(self._calls, changes, validate_only=validate_only)
 
     async def alter_configs(
         self, configs: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
@@ -283,31 +202,7 @@ class Admin:
 
         Raises KafkaError, PartialFailure.
         """
-        from oncelog_protocol.messages.alter_configs import AlterConfigsRequest
-
-        wanted = AlterConfigsRequest.AlterConfigsResource
-
-        async def ask(resources: list[ConfigResource]) -> Outcomes[ConfigResource, None]:
-            answers = []
-            for node_id, part in by_node(resources).items():
-                request = AlterConfigsRequest(
-                    resources=[
-                        wanted(
-                            resource_type=resource.type,
-                            resource_name=resource.name,
-                            configs=[
-                                wanted.AlterableConfig(name=name, value=value)
-                                for name, value in configs[resource].items()
-                            ],
-                        )
-                        for resource in part
-                    ],
-                    validate_only=validate_only,
-                )
-                answers += (await self._ask(node_id, request)).responses
-            return _altered(answers)
-
-        await self._each(configs, ask, None)
+        await of_configs.alter_configs(self._calls, configs, validate_only=validate_only)
 
     # offsets, cluster
 
@@ -321,23 +216,22 @@ class Admin:
         from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
 
         wanted = DeleteRecordsRequest.DeleteRecordsTopic
-        pool = self._open_pool()
 
         async def ask(node_id: int, part: dict[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
             topics: dict[str, DeleteRecordsRequest.DeleteRecordsTopic] = {}
             for (name, index), offset in part.items():
                 partition = wanted.DeleteRecordsPartition(partition_index=index, offset=offset)
                 topics.setdefault(name, wanted(name=name, partitions=[])).partitions.append(partition)
-            request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self._timeout_ms(timeout_ms))
+            request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self._calls.timeout_ms(timeout_ms))
             return {
                 TopicPartition(topic.name, answer.partition_index): error_for(answer.error_code)
                 if answer.error_code
                 else answer.low_watermark
-                for topic in (await pool.send(node_id, request)).topics
+                for topic in (await self._calls.send_to(node_id, request)).topics
                 for answer in topic.partitions
             }
 
-        return await self.ask_leaders(before, ask, timeout_ms=timeout_ms)
+        return await self._calls.ask_leaders(before, ask, timeout_ms=timeout_ms)
 
     async def list_offsets(
         self,
@@ -349,96 +243,16 @@ class Admin:
 
         Raises KafkaError, PartialFailure.
         """
-        results, errors = await list_offsets(
-            timestamps,
-            isolation_level=isolation_level,
-            pool=self._open_pool(),
-            metadata=self._metadata,
-            config=self.config,
-            timeout_s=self.config.default_api_timeout_ms / 1000,
-        )
-        return settled(results, errors)
+        return await self._calls.list_offsets(timestamps, isolation_level=isolation_level)
 
     async def describe_cluster(self) -> ClusterDescription:
         """Brokers and controller. Raises KafkaError."""
-        cluster = await self._described([])
-        brokers = tuple(sorted(cluster.brokers.values(), key=_node_id))
-        return ClusterDescription(cluster.cluster_id, cluster.controller_id, brokers)
+        cluster = await self._calls.described([])
+        return ClusterDescription(cluster.cluster_id, cluster.controller_id, tuple(brokers_of(cluster)))
 
     async def send_to(self, node_id: int, request: Request[R]) -> R:
         """Send a request to one broker, as it is. Raises KafkaError."""
-        return await self._open_pool().send(node_id, request)
-
-    async def version_at(self, node_id: int, kind: type[Request[Any]]) -> int:
-        """The version in which a kind of request goes to one broker. Raises KafkaError."""
-        connection = await self._open_pool().connection(node_id)
-        assert connection.versions is not None, "a connection that is open has negotiated"
-        return connection.versions.choose(kind)
-
-    async def ask_leaders(
-        self, wanted: Mapping[TopicPartition, V], ask: Ask[V, R], *, timeout_ms: int | None = None
-    ) -> dict[TopicPartition, R]:
-        """Ask the leader of each partition, again where it has moved (see `leaders`). Raises KafkaError,
-        PartialFailure."""
-        self._open_pool()
-        timeout_s = self._timeout_ms(timeout_ms) / 1000
-        return settled(
-            *await ask_leaders(wanted, ask, metadata=self._metadata, config=self.config, timeout_s=timeout_s)
-        )
-
-    async def coordinator(self, key: str, key_type: CoordinatorType) -> int:
-        """The node that looks after a group or a transactional id. Raises KafkaError, retriable while there is none."""
-        return (await find_coordinator(self._open_pool(), key, key_type)).node_id
-
-    # inside
-
-    def _timeout_ms(self, timeout_ms: int | None) -> int:
-        return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-
-    def _open_pool(self) -> ConnectionPool:
-        if self._is_closed or self._pool is None:
-            raise ClientClosed("the admin client is closed" if self._is_closed else "the admin client is not started")
-        return self._pool
-
-    async def _ask(self, node_id: int, request: Any) -> Any:
-        pool = self._open_pool()
-        if node_id == NO_NODE:
-            return await pool.send_to_any(request)
-        return await pool.send(node_id, request)
-
-    async def _ask_controller(self, request: Any) -> Any:
-        return await self._ask(self._metadata.cluster.controller_id, request)
-
-    async def _described(self, names: list[str] | None) -> Cluster:
-        """What a broker knows of these topics (None: all), asked now."""
-        from oncelog_protocol.messages.metadata import MetadataRequest
-
-        topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-
-        async def ask(_: list[None]) -> Outcomes[None, Cluster]:
-            return {None: Cluster().updated(await self._ask(NO_NODE, request), is_complete=True)}, {}
-
-        return (await self._each([None], ask, None))[None]
-
-    async def _each(
-        self,
-        items: Iterable[K],
-        ask: Callable[[list[K]], Awaitable[Outcomes[K, V]]],
-        timeout_ms: int | None,
-    ) -> dict[K, V]:
-        """As `items.each_item`, with the time that this call has."""
-        self._open_pool()
-        return await each_item(
-            items, ask, metadata=self._metadata, config=self.config, timeout_s=self._timeout_ms(timeout_ms) / 1000
-        )
-
-
-def _altered(answers: list[Any]) -> Outcomes[ConfigResource, None]:
-    return sorted_out(
-        (config_resource(answer.resource_type, answer.resource_name), answer.error_code, answer.error_message, None)
-        for answer in answers
-    )
+        return await self._calls.send_to(node_id, request)
 
 
 def _creatable(topic: NewTopic) -> Any:
@@ -455,7 +269,3 @@ def _creatable(topic: NewTopic) -> Any:
         ],
         configs=[creatable.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
     )
-
-
-def _node_id(broker: Broker) -> int:
-    return broker.node_id

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
+from oncelog.admin.calls import Calls
 from oncelog.admin.items import settled
 from oncelog.backoff import backoff_s
 from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
-
-if TYPE_CHECKING:
-    from oncelog.admin.admin import Admin
 
 R = TypeVar("R")
 
@@ -26,8 +24,8 @@ MOVED: Final = frozenset(
 class Coordinators:
     """Of groups, or of transactional ids: asked for an admin client, again where one has moved or still loads."""
 
-    def __init__(self, admin: Admin, key_type: CoordinatorType) -> None:
-        self._admin = admin
+    def __init__(self, calls: Calls, key_type: CoordinatorType) -> None:
+        self._calls = calls
         self._key_type = key_type
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
@@ -43,7 +41,7 @@ class Coordinators:
 
         async def one(key: str) -> None:
             async def attempt() -> R:
-                return await ask(key, await self._admin.coordinator(key, self._key_type))
+                return await ask(key, await self._calls.coordinator(key, self._key_type))
 
             try:
                 results[key] = await self.until_answered(attempt, passing)
@@ -55,7 +53,7 @@ class Coordinators:
 
     async def until_answered(self, attempt: Callable[[], Awaitable[R]], passing: frozenset[ErrorCode] = MOVED) -> R:
         """Try again while the error is one of `passing`. Raises the last error when the time is over."""
-        config = self._admin.config
+        config = self._calls.config
         loop = asyncio.get_running_loop()
         deadline = loop.time() + config.default_api_timeout_ms / 1000
         attempts = 0
