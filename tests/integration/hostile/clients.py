@@ -5,6 +5,7 @@ from __future__ import annotations
 from hostile import (
     decompression,
     groups,
+    long_lists,
     many_partitions,
     patterns,
     pipelined,
@@ -20,6 +21,7 @@ CLIENTS = (
     *tagged_fields.CLIENTS,
     *decompression.CLIENTS,
     *repeated_names.CLIENTS,
+    *long_lists.CLIENTS,
     *uploads.CLIENTS,
     *patterns.CLIENTS,
     *groups.CLIENTS,
