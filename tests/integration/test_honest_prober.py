@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from broker_memory import BrokerMemory
+from broker_memory import NEEDS_PROC, BrokerMemory
 from broker_process import BrokerFactory, BrokerProcess
 from honest_prober import HonestProber, percentiles
 from honest_prober_process import INTERVAL_SECONDS
@@ -41,6 +41,7 @@ def test_a_broker_that_stands_still_is_seen(broker: BrokerProcess) -> None:
     assert not waits.failures
 
 
+@NEEDS_PROC
 def test_a_machine_with_other_work_is_not_taken_for_a_slow_broker(broker_of_its_own: BrokerProcess) -> None:
     processors = sorted(os.sched_getaffinity(0))[:1]
     with HonestProber(broker_of_its_own) as prober:
@@ -64,6 +65,7 @@ def broker_of_its_own(broker_factory: BrokerFactory) -> BrokerProcess:
     return broker_factory().start()
 
 
+@NEEDS_PROC
 def test_the_peak_is_of_the_time_since_it_was_forgotten() -> None:
     memory = BrokerMemory(os.getpid())
     block = bytearray(64 << 20)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from broker_memory import NEEDS_PROC
 from hostile.client import HostileClient
 from hostile.clients import CLIENTS
 from hostile.pending import PENDING
@@ -20,6 +21,7 @@ def marked(client: HostileClient) -> object:
     return pytest.param(client, id=client.name.replace(" ", "-"), marks=marks)
 
 
+@NEEDS_PROC
 @pytest.mark.parametrize("client", [marked(client) for client in SMALL])
 def test_an_honest_client_does_not_notice(client: HostileClient, tmp_path: Path) -> None:
     assert client.small is not None
