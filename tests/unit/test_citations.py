@@ -1,4 +1,4 @@
-"""What the source cites stands in the documents: each T-row in docs/protocol-traps.md, and nothing outside the project."""
+"""What the source cites stands in the documents: each T-row in protocol-traps.md, and nothing outside the project."""
 
 from __future__ import annotations
 
