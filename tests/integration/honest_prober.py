@@ -29,6 +29,10 @@ from raw_client import RawClient
 READY_SECONDS = 60.0
 NS_PER_MS = 1_000_000
 
+MAX_P99_MS = 20.0
+MAX_WORST_MS = 100.0
+"""What an honest client may wait, net, whatever others do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:

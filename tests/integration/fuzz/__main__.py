@@ -11,13 +11,12 @@ from pathlib import Path
 import click
 from broker_memory import BrokerMemory
 from broker_process import BrokerProcess
-from honest_prober import HonestProber, Waits
+from honest_prober import MAX_WORST_MS, HonestProber, Waits
 
 from fuzz.cases import cases
+from fuzz.pending import PENDING_LATENCY
 from fuzz.run import SETTINGS, Fuzzer, Outcome
 from fuzz.world import World
-
-SLOW_MS = 100.0
 
 
 def slowest(waits: Waits, outcome: Outcome) -> Iterator[tuple[float, str]]:
@@ -26,7 +25,7 @@ def slowest(waits: Waits, outcome: Outcome) -> Iterator[tuple[float, str]]:
     for sample in sorted(waits.samples, key=lambda sample: -sample.net):
         words = outcome.case_during(sample.started, sample.started + sample.wall)
         api = words.split()[1]
-        if sample.net / 1e6 <= SLOW_MS:
+        if sample.net / 1e6 <= MAX_WORST_MS:
             return
         if api not in apis:
             apis.add(api)
@@ -56,6 +55,8 @@ def main(seed: int, seconds: float, count: int | None) -> None:
     for milliseconds, words in slowest(waits, outcome):
         click.echo(f"{milliseconds:.0f} ms beside {words}")
     defects = [*outcome.defects, *(f"the honest client's {kind}: {text}" for kind, _, text in waits.failures)]
+    if waits.net.worst > MAX_WORST_MS and not PENDING_LATENCY:
+        defects.append(f"an honest client waited {waits.net.worst:.0f} ms")
     for defect in defects:
         click.echo(f"DEFECT {defect}")
     sys.exit(bool(defects))

@@ -10,12 +10,13 @@ import tempfile
 from pathlib import Path
 
 import click
+from honest_prober import MAX_P99_MS, MAX_WORST_MS
 
 from hostile.clients import CLIENTS
 from hostile.pending import PENDING
 from hostile.run import Measured, run
 from hostile.table import page, row
-from hostile.verdict import MAX_P99_MS, MAX_WORST_MS, problems
+from hostile.verdict import problems
 
 HEAD = f"""# Hostile clients
 
