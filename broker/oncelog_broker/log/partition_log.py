@@ -70,7 +70,6 @@ class PartitionLog(ReadableLog):
         "_untouched_state",
         "before_truncation",
         "cleaner_checkpoint",
-        "config",
     )
 
     def __init__(

@@ -10,10 +10,10 @@ An error names the records that are at fault (KIP-467), so that a client fails t
 
 from __future__ import annotations
 
-from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple
 
+from oncelog_broker.log.unpacking import unpacked
 from oncelog_broker.log.validation import (
     MAX_RECORDS_IN_PLACE,
     HeaderFields,
@@ -36,14 +36,12 @@ from oncelog_protocol.records.batch import (
     RecordBatch,
     batch_crc,
 )
-from oncelog_protocol.records.columns import MIN_RECORD_SIZE, records_data
+from oncelog_protocol.records.columns import MIN_RECORD_SIZE
 from oncelog_protocol.records.compression import RecordsTooLarge
 from oncelog_protocol.records.record_scan import RecordFacts, scan_facts
 
 MAX_RECORDS_NAMED: Final = 1000
 """Records at fault that an answer names; beyond, the first ones stand for all."""
-DECOMPRESSED_IN_PLACE: Final = 64 * 1024
-"""Compressed bytes up to which a batch is first tried here, for as much again: a thread costs more."""
 NAMED_IN_PLACE: Final = 1000
 """Records of an uncompressed batch up to which those with a wrong timestamp are named in the middle of an append."""
 TIMESTAMP: Final = Struct(">q")
@@ -111,7 +109,7 @@ def _walk(batch: memoryview, limits: ValidationLimits, now_ms: int) -> Steps[Non
     whole = RecordBatch(batch)
     found = _Findings(whole, limits, now_ms)
     try:
-        data = yield from _data(whole, limits)
+        data = yield from unpacked(whole, limits.max_decompressed_size)
         for facts in scan_facts(whole, data):
             found.add(facts)
             yield None
@@ -123,16 +121,6 @@ def _walk(batch: memoryview, limits: ValidationLimits, now_ms: int) -> Steps[Non
     if found.largest_timestamp != whole.max_timestamp:
         TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_AT, found.largest_timestamp)
         CRC.pack_into(batch, CRC_AT, batch_crc(batch))
-
-
-def _data(batch: RecordBatch, limits: ValidationLimits) -> Steps[bytes]:
-    if len(batch.payload) <= DECOMPRESSED_IN_PLACE:
-        try:
-            return records_data(batch, min(2 * DECOMPRESSED_IN_PLACE, limits.max_decompressed_size))
-        except RecordsTooLarge:
-            pass  # for here
-    data: bytes = yield partial(records_data, batch, limits.max_decompressed_size)
-    return data
 
 
 class _Findings:
