@@ -19,7 +19,7 @@ from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, c
 from oncelog_broker.log.log_content import LogContent
 from oncelog_broker.log.producers.state import DuplicateBatch
 from oncelog_broker.log.readable_log import ReadableLog
-from oncelog_broker.log.record_validation import check_timestamps, records_check
+from oncelog_broker.log.record_validation import has_wrong_timestamp, records_check, refuse_timestamps
 from oncelog_broker.log.segments.lost_segments import LogCorrupt
 from oncelog_broker.log.segments.recovery import LastKnown
 from oncelog_broker.log.segments.retention import SegmentFacts, deletable_segments
@@ -205,8 +205,9 @@ class PartitionLog(ReadableLog):
             if not records_checked and (steps := records_check(batch, limits, now_ms)) is not None:
                 run_steps(steps)
                 header = HEADER.unpack_from(batch)  # the maximum timestamp may have been put right
-            check_client_batch(batch, header, limits)
-            check_timestamps(batch, header, limits, now_ms)
+            check_client_batch(batch, header, walks_frames=limits.walks_frames)
+            if has_wrong_timestamp(header, limits, now_ms):
+                refuse_timestamps(batch, header, limits, now_ms)
         elif header[1] + LOG_OVERHEAD != size:
             return self._append_several_as_leader(batch, leader_epoch, now_ms)
         elif header[5] & CONTROL_BIT:

@@ -11,17 +11,14 @@ An error names the records that are at fault (KIP-467), so that a client fails t
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from oncelog_broker.log.unpacking import unpacked
 from oncelog_broker.log.validation import (
-    MAX_RECORDS_IN_PLACE,
     HeaderFields,
     ValidationLimits,
     check_batch,
-    check_end,
-    check_header,
-    next_frame,
+    check_client_batch,
     why_wrong_timestamp,
 )
 from oncelog_broker.runtime.steps import Steps, run_steps
@@ -30,13 +27,12 @@ from oncelog_protocol.records.batch import (
     COMPRESSION_MASK,
     CRC_AT,
     HEADER,
-    HEADER_SIZE,
     MAX_TIMESTAMP_AT,
+    NO_TIMESTAMP,
     CorruptBatch,
     RecordBatch,
     batch_crc,
 )
-from oncelog_protocol.records.columns import MIN_RECORD_SIZE
 from oncelog_protocol.records.compression import RecordsTooLarge
 from oncelog_protocol.records.record_scan import RecordFacts, scan_facts
 
@@ -71,41 +67,32 @@ def records_check(batch: memoryview, limits: ValidationLimits, now_ms: int) -> S
     """
     if limits.walks_records or limits.requires_keys:
         return _walk(batch, limits, now_ms)
-    if limits.walks_frames and len(batch) > MAX_RECORDS_IN_PLACE * MIN_RECORD_SIZE:
-        header = HEADER.unpack_from(batch)
-        if header[-1] > MAX_RECORDS_IN_PLACE and not header[5] & COMPRESSION_MASK:
-            return _walk_frames(batch, header, limits)
     return None
 
 
-def check_timestamps(batch: memoryview, header: HeaderFields, limits: ValidationLimits, now_ms: int) -> None:
-    """The bounds on timestamps, by the header. Raises KafkaError INVALID_TIMESTAMP, RecordsRefused where it is cheap to
-    tell which records are at fault."""
-    if limits.stamps_append_time:
-        return
-    wrong = why_wrong_timestamp(header[8], limits, now_ms) or why_wrong_timestamp(header[7], limits, now_ms)
-    if wrong is None:
-        return
+def has_wrong_timestamp(header: HeaderFields, limits: ValidationLimits, now_ms: int) -> bool:
+    """Whether, by its header, a record of the batch lies outside the bounds on timestamps."""
+    return not limits.stamps_append_time and (
+        header[8] - now_ms > limits.timestamp_after_max_ms
+        or (now_ms - header[7] > limits.timestamp_before_max_ms and header[7] != NO_TIMESTAMP)
+    )
+
+
+def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: ValidationLimits, now_ms: int) -> NoReturn:
+    """Raises KafkaError INVALID_TIMESTAMP: RecordsRefused where it is cheap to tell which records are at fault."""
     if header[-1] <= NAMED_IN_PLACE and not header[5] & COMPRESSION_MASK:
         run_steps(_walk(batch, limits, now_ms))
-    raise KafkaError(ErrorCode.INVALID_TIMESTAMP, wrong)
-
-
-def _walk_frames(batch: memoryview, header: HeaderFields, limits: ValidationLimits) -> Steps[None]:
-    check_batch(batch, header, limits)
-    check_header(batch, header)
-    position, left = HEADER_SIZE, header[-1]
-    while left > 0:
-        position = next_frame(batch, position, min(left, MAX_RECORDS_IN_PLACE))
-        left -= MAX_RECORDS_IN_PLACE
-        yield None
-    check_end(batch, position, header[-1])
+    raise KafkaError(
+        ErrorCode.INVALID_TIMESTAMP,
+        f"timestamps {header[7]} to {header[8]}: they may lie {limits.timestamp_before_max_ms} ms before and "
+        f"{limits.timestamp_after_max_ms} ms after the clock",
+    )
 
 
 def _walk(batch: memoryview, limits: ValidationLimits, now_ms: int) -> Steps[None]:
     header = HEADER.unpack_from(batch)
     check_batch(batch, header, limits)
-    check_header(batch, header)
+    check_client_batch(batch, header, walks_frames=False)
     whole = RecordBatch(batch)
     found = _Findings(whole, limits, now_ms)
     try:

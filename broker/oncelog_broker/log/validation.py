@@ -1,8 +1,8 @@
 """What a batch must be before a leader appends it, by its header and the lengths of its records: pure (S59, T18, T20).
 
-Checked always: every field of the header, the CRC, that so many records can be in so many bytes, and of an uncompressed
-batch that each record begins where the one before it ends (`record.validation=frames`). What takes a walk through each
-record, timestamps, keys, compressed records, is `record_validation`.
+Checked always: every field of the header, the CRC, that so many records can be in so many bytes; and of an uncompressed
+batch that each of its first records begins where the one before ends (`record.validation=frames`). What takes a walk
+through all records, timestamps, keys, compressed records, is `record_validation`.
 
 Differences from Kafka: an unknown compression id answers UNSUPPORTED_COMPRESSION_TYPE (Kafka's UNKNOWN_SERVER_ERROR
 makes idempotent clients start over, E23).
@@ -39,9 +39,9 @@ from oncelog_protocol.records.record_scan import records_end
 HIGHEST_COMPRESSION: Final = 4
 """zstd; 0 none, 1 gzip, 2 snappy, 3 lz4."""
 
-MAX_RECORDS_IN_PLACE: Final = 10_000
-"""Of a batch with more records, not even the lengths are walked in the middle of an append: that would take more than a
-millisecond. `record_validation` walks them before, with others in between."""
+FRAMES_WALKED: Final = 32
+"""Records of an uncompressed batch whose lengths are walked: a few microseconds, which everybody can afford. What a
+broken producer writes is wrong from the first record on."""
 
 _CONTROL_OR_TRANSACTIONAL: Final = CONTROL_BIT | TRANSACTIONAL_BIT
 
@@ -107,18 +107,11 @@ def check_batch(batch: memoryview, header: HeaderFields, limits: ValidationLimit
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch does not fit its content")
 
 
-def check_client_batch(batch: memoryview, header: HeaderFields, limits: ValidationLimits) -> None:
+def check_client_batch(batch: memoryview, header: HeaderFields, *, walks_frames: bool) -> None:
     """What a producer's batch must keep to besides `check_batch`, but for its timestamps (`record_validation`).
 
     `batch` is all records of the partition. Raises KafkaError.
     """
-    check_header(batch, header)
-    if limits.walks_frames and header[-1] <= MAX_RECORDS_IN_PLACE and not header[5] & COMPRESSION_MASK:
-        check_end(batch, next_frame(batch, HEADER_SIZE, header[-1]), header[-1])
-
-
-def check_header(batch: memoryview, header: HeaderFields) -> None:
-    """What its header must say of a producer's batch, timestamps excepted. Raises KafkaError."""
     base_offset, length, _, _, _, attributes, last_delta, _, _, pid, epoch, sequence, count = header
     if length + LOG_OVERHEAD != len(batch):
         raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request must hold one batch per partition")
@@ -142,6 +135,13 @@ def check_header(batch: memoryview, header: HeaderFields) -> None:
     expanded = (length + LOG_OVERHEAD - HEADER_SIZE) * MAX_EXPANSION[attributes & COMPRESSION_MASK]
     if count * MIN_RECORD_SIZE > expanded:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records cannot be in a batch of {length} bytes")
+    if walks_frames and not attributes & COMPRESSION_MASK:
+        try:
+            end = records_end(batch, HEADER_SIZE, min(count, FRAMES_WALKED))
+        except CorruptBatch as error:
+            raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
+        if end != len(batch) and count <= FRAMES_WALKED:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records end at byte {end} of {len(batch)}")
 
 
 def why_wrong_timestamp(timestamp: int, limits: ValidationLimits, now_ms: int) -> str | None:
@@ -151,17 +151,3 @@ def why_wrong_timestamp(timestamp: int, limits: ValidationLimits, now_ms: int) -
     if limits.timestamp_before_max_ms < now_ms - timestamp and timestamp != NO_TIMESTAMP:
         return f"timestamp {timestamp} is more than {limits.timestamp_before_max_ms} ms before the clock"
     return None
-
-
-def next_frame(batch: memoryview, position: int, count: int) -> int:
-    """Where, by their lengths, `count` records end that begin at `position`. Raises KafkaError INVALID_RECORD."""
-    try:
-        return records_end(batch, position, count)
-    except CorruptBatch as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
-
-
-def check_end(batch: memoryview, position: int, count: int) -> None:
-    """The records must fill the uncompressed batch. Raises KafkaError INVALID_RECORD."""
-    if position != len(batch):
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records end at byte {position} of {len(batch)}")

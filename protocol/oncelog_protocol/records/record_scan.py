@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from oncelog_protocol.records.batch import Buffer, CorruptBatch, RecordBatch
-from oncelog_protocol.records.columns import MIN_RUN, NULL_BYTE, read_headers, read_length
+from oncelog_protocol.records.columns import NULL_BYTE, read_headers, read_length
 from oncelog_protocol.records.varint import read_varint, read_varlong
 
 SCAN_CHUNK: Final = 512
@@ -130,13 +130,11 @@ def _check_end(batch: RecordBatch, data: bytes, position: int) -> None:
 def records_end(data: Buffer, position: int, count: int) -> int:
     """Where the last of `count` records that begin at `position` ends, by their lengths alone. Raises CorruptBatch.
 
-    The cheapest look at all records: a tenth of a microsecond for each, and next to nothing where neighbours have the
-    same size, as one strided slice then finds the lengths of all of them.
+    The cheapest look at records: a tenth of a microsecond for each.
     """
-    end, may_run = len(data), True
     try:
-        while count > 0:
-            start, byte = position, data[position]
+        for _ in range(count):
+            byte = data[position]
             if not byte & 0x81:
                 position += 1 + (byte >> 1)
             elif not byte & 1 and (high := data[position + 1]) < 0x80:
@@ -144,30 +142,11 @@ def records_end(data: Buffer, position: int, count: int) -> int:
             else:
                 length, position = read_length(data, position)
                 position += length
-            count -= 1
-            if may_run and count >= MIN_RUN and position < end and data[position] == byte:
-                run = _same_length(data, start, position, count)
-                count -= run
-                position += run * (position - start)
-                may_run = run >= MIN_RUN
     except IndexError:
         raise CorruptBatch("a record runs over the end of the batch") from None
-    if position > end:
+    if position > len(data):
         raise CorruptBatch("a record runs over the end of the batch")
     return position
-
-
-def _same_length(data: Buffer, start: int, end: int, most: int) -> int:
-    """How many of the `most` records from `end` on have the same length in front as the one from `start` to `end`."""
-    size, at = end - start, start
-    most = min(most, (len(data) - end) // size)
-    while most > 0:
-        column = bytes(data[at + size : at + size * most + 1 : size])
-        most -= len(column.lstrip(bytes((data[at],))))
-        if data[at] < 0x80:
-            return most
-        at += 1
-    return 0
 
 
 class RecordFacts(NamedTuple):

@@ -13,7 +13,7 @@ from tests.support.storage import NOW, make_batch, open_log
 from oncelog_broker.log.config import FULL, HEADER, LogConfig
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.record_validation import MAX_RECORDS_NAMED, RecordsRefused, records_check
-from oncelog_broker.log.validation import MAX_RECORDS_IN_PLACE, ValidationLimits
+from oncelog_broker.log.validation import FRAMES_WALKED, ValidationLimits
 from oncelog_broker.runtime.steps import Steps, run_steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import CRC_AT, HEADER_SIZE, RecordBatch, batch_crc
@@ -174,13 +174,13 @@ def test_ten_million_records_in_six_kilobytes_are_unpacked_elsewhere_and_walked_
         steps.send(job())
 
 
-def test_frames_of_very_many_records_are_walked_with_pauses() -> None:
-    batch = make_batch(*[b""] * (3 * MAX_RECORDS_IN_PLACE))
-    pauses = list(steps_of(batch))
-    assert pauses == [None] * 3
-    batch = batch_of(bytes(batch[HEADER_SIZE:]) + b"\0", 3 * MAX_RECORDS_IN_PLACE)
-    with pytest.raises(KafkaError, match="INVALID_RECORD"):
-        list(steps_of(batch))
+def test_only_the_first_records_of_a_large_batch_are_walked(opened: Any) -> None:
+    log = opened()
+    good = bytes(make_batch(*[b"v"] * (FRAMES_WALKED + 1))[HEADER_SIZE:])
+    log.append_as_leader(batch_of(good + b"\0", FRAMES_WALKED + 1), leader_epoch=0)
+    assert refusal(log, batch_of(b"\xff" * 20 + good, FRAMES_WALKED + 3)).code is ErrorCode.INVALID_RECORD
+    full = opened(record_validation=FULL)
+    assert refusal(full, batch_of(good + b"\0", FRAMES_WALKED + 1)).code is ErrorCode.INVALID_RECORD
 
 
 def test_nearly_all_batches_need_no_walk() -> None:
