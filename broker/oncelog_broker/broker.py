@@ -68,6 +68,12 @@ METADATA_FILE: Final = "metadata.db"
 ADOPTED_PRODUCER_IDS: Final = 2**40
 """Producer ids up to here may be in use in logs that another cluster wrote: ours begin above, since an id that is given
 out twice makes two producers one. Nobody has initialised that many producers."""
+KEYS_OF_LOGS: Final = (
+    keys.IDEMPOTENCE_DUPLICATE_CLASSIFICATION,
+    keys.IDEMPOTENCE_UNKNOWN_PRODUCER,
+    keys.MESSAGE_MAX_DECOMPRESSED_BYTES,
+)
+"""What every log must know of the broker's own settings, beside those that topics inherit."""
 AUTO_CREATE_TIMEOUT_MS: Final = 30_000
 
 
@@ -358,10 +364,7 @@ class Broker:
         key = frozenset(overrides.items())
         found = self._log_configs.get(key)
         if found is None:
-            of_broker = {
-                declared.name: self.config[declared]
-                for declared in (keys.IDEMPOTENCE_DUPLICATE_CLASSIFICATION, keys.IDEMPOTENCE_UNKNOWN_PRODUCER)
-            }
+            of_broker = {declared.name: self.config[declared] for declared in KEYS_OF_LOGS}
             found = LogConfig.from_values(resolve_topic(overrides, self.config) | of_broker)
             self._log_configs[key] = found
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from collections import deque
 from struct import Struct
@@ -80,6 +81,10 @@ class RawClient:
         self.socket.sendall(request)
         (size,) = SIZE.unpack(self._read(4))
         return bytes(self._read(size))
+
+    def is_readable(self) -> bool:
+        """Whether some of an answer is there already."""
+        return bool(select.select([self.socket], [], [], 0)[0])
 
     def _read(self, size: int) -> bytearray:
         data = bytearray()

@@ -14,6 +14,7 @@ from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
+from oncelog_broker.runtime.steps import run_steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import batches
 from oncelog_protocol.records.record import read_records
@@ -213,7 +214,7 @@ class LogMachine(RuleBasedStateMachine):
     def look_up_by_time(self, data):
         times = [t for b in self.batches for t in b.timestamps] or [NOW]
         timestamp = data.draw(st.sampled_from(times)) + data.draw(st.integers(-1, 1))
-        found = self.log.offset_for_timestamp(timestamp, upper_bound=self.end)
+        found = run_steps(self.log.offset_for_timestamp(timestamp, upper_bound=self.end))
         assert (found and found[:2]) == next(
             (
                 (b.base_offset + n, t)

@@ -5,9 +5,11 @@ from hypothesis import strategies as st
 
 from oncelog_protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, CorruptBatch, RecordBatch
 from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.columns import records_data
 from oncelog_protocol.records.compression import Compression, decompress
 from oncelog_protocol.records.control import parse_marker, read_marker
-from oncelog_protocol.records.record import Record, has_keyless_record, read_records
+from oncelog_protocol.records.record import Record, read_records
+from oncelog_protocol.records.record_scan import RecordFacts, records_end, scan_facts
 from oncelog_protocol.records.varint import encode_varint, encode_varlong, read_varint, read_varlong
 
 nullable_bytes = st.none() | st.binary(max_size=200)
@@ -37,7 +39,14 @@ def test_batch_round_trip(records, codec, base_offset):
     assert batch.crc_is_valid()
     expected = [Record(base_offset + delta, r.timestamp, r.key, r.value, r.headers) for delta, r in enumerate(records)]
     assert list(read_records(batch)) == expected
-    assert has_keyless_record(batch) is any(record.key is None for record in records)
+    found = read_facts(batch, max_decompressed_bytes=1 << 20)
+    assert [delta for facts in found for delta in facts.offset_deltas] == list(range(len(records)))
+    times = [batch.base_timestamp + delta for facts in found for delta in facts.timestamp_deltas]
+    assert times == [record.timestamp for record in records]
+    keyless = [delta for facts in found for delta in facts.keyless]
+    assert keyless == [delta for delta, record in enumerate(records) if record.key is None]
+    if codec is Compression.NONE:
+        assert records_end(batch.buffer, HEADER_SIZE, len(records)) == batch.size
 
 
 @given(st.sampled_from(Compression), st.binary(max_size=300))
@@ -87,8 +96,12 @@ def test_any_bytes_as_marker(key, value):
     assert marker is None or marker.coordinator_epoch == int.from_bytes(value[2:6], "big", signed=True)
 
 
+def read_facts(batch: RecordBatch, *, max_decompressed_bytes: int) -> list[RecordFacts]:
+    return list(scan_facts(batch, records_data(batch, max_decompressed_bytes)))
+
+
 def read_everything(raw: bytes) -> None:
-    for read in (read_records, has_keyless_record, read_marker):
+    for read in (read_records, read_facts, read_marker):
         try:
             batch = RecordBatch(raw)
             if read is read_marker:

@@ -325,6 +325,17 @@ IDEMPOTENCE_UNKNOWN_PRODUCER = ConfigKey[str](
     LOW,
 )
 
+MESSAGE_MAX_DECOMPRESSED_BYTES = ConfigKey[int](
+    "message.max.decompressed.bytes",
+    INT,
+    64 * 1024**2,
+    "The most bytes of one batch after decompression where the broker must look into it: for a compacted topic, for "
+    "record.validation=full, or for an offset by timestamp. A batch with more is refused (MESSAGE_TOO_LARGE) or, if it "
+    "is in the log, not looked into. Where the broker need not look, this does not matter.",
+    at_least(1024 * 1024),
+    LOW,
+)
+
 # --- Transactions
 
 TRANSACTION_MAX_TIMEOUT_MS = ConfigKey[int](

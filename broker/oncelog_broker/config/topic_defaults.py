@@ -167,6 +167,14 @@ LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS = ConfigKey[int](
 MESSAGE_MAX_BYTES = ConfigKey[int](
     "message.max.bytes", INT, 1048588, "Default of max.message.bytes.", at_least(0), HIGH, CLUSTER_WIDE
 )
+LOG_RECORD_VALIDATION = ConfigKey[str](
+    "log.record.validation",
+    STRING,
+    "frames",
+    "Default of record.validation.",
+    one_of("header", "frames", "full"),
+    update_mode=CLUSTER_WIDE,
+)
 MIN_INSYNC_REPLICAS = ConfigKey[int](
     "min.insync.replicas", INT, 1, "Default of a topic's min.insync.replicas.", between(1, INT_MAX), HIGH, CLUSTER_WIDE
 )

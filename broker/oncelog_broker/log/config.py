@@ -20,6 +20,11 @@ ACCEPT: Final = "accept"
 LEGACY_2_0: Final = "legacy-2.0"
 """The two ways to answer a producer that is not known (`idempotence.unknown.producer`)."""
 
+HEADER: Final = "header"
+FRAMES: Final = "frames"
+FULL: Final = "full"
+"""How far a leader looks into a producer's batch before it appends it (`record.validation`)."""
+
 DAY_MS: Final = 24 * 3600 * 1000
 
 
@@ -45,6 +50,8 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
+    message_max_decompressed_bytes: int = 64 * 1024**2
+    record_validation: str = FRAMES
     min_insync_replicas: int = 1
     idempotence_duplicate_classification: str = STRICT
     idempotence_unknown_producer: str = ACCEPT

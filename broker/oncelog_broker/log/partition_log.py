@@ -19,6 +19,7 @@ from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, c
 from oncelog_broker.log.log_content import LogContent
 from oncelog_broker.log.producers.state import DuplicateBatch
 from oncelog_broker.log.readable_log import ReadableLog
+from oncelog_broker.log.record_validation import has_wrong_timestamp, records_check, refuse_timestamps
 from oncelog_broker.log.segments.lost_segments import LogCorrupt
 from oncelog_broker.log.segments.recovery import LastKnown
 from oncelog_broker.log.segments.retention import SegmentFacts, deletable_segments
@@ -33,6 +34,7 @@ from oncelog_broker.log.validation import (
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.descriptors import is_descriptor_limit
 from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.steps import Steps, run_steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
     BASE_OFFSET,
@@ -68,7 +70,6 @@ class PartitionLog(ReadableLog):
         "_untouched_state",
         "before_truncation",
         "cleaner_checkpoint",
-        "config",
     )
 
     def __init__(
@@ -176,12 +177,14 @@ class PartitionLog(ReadableLog):
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         transaction_version: int = 0,
+        records_checked: bool = False,
     ) -> tuple[int, int]:
         """Append, giving out offsets; returns (offset of the first record, log append time or -1).
 
         `records` is writable memory: offsets and leader epoch (and for LogAppendTime the timestamp and a new CRC) are
         written into it, and it goes to the file as it is. From a client it must be one batch. `transaction_version` is
-        what the producer works by (KIP-890).
+        what the producer works by (KIP-890). `records_checked`: the steps of `records_check` have run; else they run
+        here, however long they take.
 
         One of its producer's last batches, sent again, is answered with what was answered then, and nothing changes
         (S8). Nothing changes either where this raises CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
@@ -199,7 +202,12 @@ class PartitionLog(ReadableLog):
         now_ms = self._clock.now_ms()
         check_batch(batch, header, limits)
         if origin is AppendOrigin.CLIENT:
-            check_client_batch(batch, header, limits, now_ms)
+            if not records_checked and (steps := records_check(batch, limits, now_ms)) is not None:
+                run_steps(steps)
+                header = HEADER.unpack_from(batch)  # the maximum timestamp may have been put right
+            check_client_batch(batch, header, walks_frames=limits.walks_frames)
+            if has_wrong_timestamp(header, limits, now_ms):
+                refuse_timestamps(batch, header, limits, now_ms)
         elif header[1] + LOG_OVERHEAD != size:
             return self._append_several_as_leader(batch, leader_epoch, now_ms)
         elif header[5] & CONTROL_BIT:
@@ -223,6 +231,15 @@ class PartitionLog(ReadableLog):
         if entry is not None:
             self._producer_state.adopt(entry, header, base_offset, max_timestamp)
         return base_offset, append_time
+
+    def records_check(self, records: memoryview) -> Steps[None] | None:
+        """The walk through its records that a producer's batch needs before `append_as_leader`; None for nearly all.
+
+        It may put the maximum timestamp of the header right. Its steps raise KafkaError, RecordsRefused among them.
+        """
+        if len(records) < HEADER_SIZE:
+            return None
+        return records_check(records, self._append_limits, self._clock.now_ms())
 
     def append_marker(
         self,

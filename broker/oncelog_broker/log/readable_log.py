@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 
+from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.leader_epochs import LeaderEpochs
 from oncelog_broker.log.log_content import LogContent
 from oncelog_broker.log.producers.transaction_index import AbortedTransaction
 from oncelog_broker.log.segments import timestamp_lookup
 from oncelog_broker.log.segments.reader import EMPTY
 from oncelog_broker.log.segments.timestamp_lookup import TimestampedOffset
+from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
 
@@ -29,11 +31,14 @@ class ReadableLog:
         "_local",
         "_log_start_offset",
         "_offline",
+        "config",
         "directory",
         "partition",
         "producers",
         "topic",
     )
+
+    config: LogConfig
 
     def __init__(
         self, content: LogContent, *, topic: str, partition: int, directory: str, log_start_offset: int
@@ -136,27 +141,36 @@ class ReadableLog:
             return high_watermark
         return max(first_unstable, self._log_start_offset)
 
-    def offset_for_timestamp(self, timestamp: int, *, upper_bound: int) -> TimestampedOffset | None:
+    def offset_for_timestamp(self, timestamp: int, *, upper_bound: int) -> Steps[TimestampedOffset | None]:
         """The first record below `upper_bound` with at least this timestamp (T12): (offset, timestamp, leader epoch).
 
-        Raises CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
+        The steps raise CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
         self._check_online()
         try:
-            return timestamp_lookup.first_at_or_after(
-                self._local.segments, timestamp, log_start_offset=self._log_start_offset, upper_bound=upper_bound
+            found = yield from timestamp_lookup.first_at_or_after(
+                self._local.segments,
+                timestamp,
+                log_start_offset=self._log_start_offset,
+                upper_bound=upper_bound,
+                max_unpacked=self.config.message_max_decompressed_bytes,
             )
+            return found
         except (OSError, CorruptBatch) as error:
             raise self._read_error(error) from error
 
-    def max_timestamp_offset(self, *, upper_bound: int | None = None) -> TimestampedOffset | None:
+    def max_timestamp_offset(self, *, upper_bound: int | None = None) -> Steps[TimestampedOffset | None]:
         """The first record below `upper_bound` with the largest timestamp; None if none has one. Raises as above."""
         self._check_online()
         bound = self.log_end_offset if upper_bound is None else upper_bound
         try:
-            return timestamp_lookup.with_largest(
-                self._local.segments, log_start_offset=self._log_start_offset, upper_bound=bound
+            found = yield from timestamp_lookup.with_largest(
+                self._local.segments,
+                log_start_offset=self._log_start_offset,
+                upper_bound=bound,
+                max_unpacked=self.config.message_max_decompressed_bytes,
             )
+            return found
         except (OSError, CorruptBatch) as error:
             raise self._read_error(error) from error
 

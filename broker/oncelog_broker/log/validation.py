@@ -1,8 +1,11 @@
-"""What a batch must be before a leader appends it: pure (S59, T18, T20). Every check of Kafka's LogValidator that needs
-no look into compressed records; for compacted topics the keys are looked at too.
+"""What a batch must be before a leader appends it, by its header and the lengths of its records: pure (S59, T18, T20).
+
+Checked always: every field of the header, the CRC, that so many records can be in so many bytes; and of an uncompressed
+batch that each of its first records begins where the one before ends (`record.validation=frames`). What takes a walk
+through all records, timestamps, keys, compressed records, is `record_validation`.
 
 Differences from Kafka: an unknown compression id answers UNSUPPORTED_COMPRESSION_TYPE (Kafka's UNKNOWN_SERVER_ERROR
-makes idempotent clients start over, E23); the bounds on timestamps look at the batch header, not at each record.
+makes idempotent clients start over, E23).
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.config import FULL, HEADER, LogConfig
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
     COMPRESSION_MASK,
@@ -28,12 +31,17 @@ from oncelog_protocol.records.batch import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     CorruptBatch,
-    RecordBatch,
 )
-from oncelog_protocol.records.record import has_keyless_record
+from oncelog_protocol.records.columns import MIN_RECORD_SIZE
+from oncelog_protocol.records.compression import MAX_EXPANSION
+from oncelog_protocol.records.record_scan import records_end
 
 HIGHEST_COMPRESSION: Final = 4
 """zstd; 0 none, 1 gzip, 2 snappy, 3 lz4."""
+
+FRAMES_WALKED: Final = 32
+"""Records of an uncompressed batch whose lengths are walked: a few microseconds, which everybody can afford. What a
+broken producer writes is wrong from the first record on."""
 
 _CONTROL_OR_TRANSACTIONAL: Final = CONTROL_BIT | TRANSACTIONAL_BIT
 
@@ -62,6 +70,9 @@ class ValidationLimits:
     timestamp_before_max_ms: int
     stamps_append_time: bool
     requires_keys: bool
+    walks_frames: bool
+    walks_records: bool
+    max_decompressed_size: int
 
     @classmethod
     def of(cls, config: LogConfig) -> ValidationLimits:
@@ -72,6 +83,9 @@ class ValidationLimits:
             timestamp_before_max_ms=config.message_timestamp_before_max_ms,
             stamps_append_time=config.stamps_append_time,
             requires_keys=config.is_compacted,
+            walks_frames=config.record_validation != HEADER,
+            walks_records=config.record_validation == FULL,
+            max_decompressed_size=config.message_max_decompressed_bytes,
         )
 
 
@@ -93,14 +107,12 @@ def check_batch(batch: memoryview, header: HeaderFields, limits: ValidationLimit
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch does not fit its content")
 
 
-def check_client_batch(batch: memoryview, header: HeaderFields, limits: ValidationLimits, now_ms: int) -> None:
-    """What a producer's batch must keep to besides `check_batch`; `batch` is all records of the partition.
+def check_client_batch(batch: memoryview, header: HeaderFields, *, walks_frames: bool) -> None:
+    """What a producer's batch must keep to besides `check_batch`, but for its timestamps (`record_validation`).
 
-    Raises KafkaError.
+    `batch` is all records of the partition. Raises KafkaError.
     """
-    base_offset, length, _, _, _, attributes, last_delta, base_timestamp, max_timestamp, pid, epoch, sequence, count = (
-        header
-    )
+    base_offset, length, _, _, _, attributes, last_delta, _, _, pid, epoch, sequence, count = header
     if length + LOG_OVERHEAD != len(batch):
         raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request must hold one batch per partition")
     if count <= 0 or last_delta != count - 1:
@@ -120,25 +132,22 @@ def check_client_batch(batch: memoryview, header: HeaderFields, limits: Validati
         raise KafkaError(ErrorCode.INVALID_RECORD, f"producer {pid} with epoch {epoch}, base sequence {sequence}")
     if attributes & TIMESTAMP_TYPE_BIT:
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime")
-    if not limits.stamps_append_time:
-        if max_timestamp - now_ms > limits.timestamp_after_max_ms:
-            raise KafkaError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {max_timestamp} is more than {limits.timestamp_after_max_ms} ms after the clock",
-            )
-        if limits.timestamp_before_max_ms < now_ms - base_timestamp and base_timestamp != NO_TIMESTAMP:
-            raise KafkaError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {base_timestamp} is more than {limits.timestamp_before_max_ms} ms before the clock",
-            )
-    if limits.requires_keys:
-        _check_keys(batch)
+    expanded = (length + LOG_OVERHEAD - HEADER_SIZE) * MAX_EXPANSION[attributes & COMPRESSION_MASK]
+    if count * MIN_RECORD_SIZE > expanded:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records cannot be in a batch of {length} bytes")
+    if walks_frames and not attributes & COMPRESSION_MASK:
+        try:
+            end = records_end(batch, HEADER_SIZE, min(count, FRAMES_WALKED))
+        except CorruptBatch as error:
+            raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
+        if end != len(batch) and count <= FRAMES_WALKED:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records end at byte {end} of {len(batch)}")
 
 
-def _check_keys(batch: memoryview) -> None:
-    try:
-        keyless = has_keyless_record(RecordBatch(batch))
-    except CorruptBatch as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    if keyless:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a compacted topic does not accept a record without a key")
+def why_wrong_timestamp(timestamp: int, limits: ValidationLimits, now_ms: int) -> str | None:
+    """What is wrong with the timestamp of a record, or None."""
+    if timestamp - now_ms > limits.timestamp_after_max_ms:
+        return f"timestamp {timestamp} is more than {limits.timestamp_after_max_ms} ms after the clock"
+    if limits.timestamp_before_max_ms < now_ms - timestamp and timestamp != NO_TIMESTAMP:
+        return f"timestamp {timestamp} is more than {limits.timestamp_before_max_ms} ms before the clock"
+    return None

@@ -133,13 +133,14 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         transaction_version: int = 0,
         guard: Guard | None = None,
+        records_checked: bool = False,
     ) -> tuple[int, int]:
         """Append one batch as leader: (base offset, log append time in ms or -1). A duplicate appends nothing and is
         answered as it was the first time. Who has to wait until it is replicated asks `committed`.
 
         `records` is writable memory, patched in place. `guard` was taken before it was asked whether the producer is in
-        a transaction. Raises KafkaError: NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or what
-        PartitionLog.append_as_leader raises.
+        a transaction. `records_checked`: see PartitionLog.append_as_leader. Raises KafkaError: NOT_ENOUGH_REPLICAS or
+        INVALID_TXN_STATE before anything is written, or what PartitionLog.append_as_leader raises.
         """
         if required_acks == -1 and not (self._is_whole or self.has_enough_in_sync):
             raise KafkaError(
@@ -151,7 +152,11 @@ class Partition:
         if guard is not None and not self.guards.holds(guard):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction ended while it was asked about (KIP-890)")
         result = self.log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, origin=origin, transaction_version=transaction_version
+            records,
+            leader_epoch=self.leader_epoch,
+            origin=origin,
+            transaction_version=transaction_version,
+            records_checked=records_checked,
         )
         self._advance_high_watermark(len(records))
         return result

@@ -25,6 +25,10 @@ SLICE_SECONDS: Final = 0.003
 FIRST_SLICE_SECONDS_WHILE_OTHERS_WAIT: Final = 0.0005
 """For what begins while other long work waits for its slice: enough for nearly every request."""
 
+JOBS_AT_ONCE: Final = 4
+"""How much long work may be between its first job and its end: what a job brings (a batch unpacked to 64 MB, say) is
+held until then."""
+
 R = TypeVar("R")
 
 
@@ -49,6 +53,7 @@ class Slices:
     def __init__(self, clock: Clock, tasks: Tasks) -> None:
         self._clock = clock
         self._tasks = tasks
+        self._has_jobs = asyncio.Semaphore(JOBS_AT_ONCE)
         self._waiting: deque[asyncio.Future[None]] = deque()
         """Whose slice is to come, in order."""
 
@@ -73,8 +78,12 @@ class Slices:
 
     async def _rest(self, steps: Steps[R], job: Job | None, taken: float, pace: Pace) -> R:
         monotonic = self._clock.monotonic
+        has_jobs = False
         try:
             while True:
+                if job is not None and not has_jobs:
+                    await self._has_jobs.acquire()
+                    has_jobs = True
                 pause = pace.after_slice(taken)
                 resume: Callable[[], Job | None] = partial(next, steps)
                 if job is not None:
@@ -98,6 +107,8 @@ class Slices:
                     taken = monotonic() - began
         finally:
             steps.close()
+            if has_jobs:
+                self._has_jobs.release()
 
     async def _turn(self) -> None:
         turn = asyncio.get_running_loop().create_future()

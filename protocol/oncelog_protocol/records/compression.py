@@ -17,6 +17,10 @@ from typing import Final
 from oncelog_protocol.records.batch import Buffer, CorruptBatch
 
 
+class RecordsTooLarge(CorruptBatch):
+    """The records may be sound, but are larger than their reader wants to unpack: a setting of the reader."""
+
+
 class Compression(IntEnum):
     """The codec of a batch: bits 0-2 of its attributes."""
 
@@ -38,6 +42,10 @@ XERIAL_BLOCK_SIZE: Final = 32 * 1024
 
 SNAPPY_MAX_RATIO: Final = 22
 """Snappy's densest element copies 64 bytes with 3, so a block that claims more than 22 times its size lies."""
+
+MAX_EXPANSION: Final = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
+"""What one compressed byte of each codec, by its number, can become at the most: deflate's 258 bytes for two bits, 255
+more for each further length byte of LZ4, a block of 128 KB from four bytes of zstd."""
 
 FIRST_CAPACITY: Final = 16 * 1024
 CAPACITY_FACTOR: Final = 4
@@ -72,12 +80,13 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
 def decompress(codec: int, data: Buffer, *, max_bytes: int) -> bytes:
     """What `data` was before compression, if that is at most `max_bytes` long.
 
-    Raises CorruptBatch for an unknown codec, for data that is not of that codec, and for more than `max_bytes`.
+    Raises CorruptBatch for an unknown codec and for data that is not of that codec, RecordsTooLarge for more than
+    `max_bytes`.
     Memory taken is bounded by `max_bytes` whatever the data claims.
     """
     if codec == Compression.NONE:
         if len(data) > max_bytes:
-            raise CorruptBatch(f"{len(data)} bytes of records, the limit is {max_bytes}")
+            raise RecordsTooLarge(f"{len(data)} bytes of records, the limit is {max_bytes}")
         return bytes(data)
     import cramjam
 
@@ -105,7 +114,7 @@ def _decompress_growing(decompress_into: Callable[[Buffer, bytearray], int], dat
             if OUTPUT_FULL not in str(error):
                 raise CorruptBatch(f"cannot be decompressed: {error}") from None
             if capacity == max_bytes:
-                raise CorruptBatch(f"more than {max_bytes} bytes after decompression") from None
+                raise RecordsTooLarge(f"more than {max_bytes} bytes after decompression") from None
             capacity = min(max_bytes, capacity * CAPACITY_FACTOR)
         else:
             return bytes(memoryview(output)[:size])
@@ -145,10 +154,10 @@ def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytearray:
 
     try:
         size = cramjam.snappy.decompress_raw_len(block)
-        if size > max_bytes:
-            raise CorruptBatch(f"Snappy block claims {size} bytes, {max_bytes} are allowed")
         if size > len(block) * SNAPPY_MAX_RATIO:
             raise CorruptBatch(f"Snappy block of {len(block)} bytes claims {size} bytes")
+        if size > max_bytes:
+            raise RecordsTooLarge(f"Snappy block claims {size} bytes, {max_bytes} are allowed")
         output = bytearray(size)
         written = cramjam.snappy.decompress_raw_into(block, output)
     except cramjam.DecompressionError as error:

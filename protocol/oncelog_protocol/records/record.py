@@ -1,4 +1,4 @@
-"""Single records inside a batch: what a consumer decodes, and the one check that a broker needs per record.
+"""Single records inside a batch: what a consumer decodes. What a broker looks at is `record_scan`.
 
     length            varint   bytes after this field
     attributes        int8     unused: control is a bit of the batch (S39)
@@ -15,19 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
-from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
+from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.columns import (
     MAX_DECOMPRESSED_BYTES,
-    NULL_BYTE,
     read_columns,
-    read_length,
-    records_data,
 )
-
-TIMESTAMP_AND_OFFSET: Final = range(2)
-"""The two varints between attributes and key that a look at the key skips."""
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -55,29 +48,3 @@ def read_records(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMP
         yield Record(offset, timestamp, key, value, list(headers))
     if columns.error is not None:
         raise columns.error
-
-
-def has_keyless_record(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> bool:
-    """Whether a record of `batch` has a null key, which a compacted topic refuses (T20).
-
-    Reads the front of each record only and builds nothing. Raises CorruptBatch.
-    """
-    data = records_data(batch, max_decompressed_bytes)
-    position = 0
-    try:
-        for _ in range(batch.records_count):
-            length, position = read_length(data, position)
-            record_end = position + length
-            position += 1  # the attributes
-            for _ in TIMESTAMP_AND_OFFSET:
-                while data[position] & 0x80:
-                    position += 1
-                position += 1
-            if data[position] & 1:  # the sign of the key length
-                if data[position] == NULL_BYTE:
-                    return True
-                raise CorruptBatch(f"negative key length at byte {position}")
-            position = record_end
-    except IndexError:
-        raise CorruptBatch("a record runs over the end of the batch") from None
-    return False

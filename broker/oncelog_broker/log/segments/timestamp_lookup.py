@@ -1,4 +1,7 @@
-"""ListOffsets by time: the first record at or after a timestamp, and the one with the largest (T12)."""
+"""ListOffsets by time: the first record at or after a timestamp, and the one with the largest (T12).
+
+Batch headers are exact enough to find the batch only, so its records are walked, in steps: one may hold a million.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,11 @@ from typing import NamedTuple
 
 from oncelog_broker.log.segments.batch_scan import BatchLocation
 from oncelog_broker.log.segments.segment import Segment
+from oncelog_broker.log.unpacking import unpacked
+from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.records.batch import HEADER, HEADER_SIZE, NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, RecordBatch
-from oncelog_protocol.records.record import read_records
+from oncelog_protocol.records.compression import RecordsTooLarge
+from oncelog_protocol.records.record_scan import RecordFacts, scan_facts
 
 
 class TimestampedOffset(NamedTuple):
@@ -20,12 +26,12 @@ class TimestampedOffset(NamedTuple):
 
 
 def first_at_or_after(
-    segments: Sequence[Segment], timestamp: int, *, log_start_offset: int, upper_bound: int
-) -> TimestampedOffset | None:
+    segments: Sequence[Segment], timestamp: int, *, log_start_offset: int, upper_bound: int, max_unpacked: int
+) -> Steps[TimestampedOffset | None]:
     """The first record of `log_start_offset..upper_bound-1` whose timestamp is at least `timestamp`.
 
-    Reads the records of the batch that holds it, decompressed: batch headers are exact enough to find the batch only.
-    Raises CorruptBatch, OSError.
+    A batch with more than `max_unpacked` bytes of records is not looked into: its first offset stands for it, from
+    which on a consumer finds all that it asked for. The steps raise CorruptBatch, OSError.
     """
     for segment in segments:
         if segment.next_offset <= log_start_offset or segment.max_timestamp < timestamp:
@@ -33,28 +39,34 @@ def first_at_or_after(
         for location in segment.batches_from_timestamp(timestamp):
             if location.base_offset >= upper_bound:
                 return None
-            found = _in_batch(segment, location, timestamp, log_start_offset)
+            found = yield from _in_batch(segment, location, timestamp, log_start_offset, max_unpacked)
             if found is not None:
                 return found if found.offset < upper_bound else None
+            yield None
     return None
 
 
-def with_largest(segments: Sequence[Segment], *, log_start_offset: int, upper_bound: int) -> TimestampedOffset | None:
-    """Of `log_start_offset..upper_bound-1`, the first record with the largest timestamp. CorruptBatch, OSError."""
+def with_largest(
+    segments: Sequence[Segment], *, log_start_offset: int, upper_bound: int, max_unpacked: int
+) -> Steps[TimestampedOffset | None]:
+    """Of `log_start_offset..upper_bound-1`, the first record with the largest timestamp; as `first_at_or_after`."""
     largest, holder = NO_TIMESTAMP, None
     for segment in segments:
         if segment.next_offset <= log_start_offset or segment.base_offset >= upper_bound:
             continue
         if segment.size > 0 and segment.max_timestamp > largest:
-            timestamp = _largest_of(segment, log_start_offset, upper_bound)
+            timestamp = yield from _largest_of(segment, log_start_offset, upper_bound, max_unpacked)
             if timestamp > largest:
                 largest, holder = timestamp, segment
     if holder is None:
         return None
-    return first_at_or_after([holder], largest, log_start_offset=log_start_offset, upper_bound=upper_bound)
+    found = yield from first_at_or_after(
+        [holder], largest, log_start_offset=log_start_offset, upper_bound=upper_bound, max_unpacked=max_unpacked
+    )
+    return found
 
 
-def _largest_of(segment: Segment, start: int, end: int) -> int:
+def _largest_of(segment: Segment, start: int, end: int, max_unpacked: int) -> Steps[int]:
     """The largest timestamp of the segment's records from `start` to before `end`; NO_TIMESTAMP if none has one."""
     if start <= segment.base_offset and segment.next_offset <= end:
         return segment.max_timestamp
@@ -65,23 +77,51 @@ def _largest_of(segment: Segment, start: int, end: int) -> int:
         if location.base_offset >= end:
             break
         if location.max_timestamp > largest:
-            largest = max(largest, _largest_in_batch(segment, location, start, end))
+            in_batch = yield from _largest_in_batch(segment, location, start, end, max_unpacked)
+            largest = max(largest, in_batch)
+        yield None
     return largest
 
 
-def _largest_in_batch(segment: Segment, location: BatchLocation, start: int, end: int) -> int:
+def _largest_in_batch(segment: Segment, location: BatchLocation, start: int, end: int, max_unpacked: int) -> Steps[int]:
     """What its header says, unless that may be about a record outside, or one that compaction took away."""
     if start <= location.base_offset and location.last_offset < end:
         header = HEADER.unpack_from(segment.file.read(location.position, HEADER_SIZE))
         return location.max_timestamp if header[-1] > 0 else NO_TIMESTAMP
-    records = read_records(RecordBatch(segment.file.read(location.position, location.size)))
-    return max((record.timestamp for record in records if start <= record.offset < end), default=NO_TIMESTAMP)
-
-
-def _in_batch(segment: Segment, location: BatchLocation, timestamp: int, start_offset: int) -> TimestampedOffset | None:
+    largest = NO_TIMESTAMP
     batch = RecordBatch(segment.file.read(location.position, location.size))
-    for record in read_records(batch):
-        if record.timestamp >= timestamp and record.offset >= start_offset:
-            epoch = location.leader_epoch if location.leader_epoch > NO_PARTITION_LEADER_EPOCH else None
-            return TimestampedOffset(record.offset, record.timestamp, epoch)
+    try:
+        data = yield from unpacked(batch, max_unpacked)
+    except RecordsTooLarge:
+        return location.max_timestamp
+    for facts in scan_facts(batch, data):
+        for delta, timestamp in zip(facts.offset_deltas, _timestamps(batch, facts), strict=True):
+            if timestamp > largest and start <= batch.base_offset + delta < end:
+                largest = timestamp
+        yield None
+    return largest
+
+
+def _in_batch(
+    segment: Segment, location: BatchLocation, timestamp: int, start_offset: int, max_unpacked: int
+) -> Steps[TimestampedOffset | None]:
+    batch = RecordBatch(segment.file.read(location.position, location.size))
+    epoch = location.leader_epoch if location.leader_epoch > NO_PARTITION_LEADER_EPOCH else None
+    try:
+        data = yield from unpacked(batch, max_unpacked)
+    except RecordsTooLarge:
+        return TimestampedOffset(max(start_offset, batch.base_offset), location.max_timestamp, epoch)
+    for facts in scan_facts(batch, data):
+        timestamps = _timestamps(batch, facts)
+        if max(timestamps) >= timestamp:
+            for delta, found in zip(facts.offset_deltas, timestamps, strict=True):
+                if found >= timestamp and batch.base_offset + delta >= start_offset:
+                    return TimestampedOffset(batch.base_offset + delta, found, epoch)
+        yield None
     return None
+
+
+def _timestamps(batch: RecordBatch, facts: RecordFacts) -> list[int]:
+    if batch.is_log_append_time:
+        return [batch.max_timestamp] * len(facts.offset_deltas)
+    return [batch.base_timestamp + delta for delta in facts.timestamp_deltas]

@@ -65,7 +65,7 @@ def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListO
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 partition = context.services.replicas.leader(topic.name, wanted.partition_index)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
-                found = find(partition, wanted.timestamp, request.isolation_level, context.version)
+                found = yield from find(partition, wanted.timestamp, request.isolation_level, context.version)
                 answer = PartitionResponse(
                     partition_index=wanted.partition_index,
                     error_code=ErrorCode.NONE,
@@ -81,7 +81,7 @@ def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListO
     return ListOffsetsResponse(topics=topics)
 
 
-def find(partition: Partition, timestamp: int, isolation_level: int, version: int) -> FoundOffset:
+def find(partition: Partition, timestamp: int, isolation_level: int, version: int) -> Steps[FoundOffset]:
     """What `timestamp` stands for in `partition`. Raises KafkaError, UNSUPPORTED_VERSION for an unknown special."""
     log = partition.log
     upper_bound = partition.upper_bound(isolation_level)
@@ -95,9 +95,9 @@ def find(partition: Partition, timestamp: int, isolation_level: int, version: in
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING_FOUND
     if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp_offset(upper_bound=upper_bound)
+        found = yield from log.max_timestamp_offset(upper_bound=upper_bound)
     else:
-        found = log.offset_for_timestamp(timestamp, upper_bound=upper_bound)
+        found = yield from log.offset_for_timestamp(timestamp, upper_bound=upper_bound)
     if found is None:
         return NOTHING_FOUND
     return FoundOffset(found.offset, found.timestamp, -1 if found.leader_epoch is None else found.leader_epoch)

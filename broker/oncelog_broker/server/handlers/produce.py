@@ -5,7 +5,8 @@ are appended before the answer. With acks=all the answer waits until the replica
 request of the connection is handled meanwhile: REQUEST_TIMED_OUT after timeout_ms, NOT_ENOUGH_REPLICAS_AFTER_APPEND
 when too few are left in sync. acks=0 has no answer at all, and an error then closes the connection (T17), which is all
 that such a client can notice. Internal topics are not for clients to write.
-Versions: v7 zstd allowed, v8 error messages per partition, v9 flexible, v13 topic ids instead of names.
+Versions: v7 zstd allowed, v8 error messages and the records at fault (KIP-467), v9 flexible, v13 topic ids instead of
+names.
 Order (S59): topic -> CRC and size -> format -> duplicate, sequence, epoch -> offsets -> append -> producer state ->
 answer. A batch that is in the log already is answered with NONE and its offset, or, where that is forgotten, with
 DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in every version (T8).
@@ -23,6 +24,7 @@ from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
 from oncelog_broker.log.producers.state import TRANSACTIONS_V2
+from oncelog_broker.log.record_validation import RecordsRefused
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.waiting import no_longer_than
@@ -64,7 +66,7 @@ def handle(request: ProduceRequest, context: RequestContext) -> Answer[ProduceRe
     topics = request.topic_data
     if request.transactional_id is None and len(topics) == 1 and len(topics[0].partition_data) == 1:
         produce.append(topics[0], topics[0].partition_data[0], produce.answers_of(topics[0]))
-        return produce.when_replicated(None)
+        return then(produce.late_ones(None), produce.when_replicated)
     return then(then(produce.refused(), produce.append_all), produce.when_replicated)
 
 
@@ -79,7 +81,7 @@ class _Produce:
         self._response = ProduceResponse(responses=[])
         self._failed: KafkaError | None = None
         self._late: list[Answer[None]] | None = None
-        """Appends that wait until their transaction is verified."""
+        """Appends that wait until their records are walked, or their transaction is verified."""
         self._unreplicated: list[tuple[PartitionResponse, Partition, int]] | None = None
         """What is appended and not on all replicas in sync: its answer, where it is, and where it ends."""
 
@@ -114,10 +116,18 @@ class _Produce:
     def append_all(self, refused: KafkaError | None) -> Answer[None]:
         """Append each batch, unless the request is refused as a whole. What has begun is finished, whether the client
         stays or goes."""
-        return then(self._context.services.slices.run(self._append_each(refused), must_finish=True), self._late_ones)
+        return then(self._context.services.slices.run(self._append_each(refused), must_finish=True), self.late_ones)
 
-    def _late_ones(self, _: None) -> Answer[None]:
-        return None if self._late is None else then(all_of(self._late), lambda _: None)
+    def late_ones(self, _: object) -> Answer[None]:
+        """When no append is late any more. One that waited for a walk may have to wait for its verification then."""
+        if self._late is None:
+            return None
+        late, self._late = self._late, None
+        return then(all_of(late), self.late_ones)
+
+    def _is_late(self, append: Answer[None]) -> None:
+        self._late = self._late or []
+        self._late.append(append)
 
     def _append_each(self, refused: KafkaError | None) -> Steps[None]:
         for topic in self._request.topic_data:
@@ -137,21 +147,28 @@ class _Produce:
         )
         return answers
 
-    def append(self, topic: TopicData, data: PartitionData, answers: list[PartitionResponse]) -> None:
-        """Append one batch; its answer comes to `answers` at once, complete or, where the append is late, later."""
+    def append(
+        self, topic: TopicData, data: PartitionData, answers: list[PartitionResponse], *, walked: bool = False
+    ) -> None:
+        """Append one batch; its answer comes to `answers` at once, complete or, where the append is late, later.
+
+        `walked`: its records have been walked, if its log wants that.
+        """
         request, context = self._request, self._context
         partition = None
         try:
             partition = _leader(topic, data.index, context)
             records = _checked(data.records, request, context)
+            if not walked and (walk := partition.log.records_check(records)) is not None:
+                self._append_after(walk, topic, data, answers)
+                return
             if request.transactional_id is None:
-                base_offset, append_time = partition.append(records, required_acks=request.acks)
+                base_offset, append_time = partition.append(records, required_acks=request.acks, records_checked=True)
             else:
                 appended = _append_in_transaction(partition, records, request, request.transactional_id, context)
                 if isinstance(appended, Future):
                     answers.append(answer := _unanswered(data))
-                    self._late = self._late or []
-                    self._late.append(then(appended, partial(self._note, answer, partition, records)))
+                    self._is_late(then(appended, partial(self._note, answer, partition, records)))
                     return
                 if isinstance(appended, KafkaError):
                     raise appended
@@ -169,6 +186,23 @@ class _Produce:
         answers.append(answer)
         if request.acks == ACKS_ALL and not partition.is_alone:
             self._replicate(answer, partition, base_offset + _count(records))
+
+    def _append_after(
+        self, walk: Steps[None], topic: TopicData, data: PartitionData, answers: list[PartitionResponse]
+    ) -> None:
+        """Append one batch when its records have been walked, if nothing is wrong with them."""
+        place = len(answers)
+        answers.append(_unanswered(data))
+
+        def append(wrong: KafkaError | None) -> None:
+            made: list[PartitionResponse] = []
+            if wrong is None:
+                self.append(topic, data, made, walked=True)
+            else:
+                made.append(self._fail(_unanswered(data), wrong))
+            answers[place] = made[0]
+
+        self._is_late(then(self._context.services.slices.run(_wrong(walk), must_finish=True), append))
 
     def _note(
         self, answer: PartitionResponse, partition: Partition, records: memoryview, appended: Appended | KafkaError
@@ -202,6 +236,11 @@ class _Produce:
         self._failed = error
         answer.error_code = code_for(self._context.api_key, self._context.version, error.code)
         answer.error_message = error.message
+        if isinstance(error, RecordsRefused):
+            answer.record_errors = [
+                PartitionResponse.BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=message)
+                for place, message in error.records
+            ]
         return answer
 
     # --- answering
@@ -234,6 +273,15 @@ class _Produce:
         if self._failed is not None:
             self._context.connection.close(f"acks=0 produce failed: {self._failed}")
         return None
+
+
+def _wrong(walk: Steps[None]) -> Steps[KafkaError | None]:
+    """What a walk finds wrong."""
+    try:
+        yield from walk
+    except KafkaError as error:
+        return error
+    return None
 
 
 def _unanswered(data: PartitionData) -> PartitionResponse:
@@ -319,7 +367,9 @@ def _append_in_transaction(
             return refused
         version = TRANSACTIONS_V2 if is_v2 else 0
         try:
-            return partition.append(records, required_acks=request.acks, transaction_version=version, guard=guard)
+            return partition.append(
+                records, required_acks=request.acks, transaction_version=version, guard=guard, records_checked=True
+            )
         except KafkaError as error:
             return error
 

@@ -235,9 +235,14 @@ def test_timestamps_are_found_after_a_compaction(log):
     log.roll()
     clean(log)
     end = log.log_end_offset
-    assert [log.offset_for_timestamp(NOW + n, upper_bound=end)[0] for n in (0, 56, 57, 59)] == [56, 56, 57, 59]
-    assert log.offset_for_timestamp(NOW + 60, upper_bound=end) is None
-    assert log.max_timestamp_offset()[0] == 59
+    assert [run_steps(log.offset_for_timestamp(NOW + n, upper_bound=end))[0] for n in (0, 56, 57, 59)] == [
+        56,
+        56,
+        57,
+        59,
+    ]
+    assert run_steps(log.offset_for_timestamp(NOW + 60, upper_bound=end)) is None
+    assert run_steps(log.max_timestamp_offset())[0] == 59
 
 
 def test_truncation_takes_the_cleaner_checkpoint_back(log):

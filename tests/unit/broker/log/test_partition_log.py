@@ -20,6 +20,7 @@ from tests.support.storage import (
 from oncelog_broker.log.config import LOG_APPEND_TIME, LogConfig
 from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.steps import run_steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import RecordBatch, batches
 from oncelog_protocol.records.compression import Compression
@@ -320,7 +321,7 @@ class TestTimestamps:
         append(log, b"a", b"b", b"c", timestamps=[NOW, NOW + 10, NOW + 20])
         append(log, b"d", timestamp=NOW + 5)
         append(log, b"e", timestamp=NOW + 30, epoch=2)
-        find = lambda ts: log.offset_for_timestamp(ts, upper_bound=5)  # noqa: E731
+        find = lambda ts: run_steps(log.offset_for_timestamp(ts, upper_bound=5))  # noqa: E731
         assert find(0) == (0, NOW, 0)
         assert find(NOW + 1) == (1, NOW + 10, 0)
         assert find(NOW + 20) == (2, NOW + 20, 0)
@@ -330,7 +331,7 @@ class TestTimestamps:
     @pytest.mark.parametrize("compression", list(Compression))
     def test_inside_a_compressed_batch(self, log, compression):
         append(log, b"a" * 50, b"b", b"c", timestamps=[NOW, NOW + 10, NOW + 20], compression=compression)
-        assert log.offset_for_timestamp(NOW + 5, upper_bound=3) == (1, NOW + 10, 0)
+        assert run_steps(log.offset_for_timestamp(NOW + 5, upper_bound=3)) == (1, NOW + 10, 0)
 
     def test_across_segments_for_every_timestamp(self, log):
         for number in range(60):
@@ -338,7 +339,7 @@ class TestTimestamps:
         assert len(log.segment_base_offsets) > 3
         for ts in range(-5, 600, 5):
             expected = None if ts > 590 else max(0, -(-ts // 10))
-            found = log.offset_for_timestamp(NOW + ts, upper_bound=60)
+            found = run_steps(log.offset_for_timestamp(NOW + ts, upper_bound=60))
             assert (found and found.offset) == expected
 
     def test_with_log_append_time(self, tmp_path, clock):
@@ -347,42 +348,42 @@ class TestTimestamps:
         for _ in range(30):
             append(log, b"a" * 40, b"b", timestamp=1)
             clock.advance_ms(10)
-        assert log.offset_for_timestamp(NOW + 11, upper_bound=60) == (4, NOW + 20, 0)
-        assert log.max_timestamp_offset() == (58, NOW + 290, 0)
+        assert run_steps(log.offset_for_timestamp(NOW + 11, upper_bound=60)) == (4, NOW + 20, 0)
+        assert run_steps(log.max_timestamp_offset()) == (58, NOW + 290, 0)
         log.close()
 
     def test_never_beyond_the_upper_bound_nor_before_the_log_start(self, log):
         for number in range(30):
             append(log, b"%070d" % number, timestamp=NOW + number)
-        assert log.offset_for_timestamp(NOW + 20, upper_bound=20) is None
-        assert log.offset_for_timestamp(NOW + 20, upper_bound=21) == (20, NOW + 20, 0)
+        assert run_steps(log.offset_for_timestamp(NOW + 20, upper_bound=20)) is None
+        assert run_steps(log.offset_for_timestamp(NOW + 20, upper_bound=21)) == (20, NOW + 20, 0)
         log.delete_records_before(15)
-        assert log.offset_for_timestamp(0, upper_bound=30) == (15, NOW + 15, 0)
+        assert run_steps(log.offset_for_timestamp(0, upper_bound=30)) == (15, NOW + 15, 0)
 
     def test_the_largest_is_the_first_that_has_it(self, log):
         for ts in (NOW, NOW + 50, NOW + 20, NOW + 50, NOW):
             append(log, b"a", timestamp=ts)
         log.roll()
-        assert log.max_timestamp_offset() == (1, NOW + 50, 0)
+        assert run_steps(log.max_timestamp_offset()) == (1, NOW + 50, 0)
 
     def test_the_largest_of_what_may_be_read(self, log):
         """After DeleteRecords, and below the last stable offset."""
         for ts in (60, 50, 10, 30, 20, 40, 70):
             append(log, b"a", timestamp=NOW + ts)
-        assert log.max_timestamp_offset() == (6, NOW + 70, 0)
-        assert log.max_timestamp_offset(upper_bound=6) == (0, NOW + 60, 0)
+        assert run_steps(log.max_timestamp_offset()) == (6, NOW + 70, 0)
+        assert run_steps(log.max_timestamp_offset(upper_bound=6)) == (0, NOW + 60, 0)
         log.delete_records_before(1)
-        assert log.max_timestamp_offset(upper_bound=6) == (1, NOW + 50, 0)
+        assert run_steps(log.max_timestamp_offset(upper_bound=6)) == (1, NOW + 50, 0)
         log.delete_records_before(2)
-        assert log.max_timestamp_offset(upper_bound=6) == (5, NOW + 40, 0)
-        assert log.max_timestamp_offset(upper_bound=5) == (3, NOW + 30, 0)
+        assert run_steps(log.max_timestamp_offset(upper_bound=6)) == (5, NOW + 40, 0)
+        assert run_steps(log.max_timestamp_offset(upper_bound=5)) == (3, NOW + 30, 0)
         log.delete_records_before(7)
-        assert log.max_timestamp_offset() is None
+        assert run_steps(log.max_timestamp_offset()) is None
 
     def test_the_largest_of_the_rest_of_a_batch(self, log):
         append(log, b"a", b"b", b"c", timestamps=(NOW + 9, NOW + 3, NOW + 5))
         log.delete_records_before(1)
-        assert log.max_timestamp_offset() == (2, NOW + 5, 0)
+        assert run_steps(log.max_timestamp_offset()) == (2, NOW + 5, 0)
 
     @pytest.mark.parametrize("seed", range(4))
     def test_the_largest_in_every_range(self, tmp_path, seed):
@@ -396,15 +397,15 @@ class TestTimestamps:
             log.delete_records_before(start)
             for end in range(start + 1, 61):
                 expected = min(range(start, end), key=lambda n: (-times[n], n))
-                assert log.max_timestamp_offset(upper_bound=end) == (expected, times[expected], 0)
+                assert run_steps(log.max_timestamp_offset(upper_bound=end)) == (expected, times[expected], 0)
         log.close()
 
     def test_records_without_timestamps(self, log):
-        assert log.max_timestamp_offset() is None
+        assert run_steps(log.max_timestamp_offset()) is None
         append(log, b"a", timestamp=-1)
         log.roll()
-        assert log.max_timestamp_offset() is None
-        assert log.offset_for_timestamp(0, upper_bound=1) is None
+        assert run_steps(log.max_timestamp_offset()) is None
+        assert run_steps(log.offset_for_timestamp(0, upper_bound=1)) is None
 
 
 class TestLettingGo:
@@ -525,7 +526,7 @@ class TestTruncate:
         append(log, b"b", timestamp=NOW + 100)
         log.truncate_to(1)
         append(log, b"c", timestamp=NOW + 5)
-        assert log.max_timestamp_offset() == (1, NOW + 5, 0)
+        assert run_steps(log.max_timestamp_offset()) == (1, NOW + 5, 0)
 
 
 class TestFlush:
@@ -569,14 +570,14 @@ def test_closing_and_opening_again_keeps_everything(tmp_path, clock):
     for number in range(40):
         append(log, b"%070d" % number, timestamp=NOW + number, epoch=number // 10)
     log.delete_records_before(3)
-    before = contents(log), log.segment_base_offsets, log.leader_epochs.entries, log.max_timestamp_offset()
+    before = contents(log), log.segment_base_offsets, log.leader_epochs.entries, run_steps(log.max_timestamp_offset())
     log.close()
     with raises(ErrorCode.KAFKA_STORAGE_ERROR):
         fill(log, 1)
     disk = CountingDisk()
     log = open_log(tmp_path / "orders-0", clock=clock, clean_shutdown=True, log_start_offset=3, disk=disk)
     assert disk.bytes_read < 1500, "a clean start reads the tail behind the last index entry, and the indexes"
-    after = contents(log), log.segment_base_offsets, log.leader_epochs.entries, log.max_timestamp_offset()
+    after = contents(log), log.segment_base_offsets, log.leader_epochs.entries, run_steps(log.max_timestamp_offset())
     assert after == before
     assert log.recovery_point == 40
     fill(log, 1)

@@ -26,6 +26,7 @@ from tests.support.storage import (
 from oncelog_broker.log.producers.transaction_index import AbortedTransaction, format_aborted
 from oncelog_broker.log.segments.batch_scan import HEADER_WINDOW
 from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.steps import run_steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 LONG = dataclasses.replace(SMALL, segment_bytes=1_000_000)
@@ -199,7 +200,7 @@ class TestIndexes:
             path.unlink()
         log = open_log(directory, recovery_point=30)
         assert contents(log) == expected(40)
-        assert log.offset_for_timestamp(NOW + 17, upper_bound=40) == (17, NOW + 17, 1)
+        assert run_steps(log.offset_for_timestamp(NOW + 17, upper_bound=40)) == (17, NOW + 17, 1)
         log.close()
         assert len(list(directory.glob("*.index"))) == len(log_files(directory))
 
@@ -209,7 +210,7 @@ class TestIndexes:
             path.unlink()
         log = open_log(directory, recovery_point=40, clean_shutdown=True)
         assert contents(log) == expected(40)
-        assert log.max_timestamp_offset() == (39, NOW + 39, 3)
+        assert run_steps(log.max_timestamp_offset()) == (39, NOW + 39, 3)
         log.close()
 
     @pytest.mark.parametrize("suffix", ["index", "timeindex"])
@@ -247,7 +248,7 @@ class TestIndexes:
         for clean in (True, False):
             log = open_log(directory, recovery_point=39, clean_shutdown=clean)
             assert contents(log) == expected(40)
-            assert log.offset_for_timestamp(NOW + 25, upper_bound=40) == (25, NOW + 25, 2)
+            assert run_steps(log.offset_for_timestamp(NOW + 25, upper_bound=40)) == (25, NOW + 25, 2)
             append(log, b"%070d" % 40)
             log.truncate_to(40)
             log.close()
@@ -304,7 +305,7 @@ class TestFailedWrites:
             log.roll,
             lambda: log.truncate_to(0),
             lambda: log.apply_retention(NOW),
-            lambda: log.offset_for_timestamp(0, upper_bound=5),
+            lambda: run_steps(log.offset_for_timestamp(0, upper_bound=5)),
         ):
             with pytest.raises(KafkaError, match=r"KAFKA_STORAGE_ERROR.*offline"):
                 call()

@@ -12,6 +12,7 @@ from tests.support.storage import make_batch, open_log
 
 from oncelog_broker.replication.partition import MARKER_SIZE, READ_COMMITTED, READ_UNCOMMITTED, Partition
 from oncelog_broker.replication.waiting import WaitingFetch
+from oncelog_broker.runtime.steps import run_steps
 from oncelog_broker.server.handlers import list_offsets
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
 
@@ -121,11 +122,11 @@ def test_e24_latest_is_the_last_stable_offset_for_read_committed(partition: Part
     plain(partition)
     produce(partition, 1, 0)
     plain(partition)
-    assert list_offsets.find(partition, list_offsets.LATEST, READ_COMMITTED, 7).offset == 1
-    assert list_offsets.find(partition, list_offsets.LATEST, READ_UNCOMMITTED, 7).offset == 3
-    assert list_offsets.find(partition, list_offsets.MAX_TIMESTAMP, READ_COMMITTED, 7).offset == 0
+    assert run_steps(list_offsets.find(partition, list_offsets.LATEST, READ_COMMITTED, 7)).offset == 1
+    assert run_steps(list_offsets.find(partition, list_offsets.LATEST, READ_UNCOMMITTED, 7)).offset == 3
+    assert run_steps(list_offsets.find(partition, list_offsets.MAX_TIMESTAMP, READ_COMMITTED, 7)).offset == 0
     end(partition, 1)
-    assert list_offsets.find(partition, list_offsets.LATEST, READ_COMMITTED, 7).offset == 4
+    assert run_steps(list_offsets.find(partition, list_offsets.LATEST, READ_COMMITTED, 7)).offset == 4
 
 
 async def test_s8_a_duplicate_wakes_nobody(partition: Partition) -> None:

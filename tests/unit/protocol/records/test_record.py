@@ -3,7 +3,7 @@ import pytest
 from oncelog_protocol.records.batch import CRC_AT, HEADER, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT, CorruptBatch, RecordBatch
 from oncelog_protocol.records.builder import build_batch, encode_record
 from oncelog_protocol.records.compression import Compression, compress
-from oncelog_protocol.records.record import Record, has_keyless_record, read_records
+from oncelog_protocol.records.record import Record, read_records
 
 NOW = 1_700_000_000_000
 
@@ -130,24 +130,6 @@ def test_a_batch_that_decompresses_to_too_much_is_corrupt():
     assert len(list(read_records(batch))) == 1
     with pytest.raises(CorruptBatch):
         list(read_records(batch, max_decompressed_bytes=100_000))
-
-
-@pytest.mark.parametrize("codec", Compression)
-@pytest.mark.parametrize(
-    ("keys", "keyless"),
-    [([b"a", b"b"], False), ([None], True), ([b"a", None], True), ([b"", b"b"], False), ([b"a" * 9000], False)],
-)
-def test_keyless_records_are_found(codec, keys, keyless):
-    records = [Record(0, NOW - 1000 * i, key, b"v" * 90, []) for i, key in enumerate(keys)]
-    assert has_keyless_record(RecordBatch(build_batch(records, compression=codec))) is keyless
-
-
-@pytest.mark.parametrize(
-    "payload", [GOOD[:1], b"\x03" + GOOD[1:], b"\x0e\x00\x00\x00\x03kv\x00", b"\x0e\x00\xff\xff\xff\xff\xff\xff"]
-)
-def test_keyless_search_in_garbage_is_corrupt(payload):
-    with pytest.raises(CorruptBatch):
-        has_keyless_record(batch_of(payload, 1))
 
 
 def test_the_crc_field_is_not_looked_at_here():

@@ -1,11 +1,11 @@
 import pytest
 
-from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
+from oncelog_protocol.records.batch import HEADER_SIZE, CorruptBatch, RecordBatch
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, records_data
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.record import Record, read_records
-from oncelog_protocol.records.record_scan import SCAN_CHUNK, scan_keys, scan_spans
+from oncelog_protocol.records.record_scan import SCAN_CHUNK, records_end, scan_facts, scan_keys, scan_spans
 
 NOW = 1_700_000_000_000
 
@@ -51,7 +51,7 @@ def test_spans_say_what_the_records_are(codec):
     assert list(read_records(batch)) == records
 
 
-@pytest.mark.parametrize("scan", [scan_keys, scan_spans])
+@pytest.mark.parametrize("scan", [scan_keys, scan_spans, scan_facts])
 def test_what_is_cut_is_corrupt(scan):
     batch = RecordBatch(build_batch([Record(0, NOW, b"key", b"value", [])] * 3))
     data = records_data(batch, MAX_DECOMPRESSED_BYTES)
@@ -60,7 +60,7 @@ def test_what_is_cut_is_corrupt(scan):
             list(scan(batch, data[:size]))
 
 
-@pytest.mark.parametrize("scan", [scan_keys, scan_spans])
+@pytest.mark.parametrize("scan", [scan_keys, scan_spans, scan_facts])
 def test_offset_deltas_must_grow_within_the_batch(scan):
     batch = RecordBatch(build_batch([Record(0, NOW, b"k", b"v", [])] * 2))
     data = records_data(batch, MAX_DECOMPRESSED_BYTES)
@@ -70,3 +70,20 @@ def test_offset_deltas_must_grow_within_the_batch(scan):
     batch.last_offset_delta = 0
     with pytest.raises(CorruptBatch):
         list(scan(batch, data))
+
+
+@pytest.mark.parametrize("sizes", [[0], [5] * 100, [200] * 10_000, list(range(200)), [9000, 1, 9000, *[70] * 50, 3]])
+def test_records_end_where_their_lengths_say(sizes):
+    raw = build_batch([Record(0, NOW + i, None, b"v" * size, []) for i, size in enumerate(sizes)])
+    assert records_end(raw, HEADER_SIZE, len(sizes)) == len(raw)
+    assert records_end(memoryview(raw), HEADER_SIZE, len(sizes)) == len(raw)
+    before_the_last = records_end(raw, HEADER_SIZE, len(sizes) - 1)
+    assert records_end(raw, before_the_last, 1) == len(raw)
+    for wrong in (raw[:-1], raw[: before_the_last + 1]):
+        with pytest.raises(CorruptBatch):
+            records_end(wrong, HEADER_SIZE, len(sizes))
+
+
+def test_a_negative_length_is_corrupt():
+    with pytest.raises(CorruptBatch):
+        records_end(b"\x01" * 9, 0, 1)

@@ -1,0 +1,152 @@
+"""Looking at each record of a producer's batch before a leader appends it, in steps: what `validation` does not do.
+
+Walked is what a setting asks for (`record.validation=full`, Kafka's LogValidator), what semantics need (a compacted
+topic takes no record without a key, T20), and what a refusal should name: the records with a wrong timestamp.
+Decompressing is a job for another thread, walking pauses every few hundred records, and MAX_RECORDS_NAMED bounds the
+answer.
+
+An error names the records that are at fault (KIP-467), so that a client fails those, and may send the others again.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple, NoReturn
+
+from oncelog_broker.log.unpacking import unpacked
+from oncelog_broker.log.validation import (
+    HeaderFields,
+    ValidationLimits,
+    check_batch,
+    check_client_batch,
+    why_wrong_timestamp,
+)
+from oncelog_broker.runtime.steps import Steps, run_steps
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.batch import (
+    COMPRESSION_MASK,
+    CRC_AT,
+    HEADER,
+    MAX_TIMESTAMP_AT,
+    NO_TIMESTAMP,
+    CorruptBatch,
+    RecordBatch,
+    batch_crc,
+)
+from oncelog_protocol.records.compression import RecordsTooLarge
+from oncelog_protocol.records.record_scan import RecordFacts, scan_facts
+
+MAX_RECORDS_NAMED: Final = 1000
+"""Records at fault that an answer names; beyond, the first ones stand for all."""
+NAMED_IN_PLACE: Final = 1000
+"""Records of an uncompressed batch up to which those with a wrong timestamp are named in the middle of an append."""
+TIMESTAMP: Final = Struct(">q")
+CRC: Final = Struct(">I")
+
+
+class RecordError(NamedTuple):
+    """One record of a refused batch: its place in the batch, and what is wrong with it."""
+
+    place: int
+    message: str
+
+
+class RecordsRefused(KafkaError):
+    """A batch with records that may not be appended; `records` are they (KIP-467)."""
+
+    def __init__(self, code: ErrorCode, message: str, records: list[RecordError]) -> None:
+        super().__init__(code, message)
+        self.records = records
+
+
+def records_check(batch: memoryview, limits: ValidationLimits, now_ms: int) -> Steps[None] | None:
+    """The walk that `batch` needs before it is appended, or None where appending itself checks enough.
+
+    `batch` is writable: a maximum timestamp in its header that is not that of its records is put right, as by Kafka.
+    The steps raise KafkaError, RecordsRefused among them.
+    """
+    if limits.walks_records or limits.requires_keys:
+        return _walk(batch, limits, now_ms)
+    return None
+
+
+def has_wrong_timestamp(header: HeaderFields, limits: ValidationLimits, now_ms: int) -> bool:
+    """Whether, by its header, a record of the batch lies outside the bounds on timestamps."""
+    return not limits.stamps_append_time and (
+        header[8] - now_ms > limits.timestamp_after_max_ms
+        or (now_ms - header[7] > limits.timestamp_before_max_ms and header[7] != NO_TIMESTAMP)
+    )
+
+
+def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: ValidationLimits, now_ms: int) -> NoReturn:
+    """Raises KafkaError INVALID_TIMESTAMP: RecordsRefused where it is cheap to tell which records are at fault."""
+    if header[-1] <= NAMED_IN_PLACE and not header[5] & COMPRESSION_MASK:
+        run_steps(_walk(batch, limits, now_ms))
+    raise KafkaError(
+        ErrorCode.INVALID_TIMESTAMP,
+        f"timestamps {header[7]} to {header[8]}: they may lie {limits.timestamp_before_max_ms} ms before and "
+        f"{limits.timestamp_after_max_ms} ms after the clock",
+    )
+
+
+def _walk(batch: memoryview, limits: ValidationLimits, now_ms: int) -> Steps[None]:
+    header = HEADER.unpack_from(batch)
+    check_batch(batch, header, limits)
+    check_client_batch(batch, header, walks_frames=False)
+    whole = RecordBatch(batch)
+    found = _Findings(whole, limits, now_ms)
+    try:
+        data = yield from unpacked(whole, limits.max_decompressed_size)
+        for facts in scan_facts(whole, data):
+            found.add(facts)
+            yield None
+    except RecordsTooLarge as error:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (message.max.decompressed.bytes)") from None
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
+    found.refuse()
+    if found.largest_timestamp != whole.max_timestamp:
+        TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_AT, found.largest_timestamp)
+        CRC.pack_into(batch, CRC_AT, batch_crc(batch))
+
+
+class _Findings:
+    """What a walk has found out so far."""
+
+    def __init__(self, batch: RecordBatch, limits: ValidationLimits, now_ms: int) -> None:
+        self._base_timestamp = batch.base_timestamp
+        self._limits = limits
+        self._now_ms = now_ms
+        self.largest_timestamp = -1
+        self._keyless: list[RecordError] = []
+        self._mistimed: list[RecordError] = []
+
+    def add(self, facts: RecordFacts) -> None:
+        timestamps = facts.timestamp_deltas
+        self.largest_timestamp = max(self.largest_timestamp, self._base_timestamp + max(timestamps))
+        if self._limits.requires_keys:
+            self._keyless += [
+                RecordError(index, "a compacted topic does not accept a record without a key")
+                for index in facts.keyless[: MAX_RECORDS_NAMED - len(self._keyless)]
+            ]
+        if self._limits.stamps_append_time:
+            return
+        for timestamp in (min(timestamps), max(timestamps)):
+            if why_wrong_timestamp(self._base_timestamp + timestamp, self._limits, self._now_ms):
+                self._find_mistimed(facts)
+                return
+
+    def _find_mistimed(self, facts: RecordFacts) -> None:
+        for index, delta in zip(facts.offset_deltas, facts.timestamp_deltas, strict=True):
+            wrong = why_wrong_timestamp(self._base_timestamp + delta, self._limits, self._now_ms)
+            if wrong is not None and len(self._mistimed) < MAX_RECORDS_NAMED:
+                self._mistimed.append(RecordError(index, wrong))
+
+    def refuse(self) -> None:
+        """Raises RecordsRefused if a record is at fault; Kafka's code where both kinds are there."""
+        found = sorted({error.place: error for error in self._mistimed + self._keyless}.values())
+        if not found:
+            return
+        code = ErrorCode.INVALID_TIMESTAMP if self._mistimed else ErrorCode.INVALID_RECORD
+        first = found[0]
+        raise RecordsRefused(code, f"{len(found)} records refused, the first is {first.place}: {first.message}", found)

@@ -1,0 +1,71 @@
+"""What is wrong inside a batch, told to real clients record by record; and nobody waits while the broker looks."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from broker_process import BrokerProcess
+from confluent_kafka import KafkaError, Message, Producer
+from raw_client import PRODUCE_VERSION, RawClient, produce_request
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.api_versions import ApiVersionsRequest
+from oncelog_protocol.records.batch import CRC_AT, HEADER_SIZE, batch_crc
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.compression import Compression, compress
+from oncelog_protocol.records.record import Record
+
+KEYLESS_RECORD = b"\x0c\x00\x00\x00\x01\x01\x00"
+ASKED_MEANWHILE = 5
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_librdkafka_fails_just_the_records_without_a_key(broker: BrokerProcess, topic: str, codec: str) -> None:
+    with RawClient(broker.port) as client:
+        client.create_topic(topic, **{"cleanup.policy": "compact"})
+    told: dict[int, Any] = {}
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        told[int(message.value() or b"")] = None if error is None else error.code()
+
+    producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 200, "compression.type": codec})
+    for number in range(10):
+        key = None if number in (2, 7) else b"key"
+        producer.produce(topic, value=b"%d" % number, key=key, on_delivery=delivered)
+    assert producer.flush(30) == 0
+    others = KafkaError._INVALID_DIFFERENT_RECORD
+    expected = {number: KafkaError.INVALID_RECORD if number in (2, 7) else others for number in range(10)}
+    assert told == expected
+
+
+def test_others_are_answered_while_a_million_records_are_walked(broker: BrokerProcess, topic: str) -> None:
+    """700 bytes of zstd that hold 300,000 records."""
+    count = 300_000
+    batch = build_batch([Record(0, 0, b"k", b"v", [])])[:HEADER_SIZE]
+    batch += compress(Compression.ZSTD, KEYLESS_RECORD * count)
+    for layout, at, value in ((">i", 8, len(batch) - 12), (">h", 21, Compression.ZSTD), (">i", 23, count - 1),
+                              (">i", 57, count)):  # fmt: skip
+        struct.pack_into(layout, batch, at, value)
+    struct.pack_into(">I", batch, CRC_AT, batch_crc(batch))
+    with RawClient(broker.port) as hostile, RawClient(broker.port) as honest:
+        hostile.create_topic(topic, **{"cleanup.policy": "compact"})
+        hostile.send(produce_request(topic, 0, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
+        for _ in range(ASKED_MEANWHILE):
+            honest.call(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0)
+        assert not hostile.is_readable(), "the walk takes longer than a few questions, which were answered meanwhile"
+        (answer,) = hostile.receive().responses[0].partition_responses
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+
+
+def test_garbage_with_a_right_checksum_is_refused(broker: BrokerProcess, topic: str) -> None:
+    batch = build_batch([Record(0, 0, b"k", b"v" * 40, [])])
+    batch[HEADER_SIZE:] = b"\xff" * (len(batch) - HEADER_SIZE)
+    struct.pack_into(">I", batch, CRC_AT, batch_crc(batch))
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        answer = client.call(produce_request(topic, 0, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
+        assert client.list_offset(topic, 0)[0] == 0

@@ -1,0 +1,46 @@
+"""Finding a record by its time in a batch that holds very many, or more than the broker unpacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.storage import NOW, make_batch, open_log
+
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.runtime.steps import run_steps
+from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.record_scan import SCAN_CHUNK
+
+
+def test_the_records_of_a_large_batch_are_unpacked_elsewhere_and_walked_with_pauses_up_to_the_first(
+    tmp_path: Path,
+) -> None:
+    count = 40 * SCAN_CHUNK
+    log = open_log(tmp_path / "orders-0", LogConfig())
+    times = [NOW + number // SCAN_CHUNK for number in range(count)]
+    log.append_as_leader(
+        make_batch(*[b"v" * 30] * count, timestamps=times, compression=Compression.ZSTD), leader_epoch=3
+    )
+    steps = log.offset_for_timestamp(NOW + 5, upper_bound=count)
+    job = next(steps)
+    assert callable(job)
+    pauses = 0
+    try:
+        steps.send(job())
+        while True:
+            pauses += 1
+            next(steps)
+    except StopIteration as finished:
+        assert finished.value == (5 * SCAN_CHUNK, NOW + 5, 3)
+    assert pauses == 5
+    log.close()
+
+
+def test_the_first_offset_stands_for_a_batch_that_is_too_large_to_look_into(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", LogConfig(message_max_decompressed_bytes=1 << 20))
+    log.append_as_leader(make_batch(b"before"), leader_epoch=3)
+    huge = make_batch(*[b"v" * 200_000] * 6, timestamps=range(NOW, NOW + 6), compression=Compression.ZSTD)
+    log.append_as_leader(huge, leader_epoch=3)
+    assert run_steps(log.offset_for_timestamp(NOW + 3, upper_bound=7)) == (1, NOW + 5, 3)
+    assert run_steps(log.max_timestamp_offset()) == (1, NOW + 5, 3)
+    log.close()
