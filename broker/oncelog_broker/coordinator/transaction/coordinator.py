@@ -17,10 +17,9 @@ from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
 from oncelog_broker.coordinator.transaction.clients import LastClients
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
-from oncelog_broker.coordinator.transaction.initialising import NeedsProducerId
 from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
 from oncelog_broker.coordinator.transaction.markers import Fenced, Marker, MarkerAppender, write_all
-from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
+from oncelog_broker.coordinator.transaction.metadata import NeedsProducerId, Producer, TopicPartition
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.producer_ids import ProducerIdManager, ProducerIdsExhausted
 from oncelog_broker.metadata.topic_names import TRANSACTION_STATE
@@ -187,15 +186,23 @@ class TransactionCoordinator:
             for transactional_id in shard.machine.timed_out():
                 if not self.runtime.is_current(shard):
                     break
-                self._abort(shard, transactional_id)
+                await self._abort(shard, transactional_id)
                 await asyncio.sleep(0)
 
-    def _abort(self, shard: Shard[TransactionMachine], transactional_id: str) -> None:
+    async def _abort(self, shard: Shard[TransactionMachine], transactional_id: str) -> None:
+        """One that cannot be aborted now keeps none of the others waiting: the next sweep tries it again."""
         logger.info("transaction timed out", extra={"transactional_id": transactional_id})
         try:
-            self.runtime.step(shard, lambda machine: machine.abort_timed_out(transactional_id))
-        except KafkaError as error:
+            try:
+                self._abort_with(shard, transactional_id, None)
+            except NeedsProducerId:
+                self._abort_with(shard, transactional_id, await self._producer_ids.generate())
+        except (KafkaError, ProducerIdsExhausted) as error:
             logger.error("not aborted", extra={"transactional_id": transactional_id, "reason": error})
+
+    def _abort_with(self, shard: Shard[TransactionMachine], transactional_id: str, spare: int | None) -> None:
+        if self.runtime.is_current(shard):
+            self.runtime.step(shard, lambda machine: machine.abort_timed_out(transactional_id, spare))
 
     async def remove_expired(self) -> None:
         """Forget the transactional ids that were idle for transactional.id.expiration.ms (S43)."""
