@@ -90,4 +90,7 @@ class Deadlines:
 
     def _fire(self, tick: int) -> None:
         for callback in self._buckets.pop(tick, ()):
-            callback()
+            try:
+                callback()
+            except Exception:  # the others are of other clients
+                logger.exception("timer failed")

@@ -107,8 +107,8 @@ class ClassicGroup:
         "group_id",
         "has_new_members",
         "initial_delay_left_ms",
-        "is_logged",
         "joining",
+        "last_logged",
         "leader_id",
         "members",
         "pending_members",
@@ -127,7 +127,8 @@ class ClassicGroup:
         self.state = GroupState.EMPTY
         self.state_since_ms: int | None = None
         """Wall time of the last logged change; None where nothing was logged, or by a Kafka before 2.1."""
-        self.is_logged = False
+        self.last_logged: GroupMetadataValue | None = None
+        """What the log says of this group; treat as read-only."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -155,6 +156,10 @@ class ClassicGroup:
     def transition_to(self, state: GroupState) -> None:
         check_transition(self.group_id, self.state, state)
         self.state = state
+
+    @property
+    def is_logged(self) -> bool:
+        return self.last_logged is not None
 
     @property
     def is_consumer_group(self) -> bool:
@@ -325,7 +330,7 @@ class ClassicGroup:
         self.protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
         self.state_since_ms = value.current_state_timestamp if value.current_state_timestamp >= 0 else None
-        self.is_logged = True
+        self.last_logged = value
         self.joining.clear()
         self.syncing.clear()
         self.pending_sync &= self.members.keys()

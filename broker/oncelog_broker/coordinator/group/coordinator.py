@@ -90,7 +90,7 @@ class GroupCoordinator:
     async def _expire(self, shard: Shard[GroupMachine], group_id: str) -> None:
         try:
             while self.runtime.is_current(shard):
-                if not self.runtime.step(shard, lambda machine: machine.expire(group_id)):
+                if not self.runtime.step(shard, lambda machine: machine.expire(group_id), group_id):
                     break
                 await asyncio.sleep(0)
         except KafkaError as error:

@@ -67,28 +67,43 @@ class GroupMachine:
         self.offsets.replay_end_transaction(producer_id, committed)
 
     def on_loaded(self) -> Effects:
-        """Members have a session timeout's time to show that they are still there."""
         effects = Effects()
         for group in self.groups.values():
-            step = self._step(group, effects)
-            for member in group.members.values():
-                step.start_session(member)
+            self._step(group, effects).start_sessions()
         return effects
 
-    def on_timer(self, key: TimerKey) -> Effects:
+    def on_timer(self, timer: TimerKey) -> Effects:
         effects = Effects()
-        assert isinstance(key, GroupTimer)
-        group = self.groups.get(key.group_id)
+        assert isinstance(timer, GroupTimer)
+        group = self.groups.get(timer.group_id)
         if group is None:
             return effects
         step = self._step(group, effects)
-        if key.kind == TimerKind.SESSION:
-            membership.on_session_timer(step, key.member_id)
-        elif key.kind == TimerKind.JOIN:
+        if timer.kind == TimerKind.SESSION:
+            membership.on_session_timer(step, timer.member_id)
+        elif timer.kind == TimerKind.JOIN:
             joining.on_join_timer(step)
         else:
             membership.on_sync_timer(step)
         self._forget_if_void(group)
+        return effects
+
+    def key_of(self, timer: TimerKey) -> str:
+        assert isinstance(timer, GroupTimer)
+        return timer.group_id
+
+    def on_failed(self, key: str) -> Effects:
+        """The group is what was logged of it last: the rebalance that was going on is forgotten, who waited has been
+        answered and joins again."""
+        effects = Effects()
+        failed = self.groups.pop(key, None)
+        if failed is None:
+            return effects
+        self._step(failed, effects).cancel_timers()
+        if failed.last_logged is not None:
+            group = self._made(key)
+            group.replay(failed.last_logged)
+            self._step(group, effects).start_sessions()
         return effects
 
     def on_unloaded(self, error: KafkaError) -> Effects:

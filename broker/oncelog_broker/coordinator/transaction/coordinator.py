@@ -31,6 +31,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 COMPLETE_RETRY_SECONDS: Final = 0.1
+"""How soon a completion that could not be logged is tried again; twice as long each time, up to the next."""
+COMPLETE_MAX_RETRY_SECONDS: Final = 10.0
 ProducerAnswer = Producer | KafkaError | asyncio.Future[Producer | KafkaError]
 
 
@@ -167,16 +169,18 @@ class TransactionCoordinator:
     @fail_point("complete-logged", dropped=lambda: None)
     async def _complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
         """Log that `end` is in all logs; an append that fails is tried again, or the transactional id were stuck."""
+        pause = COMPLETE_RETRY_SECONDS
         while self.runtime.is_current(shard):
             try:
-                self.runtime.step(shard, lambda machine: machine.complete(end))
+                self.runtime.step(shard, lambda machine: machine.complete(end), end.transactional_id)
                 return
             except KafkaError as error:
                 logger.warning(
                     "end of a transaction not logged",
                     extra={"transactional_id": end.transactional_id, "reason": error},
                 )
-                await asyncio.sleep(COMPLETE_RETRY_SECONDS)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, COMPLETE_MAX_RETRY_SECONDS)
 
     # --- background work
 
@@ -202,7 +206,7 @@ class TransactionCoordinator:
 
     def _abort_with(self, shard: Shard[TransactionMachine], transactional_id: str, spare: int | None) -> None:
         if self.runtime.is_current(shard):
-            self.runtime.step(shard, lambda machine: machine.abort_timed_out(transactional_id, spare))
+            self.runtime.step(shard, lambda machine: machine.abort_timed_out(transactional_id, spare), transactional_id)
 
     async def remove_expired(self) -> None:
         """Forget the transactional ids that were idle for transactional.id.expiration.ms (S43)."""

@@ -91,8 +91,15 @@ class TransactionMachine:
                 self._end(effects, metadata)
         return effects
 
-    def on_timer(self, key: TimerKey) -> Effects:
+    def on_timer(self, timer: TimerKey) -> Effects:
         raise AssertionError("there are no timers here")
+
+    def key_of(self, timer: TimerKey) -> str:
+        raise AssertionError("there are no timers here")
+
+    def on_failed(self, key: str) -> Effects:
+        """A step changes nothing but by its record."""
+        return Effects()
 
     def on_unloaded(self, error: KafkaError) -> Effects:
         return Effects()

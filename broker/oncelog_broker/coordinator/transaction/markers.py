@@ -24,6 +24,8 @@ from oncelog_protocol.records.control import ControlType, EndTransactionMarker
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 0.1
+"""How soon a partition is tried again; twice as long each time, up to the next."""
+MAX_RETRY_SECONDS: Final = 1.0
 MARKERS_PER_SLICE: Final = 200
 """Markers written before other work gets its turn: some 3 ms. The producer of a larger transaction may come back before
 it is complete; it is told CONCURRENT_TRANSACTIONS, and its client backs off for 20 ms or more."""
@@ -70,6 +72,9 @@ class MarkerAppender:
             if error.code not in NEEDS_NO_MARKER:
                 logger.warning("marker not written", extra={"partition": "-".join(map(str, where)), "reason": error})
             return error.code
+        except Exception:  # whatever it is, the other partitions get their markers, and this one is tried again
+            logger.exception("marker not written", extra={"partition": "-".join(map(str, where))})
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         if where.topic == CONSUMER_OFFSETS:
             self._groups.end_transaction(where.partition, producer_id, committed=marker.commits)
         return ErrorCode.NONE
@@ -88,6 +93,7 @@ async def write_all(
     """Return when every partition has its marker. Raises Fenced if a log knows a later coordinator, or if `goes_on`
     says that this broker coordinates no more."""
     left = sorted(partitions)
+    pause = RETRY_SECONDS
     while left:
         failed = []
         for number, where in enumerate(left):
@@ -99,7 +105,8 @@ async def write_all(
                 failed.append(where)
         left = failed
         if left:
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_RETRY_SECONDS)
 
 
 @fail_point("marker-acknowledged", dropped=lambda: False)
