@@ -18,7 +18,9 @@ from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_protocol.errors import ErrorCode
 
 MEMBERS = st.integers(0, 4)
-PROTOCOLS = st.sampled_from([(("a", b"x"), ("b", b"x")), (("b", b"y"), ("a", b"x")), (("b", b"x"),)])
+PROTOCOLS = st.sampled_from(
+    [(("a", b"x"), ("b", b"x")), (("b", b"y"), ("a", b"x")), (("b", b"x"),), (("b", b"y"), ("a", b"x"), ("b", b"x"))]
+)
 FATAL = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
 
 
@@ -142,6 +144,14 @@ class Groups(RuleBasedStateMachine):
         """Of the broker."""
         self.driver.fail_appends = False
         self.driver.restart()
+        self._generations_that_were_not_logged_are_forgotten()
+
+    @rule()
+    def a_step_raises(self) -> None:
+        self.driver.fail()
+        self._generations_that_were_not_logged_are_forgotten()
+
+    def _generations_that_were_not_logged_are_forgotten(self) -> None:
         # A generation that was formed but not logged is forgotten, and its number may be given again.
         group = self.driver.machine.groups.get("g")
         known = group.generation if group is not None else 0

@@ -127,6 +127,13 @@ class GroupDriver:
             machine.replay(record, offset, -1)
         return machine
 
+    def fail(self) -> None:
+        """A step about the group raised: the runtime answers who waits, and has the group fall back."""
+        group = self.machine.groups.get("g")
+        for answer in () if group is None else (*group.joining.values(), *group.syncing.values()):
+            answer.error = ErrorCode.UNKNOWN_SERVER_ERROR
+        self._carry_out(self.machine.on_failed("g"))
+
     def restart(self) -> None:
         """Forget all but the log, and load it."""
         unanswered = self.machine.on_unloaded(KafkaError(ErrorCode.NOT_COORDINATOR))
@@ -233,7 +240,9 @@ class GroupDriver:
                 for (topic, partition), offset in offsets.items()
             ],
         )
-        return self.run(lambda answer: self.machine.commit(request, known, answer))
+        return self.run(
+            lambda answer: self.machine.commit(request, lambda topic, index: topic in known and index >= 0, answer)
+        )
 
     # --- several at once
 

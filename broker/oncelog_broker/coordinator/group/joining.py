@@ -49,7 +49,11 @@ class Join(NamedTuple):
 
     @property
     def protocols(self) -> list[tuple[str, bytes]]:
-        return [(protocol.name, protocol.metadata) for protocol in self.request.protocols]
+        """One that is named twice is one protocol, at its first place: a member counts once for each."""
+        named: dict[str, bytes] = {}
+        for protocol in self.request.protocols:
+            named.setdefault(protocol.name, protocol.metadata)
+        return list(named.items())
 
 
 def join(step: Step, asked: Join) -> None:

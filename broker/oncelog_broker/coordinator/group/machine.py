@@ -12,12 +12,12 @@ from typing import Final
 from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey, Waiter
 from oncelog_broker.coordinator.group import joining, membership, records, transactional_offsets
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup
+from oncelog_broker.coordinator.group.commits import Commit, Exists, check_no_members, expire_timestamp
 from oncelog_broker.coordinator.group.config import GroupConfig
-from oncelog_broker.coordinator.group.offsets import NO_EXPIRY, CommittedOffsets
+from oncelog_broker.coordinator.group.offsets import CommittedOffsets
 from oncelog_broker.coordinator.group.records import CoordinatorRecord, OffsetRecord, group_record, offset_record
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.coordinator.group.step import GroupTimer, Step, TimerKind
-from oncelog_protocol.coordinator_records.consumer_offsets import OffsetCommitValue
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -26,8 +26,6 @@ from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest, OffsetD
 from oncelog_protocol.messages.sync_group import SyncGroupRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
-BY_CONFIGURATION: Final = -1
-"""OffsetCommit's retention_time_ms where the broker decides (T15)."""
 MAX_EXPIRED_PER_STEP: Final = 500
 """Tombstones in one batch of the expiry: a few milliseconds of work."""
 
@@ -167,12 +165,13 @@ class GroupMachine:
         group = self.groups.get(group_id)
         if group is not None:
             return group
-        if group_id in self.offsets.groups():
+        if self.offsets.has(group_id):
             return ClassicGroup(group_id)
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
     def delete(self, group_id: str) -> Effects:
-        """Delete a group without members, with its offsets. The caller adds the reply."""
+        """Delete a group without members, with its offsets, those that open transactions commit too: their end must
+        not bring the group back. The caller adds the reply."""
         group = self.find(group_id)
         if group.state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
@@ -191,39 +190,36 @@ class GroupMachine:
     def commit(
         self,
         request: OffsetCommitRequest,
-        known_topics: Collection[str],
+        exists: Exists,
         waiter: Waiter,
         refused: Collection[CommitTopic] = (),
     ) -> Effects:
-        """Serve an OffsetCommit; a topic that is not in `known_topics` is refused. `refused` joins the answer."""
+        """Serve an OffsetCommit; a partition that does not exist is refused. `refused` joins the answer."""
         effects = Effects()
         effects.too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         self._check_commit(request, effects)
         now_ms = self._now_ms()
-        retention = request.retention_time_ms
-        expire_timestamp = NO_EXPIRY if retention == BY_CONFIGURATION else now_ms + retention
-        response = OffsetCommitResponse(topics=[*refused])
-        for topic in request.topics:
-            answers = []
-            for partition in topic.partitions:
-                metadata = partition.committed_metadata or ""
-                if topic.name not in known_topics:
-                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif len(metadata.encode()) > self._config.offset_metadata_max_bytes:
-                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    code = ErrorCode.NONE
-                    value = OffsetCommitValue(
-                        offset=partition.committed_offset,
-                        leader_epoch=partition.committed_leader_epoch,
-                        metadata=metadata,
-                        commit_timestamp=now_ms,
-                        expire_timestamp=expire_timestamp,
+        commit = Commit(
+            request.group_id,
+            now_ms,
+            exists,
+            self._config.offset_metadata_max_bytes,
+            expire_timestamp(now_ms, request.retention_time_ms),
+        )
+        topics = [
+            CommitTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    CommitPartition(
+                        partition_index=partition.partition_index, error_code=commit.add(effects, topic.name, partition)
                     )
-                    effects.append(offset_record(request.group_id, topic.name, partition.partition_index, value))
-                answers.append(CommitPartition(partition_index=partition.partition_index, error_code=code))
-            response.topics.append(CommitTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
-        effects.reply(waiter, response)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        effects.reply(waiter, OffsetCommitResponse(topics=[*refused, *topics]))
         return effects
 
     def _check_commit(self, request: OffsetCommitRequest, effects: Effects) -> None:
@@ -232,8 +228,7 @@ class GroupMachine:
         generation = request.generation_id_or_member_epoch
         group = self.groups.get(request.group_id)
         if group is None:
-            if generation >= 0:
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+            check_no_members(generation, has_offsets=self.offsets.has(request.group_id))
             return
         if generation < 0 and group.state is GroupState.EMPTY:
             return
@@ -242,14 +237,12 @@ class GroupMachine:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._step(group, effects).start_session(member)
 
-    def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, known_topics: Collection[str], waiter: Waiter
-    ) -> Effects:
+    def commit_in_transaction(self, request: TxnOffsetCommitRequest, exists: Exists, waiter: Waiter) -> Effects:
         """Serve a TxnOffsetCommit. Raises KafkaError as `transactional_offsets.check_member`."""
-        transactional_offsets.check_member(self.groups.get(request.group_id), request)
-        effects, response = transactional_offsets.commit_in_transaction(
-            request, known_topics, self._now_ms(), self._config.offset_metadata_max_bytes
-        )
+        group_id = request.group_id
+        transactional_offsets.check_member(self.groups.get(group_id), request, has_offsets=self.offsets.has(group_id))
+        commit = Commit(group_id, self._now_ms(), exists, self._config.offset_metadata_max_bytes)
+        effects, response = transactional_offsets.commit_in_transaction(request, commit)
         effects.reply(waiter, response)
         return effects
 
@@ -272,7 +265,7 @@ class GroupMachine:
             answers = []
             for partition in topic.partitions:
                 index = partition.partition_index
-                if code is ErrorCode.NONE and self.offsets.get(request.group_id, topic.name, index) is not None:
+                if code is ErrorCode.NONE and self.offsets.keeps(request.group_id, topic.name, index):
                     effects.append(offset_record(request.group_id, topic.name, index, None))
                 answers.append(
                     OffsetDeleteResponse.OffsetDeleteResponseTopic.OffsetDeleteResponsePartition(
@@ -294,7 +287,7 @@ class GroupMachine:
         for topic, partition in expired[:MAX_EXPIRED_PER_STEP]:
             effects.append(offset_record(group_id, topic, partition, None))
         left = sum(1 for _ in self.offsets.partitions_of(group_id)) - len(effects.records)
-        if group is not None and left == 0 and self._is_unused(group) and not self.offsets.has_pending(group_id):
+        if group is not None and left == 0 and self._is_unused(group):
             if group.is_logged:
                 effects.append(group_record(group_id, None))
             else:
@@ -327,13 +320,10 @@ class GroupMachine:
         effects = Effects()
         effects.may_be_divided = True
         for group_id in self.offsets.groups():
-            of_group = self.offsets.of_group(group_id)
-            for topic in topics & of_group.keys():
-                for partition, committed in of_group[topic].items():
-                    if committed.record_offset < before:
-                        effects.append(offset_record(group_id, topic, partition, None))
-                        if len(effects.records) >= MAX_EXPIRED_PER_STEP:
-                            return effects
+            for topic, partition in self.offsets.of_topics(group_id, topics, before):
+                effects.append(offset_record(group_id, topic, partition, None))
+                if len(effects.records) >= MAX_EXPIRED_PER_STEP:
+                    return effects
         return effects
 
     # --- inside

@@ -1,7 +1,7 @@
 """OffsetCommit (8), v2-10: store how far a group has read.
 
-Behaviour: members commit in their generation; without generation and member id the group must have no members. A topic
-that does not exist is refused by itself, as is metadata over offset.metadata.max.bytes (T15).
+Behaviour: members commit in their generation; without generation and member id the group must have no members. A
+partition that does not exist is refused by itself, as is metadata over offset.metadata.max.bytes (T15).
 Versions: v2-4 a retention of its own, v6 leader epochs, v7 static members, v10 topic ids in place of names (T9).
 """
 
@@ -24,7 +24,7 @@ FIRST_TOPIC_ID_VERSION: Final = 10
 def handle(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
-    known = context.services.image.topics
+    exists = context.services.image.has_partition
     unknown: list[TopicRequest] = []
     if context.version >= FIRST_TOPIC_ID_VERSION:
         request.topics, unknown = resolve_names(request.topics, context.services.image)
@@ -35,7 +35,7 @@ def handle(
     return context.services.groups.runtime.write(
         request.group_id,
         lambda machine, waiter: machine.commit(
-            request, known, waiter, [_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown]
+            request, exists, waiter, [_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown]
         ),
         failed,
     )
