@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.groups import REBALANCE_MS, SESSION_MS, Answer, GroupDriver
 
 from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.held_bytes import bytes_of
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_protocol.errors import ErrorCode
 
@@ -235,6 +236,12 @@ class Groups(RuleBasedStateMachine):
             return
         for member in group.members.values():
             assert group.protocol_name in [name for name, _ in member.protocols]
+
+    @invariant()
+    def what_members_say_is_accounted_for(self) -> None:
+        groups = self.driver.machine.groups.values()
+        said = [bytes_of(member.protocols) for group in groups for member in group.members.values()]
+        assert self.driver.held.bytes == sum(said)
 
     @invariant()
     def nobody_has_an_assignment_of_another_generation(self) -> None:

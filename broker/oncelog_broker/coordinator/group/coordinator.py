@@ -15,6 +15,7 @@ from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.held_bytes import HeldBytes
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
 from oncelog_broker.metadata.image import ClusterImage
@@ -41,9 +42,10 @@ class GroupCoordinator:
         settings = GroupConfig.of(config)
         self._check_seconds = config[keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS] / 1000
         self._tasks = tasks
+        held = HeldBytes()
         self.runtime = CoordinatorRuntime(
             CONSUMER_OFFSETS,
-            lambda _: GroupMachine(settings, clock.now_ms, new_id),
+            lambda _: GroupMachine(settings, clock.now_ms, new_id, held),
             replicas,
             clock,
             tasks,

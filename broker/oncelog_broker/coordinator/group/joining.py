@@ -13,6 +13,7 @@ from typing import NamedTuple
 from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.effects import Waiter
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup, Member, Protocols
+from oncelog_broker.coordinator.group.held_bytes import bytes_of
 from oncelog_broker.coordinator.group.records import group_record
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.coordinator.group.step import NEW_MEMBER_JOIN_TIMEOUT_MS, Step, TimerKind
@@ -60,6 +61,7 @@ def join(step: Step, asked: Join) -> None:
     """Serve a JoinGroup. Raises KafkaError to refuse it; nothing has changed then."""
     group, request = step.group, asked.request
     _check_room(step, request.member_id)
+    _check_bytes(step, asked)
     group.check_protocols(request.protocol_type, asked.protocols)
     if request.member_id == "":
         _newcomer(step, asked)
@@ -80,6 +82,28 @@ def _check_room(step: Step, member_id: str) -> None:
         full = member_id not in group.members and len(group.members) >= step.config.max_size
     if full and group.state is not GroupState.EMPTY:
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"group.max.size={step.config.max_size}")
+
+
+def _check_bytes(step: Step, asked: Join) -> None:
+    """What members say of themselves is kept while they are members. Who says no more than before stays welcome."""
+    group, config = step.group, step.config
+    size = bytes_of(asked.protocols)
+    if size > config.member_metadata_max_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"group.member.metadata.max.bytes={config.member_metadata_max_bytes}"
+        )
+    static_id = group.static_members.get(asked.request.group_instance_id or "")
+    known = group.members.get(asked.request.member_id or static_id or "")
+    more = size if known is None else size - known.metadata_bytes
+    if more <= 0:
+        return
+    if group.metadata_bytes + more > config.metadata_max_bytes:
+        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"group.metadata.max.bytes={config.metadata_max_bytes}")
+    if group.held.bytes + more > config.coordinator_metadata_max_bytes:
+        raise KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"group.coordinator.metadata.max.bytes={config.coordinator_metadata_max_bytes}",
+        )
 
 
 def _newcomer(step: Step, asked: Join) -> None:

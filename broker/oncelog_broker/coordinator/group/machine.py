@@ -14,6 +14,7 @@ from oncelog_broker.coordinator.group import joining, membership, records, trans
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup
 from oncelog_broker.coordinator.group.commits import Commit, Exists, check_no_members, expire_timestamp
 from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.held_bytes import HeldBytes
 from oncelog_broker.coordinator.group.offsets import CommittedOffsets
 from oncelog_broker.coordinator.group.records import CoordinatorRecord, OffsetRecord, group_record, offset_record
 from oncelog_broker.coordinator.group.states import GroupState
@@ -34,9 +35,17 @@ CommitPartition = CommitTopic.OffsetCommitResponsePartition
 
 
 class GroupMachine:
-    """See `runtime.Machine`. `now_ms` is wall time; `new_id` makes the unique part of a member id."""
+    """See `runtime.Machine`. `now_ms` is wall time; `new_id` makes the unique part of a member id; `held` is what the
+    groups of all machines of the broker take."""
 
-    def __init__(self, config: GroupConfig, now_ms: Callable[[], int], new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        now_ms: Callable[[], int],
+        new_id: Callable[[], str],
+        held: HeldBytes | None = None,
+    ) -> None:
+        self._held = held or HeldBytes()
         self._config = config
         self._now_ms = now_ms
         self._new_id = new_id
@@ -57,6 +66,7 @@ class GroupMachine:
         elif record.value is None:
             gone = self.groups.pop(record.key.group, None)
             if gone is not None:
+                gone.let_go()
                 gone.transition_to(GroupState.DEAD)
         else:
             self._made(record.key.group).replay(record.value)
@@ -97,6 +107,7 @@ class GroupMachine:
         failed = self.groups.pop(key, None)
         if failed is None:
             return effects
+        failed.let_go()
         self._step(failed, effects).cancel_timers()
         if failed.last_logged is not None:
             group = self._made(key)
@@ -107,6 +118,7 @@ class GroupMachine:
     def on_unloaded(self, error: KafkaError) -> Effects:
         effects = Effects()
         for group in self.groups.values():
+            group.let_go()
             for waiter in (*group.joining.values(), *group.syncing.values()):
                 effects.reply(waiter, error)
         return effects
@@ -334,7 +346,7 @@ class GroupMachine:
     def _made(self, group_id: str) -> ClassicGroup:
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = ClassicGroup(group_id)
+            group = self.groups[group_id] = ClassicGroup(group_id, self._held)
         return group
 
     def _joined(self, group_id: str) -> ClassicGroup:
