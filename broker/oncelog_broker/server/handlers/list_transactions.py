@@ -1,64 +1,78 @@
 """ListTransactions (66), v0-2: the transactional ids that this broker coordinates (KIP-664).
 
-Versions: v1 a filter by how long the transaction is open (KIP-994), v2 a pattern of the id (KIP-1152), in Python's
-syntax of regular expressions in place of RE2's.
+Versions: v1 a filter by how long the transaction is open (KIP-994), v2 a pattern in RE2's syntax that the whole id must
+match (KIP-1152).
 """
 
 from __future__ import annotations
 
-import re
+import inspect
+from collections.abc import Awaitable
 
 from oncelog_broker.coordinator.transaction.metadata import TransactionMetadata
+from oncelog_broker.coordinator.transaction.patterns import IdPattern, InvalidPattern
 from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 NAMES = {state.shown: state for state in TransactionState}
-MAX_PATTERN_CHARS = 256
-"""Python's expressions may take long for a long pattern."""
 
 
-def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
-    runtime = context.services.transactions.runtime
-    if runtime.is_loading:
+def handle(
+    request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
+    if context.services.transactions.runtime.is_loading:
         return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    pattern_text = request.transactional_id_pattern or ""
     try:
-        pattern = re.compile(pattern_text) if len(pattern_text) <= MAX_PATTERN_CHARS else None
-    except re.error:
-        pattern = None
-    if pattern is None:
+        pattern = IdPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    except InvalidPattern:
         return _failed(ErrorCode.INVALID_REGULAR_EXPRESSION)
+    answer = in_slices(_list(request, context), context.services.clock)
+    return answer if pattern is None else _matching(answer, pattern)
+
+
+def _list(request: ListTransactionsRequest, context: RequestContext) -> Slices[ListTransactionsResponse]:
+    """All but the pattern."""
     states = {NAMES[name] for name in request.state_filters if name in NAMES}
-    unknown = [name for name in request.state_filters if name not in NAMES]
+    unknown = [name for name in dict.fromkeys(request.state_filters) if name not in NAMES]
+    producer_ids = frozenset(request.producer_id_filters)
     now_ms = context.services.clock.now_ms()
 
     def is_wanted(metadata: TransactionMetadata) -> bool:
         if request.state_filters and metadata.state not in states:
             return False
-        if request.producer_id_filters and metadata.producer_id not in request.producer_id_filters:
+        if producer_ids and metadata.producer_id not in producer_ids:
             return False
-        if request.duration_filter >= 0 and (
-            metadata.state in IDLE or now_ms - metadata.start_timestamp <= request.duration_filter
-        ):
-            return False
-        return not pattern_text or pattern.fullmatch(metadata.transactional_id) is not None
+        return request.duration_filter < 0 or (
+            metadata.state not in IDLE and now_ms - metadata.start_timestamp > request.duration_filter
+        )
 
-    return ListTransactionsResponse(
-        error_code=ErrorCode.NONE,
-        unknown_state_filters=unknown,
-        transaction_states=[
-            ListTransactionsResponse.TransactionState(
-                transactional_id=metadata.transactional_id,
-                producer_id=metadata.producer_id,
-                transaction_state=metadata.state.shown,
-            )
-            for machine in runtime.machines()
-            for metadata in machine.transactions.values()
-            if is_wanted(metadata)
-        ],
-    )
+    found = []
+    for machine in list(context.services.transactions.runtime.machines()):
+        for metadata in list(machine.transactions.values()):
+            if is_wanted(metadata):
+                found.append(
+                    ListTransactionsResponse.TransactionState(
+                        transactional_id=metadata.transactional_id,
+                        producer_id=metadata.producer_id,
+                        transaction_state=metadata.state.shown,
+                    )
+                )
+            yield
+    return ListTransactionsResponse(error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=found)
+
+
+async def _matching(
+    answer: ListTransactionsResponse | Awaitable[ListTransactionsResponse], pattern: IdPattern
+) -> ListTransactionsResponse:
+    """The part of `answer` whose ids match."""
+    response = await answer if inspect.isawaitable(answer) else answer
+    listed = response.transaction_states
+    matching = await pattern.matching([state.transactional_id for state in listed])
+    response.transaction_states = [state for state in listed if state.transactional_id in matching]
+    return response
 
 
 def _failed(code: ErrorCode) -> ListTransactionsResponse:
