@@ -27,6 +27,7 @@ class Join(NamedTuple):
 
     `requires_member_id`: v4+, a new dynamic member is first given an id to join with (KIP-394).
     `can_skip_assignment`: v9+, a returning static leader is told that the assignment stands (KIP-814).
+    `no_protocol`: how it is said that there is none: None from v7 on.
     """
 
     request: JoinGroupRequest
@@ -34,6 +35,7 @@ class Join(NamedTuple):
     waiter: Waiter
     requires_member_id: bool
     can_skip_assignment: bool
+    no_protocol: str | None = None
 
     def member(self, member_id: str) -> Member:
         request = self.request
@@ -127,7 +129,11 @@ def _newcomer(step: Step, asked: Join) -> None:
         step.effects.reply(
             asked.waiter,
             JoinGroupResponse(
-                error_code=ErrorCode.MEMBER_ID_REQUIRED, protocol_name="", leader="", member_id=member_id, members=[]
+                error_code=ErrorCode.MEMBER_ID_REQUIRED,
+                protocol_name=asked.no_protocol,
+                leader="",
+                member_id=member_id,
+                members=[],
             ),
         )
     else:

@@ -127,8 +127,7 @@ class GroupMachine:
 
     def join(self, asked: joining.Join) -> Effects:
         request, config = asked.request, self._config
-        if not request.group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        _check_group_id(request.group_id)
         if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
             raise KafkaError(
                 ErrorCode.INVALID_SESSION_TIMEOUT,
@@ -260,6 +259,7 @@ class GroupMachine:
 
     def delete_offsets(self, request: OffsetDeleteRequest, known_topics: Collection[str], waiter: Waiter) -> Effects:
         """Serve an OffsetDelete: offsets of topics that the group does not read."""
+        _check_group_id(request.group_id)
         group = self.find(request.group_id)
         if group.state is not GroupState.EMPTY and not group.is_consumer_group:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
@@ -350,7 +350,8 @@ class GroupMachine:
         return group
 
     def _joined(self, group_id: str) -> ClassicGroup:
-        """A group with members, for a request of one of them."""
+        """A group with members, for a request of one of them. Raises KafkaError INVALID_GROUP_ID, UNKNOWN_MEMBER_ID."""
+        _check_group_id(group_id)
         group = self.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -363,3 +364,9 @@ class GroupMachine:
         """A group that was never logged and has nobody is no group."""
         if not group.is_logged and self._is_unused(group):
             self.groups.pop(group.group_id, None)
+
+
+def _check_group_id(group_id: str) -> None:
+    """No group with members has the empty id. Raises KafkaError INVALID_GROUP_ID."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)

@@ -16,7 +16,7 @@ from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
-from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker
@@ -59,6 +59,8 @@ class MarkerAppender:
     @fail_point("marker-sent", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
     def append(self, marker: Marker, where: TopicPartition) -> ErrorCode:
         """NONE, or why the marker is not in the log."""
+        if where.topic == TRANSACTION_STATE:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # nobody writes there in a transaction, so none ends there
         control_type = ControlType.COMMIT if marker.commits else ControlType.ABORT
         producer_id, epoch = marker.producer
         try:

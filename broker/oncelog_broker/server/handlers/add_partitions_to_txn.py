@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24), v0-5: partitions become part of a transaction, or are looked up in it (S36).
 
-Behaviour: all partitions of a transaction are added or none; where one does not exist, the others answer
-OPERATION_NOT_ATTEMPTED. verify_only adds nothing and answers for each partition.
+Behaviour: all partitions of a transaction are added or none; where one does not exist, or is internal, the others
+answer OPERATION_NOT_ATTEMPTED. verify_only adds nothing and answers for each partition.
 Versions: v0-3 one transaction, from a producer; v4-5 many, from a broker for its producers (KIP-890).
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from oncelog_broker.coordinator.transaction.metadata import (
     TRANSACTIONS_V1,
@@ -16,6 +17,7 @@ from oncelog_broker.coordinator.transaction.metadata import (
     Producer,
     TopicPartition,
 )
+from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS, TRANSACTION_STATE
 from oncelog_broker.server.answers import when_all
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
@@ -32,6 +34,10 @@ Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 
 FIRST_BATCHED_VERSION = 4
+CLOSED_TO_CLIENTS: Final = INTERNAL_TOPICS
+"""A marker would go there in the end. Offsets become part of a transaction by AddOffsetsToTxn and TxnOffsetCommit."""
+CLOSED_TO_BROKERS: Final = frozenset({TRANSACTION_STATE})
+"""A broker asks for the partition of `__consumer_offsets` that a TxnOffsetCommit writes to."""
 
 
 def handle(
@@ -54,6 +60,7 @@ def handle(
 
 def _serve(transaction: Transaction, context: RequestContext) -> Result | asyncio.Future[Result]:
     """One transaction; a future where its record waits for replicas."""
+    closed = CLOSED_TO_CLIENTS if context.version < FIRST_BATCHED_VERSION else CLOSED_TO_BROKERS
     coordinator, image = context.services.transactions, context.services.image
     transactional_id = transaction.transactional_id
     asking = Producer(transaction.producer_id, transaction.producer_epoch)
@@ -69,16 +76,16 @@ def _serve(transaction: Transaction, context: RequestContext) -> Result | asynci
         try:
             codes = coordinator.verify(transactional_id, asking, partitions)
         except KafkaError as error:
-            refused = error.code
-            return result(lambda _: refused)
+            code = error.code
+            return result(lambda _: code)
         return result(codes.__getitem__)
-    missing = {where for where in partitions if image.leader_of(*where) is None}
-    if missing:
-        return result(
-            lambda where: (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if where in missing else ErrorCode.OPERATION_NOT_ATTEMPTED
-            )
-        )
+    refused = {
+        where: ErrorCode.TOPIC_AUTHORIZATION_FAILED if where.topic in closed else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for where in partitions
+        if where.topic in closed or image.leader_of(*where) is None
+    }
+    if refused:
+        return result(lambda where: refused.get(where, ErrorCode.OPERATION_NOT_ATTEMPTED))
     version = TRANSACTIONS_V2 if context.version >= FIRST_BATCHED_VERSION else TRANSACTIONS_V1
     answer = coordinator.add_partitions(transactional_id, asking, partitions, version)
     if not isinstance(answer, asyncio.Future):

@@ -9,6 +9,7 @@ from oncelog_broker.coordinator.effects import Effects, Waiter
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.server.answers import when_all
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import once
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -21,7 +22,7 @@ def handle(
     runtime = context.services.groups.runtime
     answers = [
         runtime.write(group_id, partial(_delete, group_id), partial(_failed, group_id))
-        for group_id in dict.fromkeys(request.groups_names)
+        for group_id in once(request.groups_names)
     ]
     return when_all(answers, lambda results: DeleteGroupsResponse(results=results))
 

@@ -15,6 +15,7 @@ from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.server.answers import when_all
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import once
 from oncelog_protocol.authorized_operations import ALL_GROUP_OPERATIONS
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -34,7 +35,7 @@ def handle(
             partial(_describe, group_id),
             partial(_failed, group_id, version),
         )
-        for group_id in request.groups
+        for group_id in once(request.groups)
     ]
     return when_all(answers, partial(_response, request.include_authorized_operations))
 

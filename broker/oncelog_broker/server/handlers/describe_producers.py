@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import by_topic
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
@@ -13,10 +14,8 @@ PartitionResponse = TopicResponse.PartitionResponse
 def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(
-                name=topic.name, partitions=[_describe(topic.name, index, context) for index in topic.partition_indexes]
-            )
-            for topic in request.topics
+            TopicResponse(name=name, partitions=[_describe(name, index, context) for index in indexes])
+            for name, indexes in by_topic((topic.name, topic.partition_indexes) for topic in request.topics).items()
         ]
     )
 

@@ -14,6 +14,7 @@ from oncelog_broker.coordinator.transaction.metadata import NO_TIMESTAMP
 from oncelog_broker.coordinator.transaction.states import IDLE
 from oncelog_broker.server.answers import when_all
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import once
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 
@@ -23,7 +24,7 @@ State = DescribeTransactionsResponse.TransactionState
 def handle(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
-    answers = [_describe(transactional_id, context) for transactional_id in request.transactional_ids]
+    answers = [_describe(transactional_id, context) for transactional_id in once(request.transactional_ids)]
     return when_all(answers, lambda states: DescribeTransactionsResponse(transaction_states=states))
 
 

@@ -16,6 +16,7 @@ from oncelog_broker.coordinator.partitioning import partition_for
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import once
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -78,7 +79,7 @@ def _no_coordinator(key: str, code: ErrorCode) -> Coordinator:
 
 
 def _keys(request: FindCoordinatorRequest, context: RequestContext) -> list[str]:
-    return [request.key] if context.version < FIRST_BATCHED_VERSION else request.coordinator_keys
+    return [request.key] if context.version < FIRST_BATCHED_VERSION else once(request.coordinator_keys)
 
 
 def _response(

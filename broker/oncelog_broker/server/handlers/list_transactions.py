@@ -13,6 +13,7 @@ from oncelog_broker.coordinator.transaction.metadata import TransactionMetadata
 from oncelog_broker.coordinator.transaction.patterns import IdPattern, InvalidPattern
 from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import once
 from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -36,7 +37,7 @@ def handle(
 def _list(request: ListTransactionsRequest, context: RequestContext) -> Slices[ListTransactionsResponse]:
     """All but the pattern."""
     states = {NAMES[name] for name in request.state_filters if name in NAMES}
-    unknown = [name for name in dict.fromkeys(request.state_filters) if name not in NAMES]
+    unknown = [name for name in once(request.state_filters) if name not in NAMES]
     producer_ids = frozenset(request.producer_id_filters)
     now_ms = context.services.clock.now_ms()
 
