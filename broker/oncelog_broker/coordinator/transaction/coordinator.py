@@ -20,6 +20,7 @@ from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
 from oncelog_broker.coordinator.transaction.markers import Fenced, Marker, MarkerAppender, write_all
 from oncelog_broker.coordinator.transaction.metadata import NeedsProducerId, Producer, TopicPartition
+from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.producer_ids import ProducerIdManager, ProducerIdsExhausted
 from oncelog_broker.metadata.topic_names import TRANSACTION_STATE
@@ -55,6 +56,7 @@ class TransactionCoordinator:
         self._abort_seconds = config[keys.TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS] / 1000
         self._expiry_seconds = config[keys.TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS] / 1000
         self.last_clients = LastClients()
+        self.refused_sequences = RefusedSequences()
         self._markers = markers
         self._producer_ids = producer_ids
         self._tasks = tasks

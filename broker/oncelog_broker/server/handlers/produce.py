@@ -17,7 +17,7 @@ from struct import Struct
 from typing import Any, Final, NoReturn
 
 from oncelog.fail_points.point import fail_point
-from oncelog_broker.coordinator.transaction.metadata import Producer
+from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
 from oncelog_broker.log.producers.state import TRANSACTIONS_V2
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
@@ -43,6 +43,8 @@ FIRST_TRANSACTIONS_V2_VERSION: Final = 12
 PRODUCER_AT: Final = 43
 """Where a batch has its producer id and epoch."""
 PRODUCER: Final = Struct(">qh")
+SEQUENCE_AT: Final = 53
+SEQUENCE: Final = Struct(">i")
 
 
 def handle(
@@ -198,7 +200,21 @@ def _append_in_transaction(
     (E3)."""
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
     producer_id, epoch = PRODUCER.unpack_from(records, PRODUCER_AT)
-    if not partition.log.producers.state.has_open_transaction(producer_id, epoch):
-        producer = Producer(producer_id, epoch)
-        check_in_transaction(context.services.transactions, transactional_id, producer, [partition], registers=is_v2)
-    return partition.append(records, required_acks=request.acks, transaction_version=TRANSACTIONS_V2 if is_v2 else 0)
+    if partition.log.producers.state.has_open_transaction(producer_id, epoch):
+        version = TRANSACTIONS_V2 if is_v2 else 0
+        return partition.append(records, required_acks=request.acks, transaction_version=version)
+    transactions, producer = context.services.transactions, Producer(producer_id, epoch)
+    if is_v2:
+        check_in_transaction(transactions, transactional_id, producer, [partition], registers=True)
+        return partition.append(records, required_acks=request.acks, transaction_version=TRANSACTIONS_V2)
+    where, refused = TopicPartition(partition.topic, partition.index), transactions.refused_sequences
+    (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
+    try:
+        check_in_transaction(transactions, transactional_id, producer, [partition], registers=False)
+    except KafkaError:
+        refused.note(where, producer, sequence)
+        raise
+    refused.check(where, producer, sequence)
+    appended = partition.append(records, required_acks=request.acks)
+    refused.forget(where, producer_id)
+    return appended
