@@ -9,12 +9,13 @@ from others.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import re2
+
+from oncelog_broker.runtime.clock import Clock
 
 MAX_PATTERN_CHARS: Final = 256
 MAX_PROGRAM_SIZE: Final = 2_000
@@ -47,20 +48,20 @@ class IdPattern:
         if self._compiled.programsize > MAX_PROGRAM_SIZE:
             raise InvalidPattern(f"a pattern of {self._compiled.programsize} steps, of {MAX_PROGRAM_SIZE} at most")
 
-    async def matching(self, ids: Sequence[str]) -> set[str]:
+    async def matching(self, ids: Sequence[str], clock: Clock) -> set[str]:
         """Those of `ids` that match as a whole."""
         found: list[str] = []
         done = 0
         while done < len(ids):
-            done = await asyncio.get_running_loop().run_in_executor(_THREAD, self._match_some, ids, done, found)
+            done = await asyncio.get_running_loop().run_in_executor(_THREAD, self._match_some, ids, done, found, clock)
         return set(found)
 
-    def _match_some(self, ids: Sequence[str], start: int, found: list[str]) -> int:
+    def _match_some(self, ids: Sequence[str], start: int, found: list[str], clock: Clock) -> int:
         """Match for TURN_SECONDS, from the id number `start` on; the number of the next."""
-        end = time.monotonic() + TURN_SECONDS
+        end = clock.monotonic() + TURN_SECONDS
         for number in range(start, len(ids)):
             if self._compiled.fullmatch(ids[number]) is not None:
                 found.append(ids[number])
-            if time.monotonic() > end:
+            if clock.monotonic() > end:
                 return number + 1
         return len(ids)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from oncelog_broker.coordinator.transaction.metadata import TransactionMetadata
 from oncelog_broker.coordinator.transaction.patterns import IdPattern, InvalidPattern
 from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
+from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import once
 from oncelog_broker.server.slices import Slices, in_slices
@@ -31,7 +32,7 @@ def handle(
     except InvalidPattern:
         return _failed(ErrorCode.INVALID_REGULAR_EXPRESSION)
     answer = in_slices(_list(request, context), context.services.clock)
-    return answer if pattern is None else _matching(answer, pattern)
+    return answer if pattern is None else _matching(answer, pattern, context.services.clock)
 
 
 def _list(request: ListTransactionsRequest, context: RequestContext) -> Slices[ListTransactionsResponse]:
@@ -66,12 +67,12 @@ def _list(request: ListTransactionsRequest, context: RequestContext) -> Slices[L
 
 
 async def _matching(
-    answer: ListTransactionsResponse | Awaitable[ListTransactionsResponse], pattern: IdPattern
+    answer: ListTransactionsResponse | Awaitable[ListTransactionsResponse], pattern: IdPattern, clock: Clock
 ) -> ListTransactionsResponse:
     """The part of `answer` whose ids match."""
     response = await answer if inspect.isawaitable(answer) else answer
     listed = response.transaction_states
-    matching = await pattern.matching([state.transactional_id for state in listed])
+    matching = await pattern.matching([state.transactional_id for state in listed], clock)
     response.transaction_states = [state for state in listed if state.transactional_id in matching]
     return response
 
