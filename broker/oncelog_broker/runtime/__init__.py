@@ -1,5 +1,7 @@
 """The seams: everything from outside (time, network, disk, tasks) enters through here, the real one or a simulated one.
 
-`clock` wall and monotonic time, `network` listening sockets, `disk` files, `tasks` background tasks and deadlines,
-`entropy` random bytes, `descriptors` how many files may be open, `steps` long work that can be paused.
+`clock` wall and monotonic time, `network` listening sockets, `disk` files, `tasks` background tasks and deadlines.
+How work and waiting are written down: `answers` a value that is there or comes later, `steps` long work as a generator,
+`slices` which runs it between everything else, `turns` what may be done in one turn of the loop.
+`entropy` random bytes, `descriptors` how many files may be open.
 """

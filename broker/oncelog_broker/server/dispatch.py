@@ -1,20 +1,20 @@
 """From a frame to its handler, from the handler's answer to the bytes of the response.
 
-Handlers see one message shape whatever the version (architecture, law 6). A handler returns its response, or None where
-there is none (acks=0), or something to await: a coroutine, which becomes a task, or a future. Then the connection is
-muted until the answer is there.
+Handlers see one message shape whatever the version (architecture, law 6). A handler answers (`runtime/answers.py`) with
+its response, or with a future of it; None is no response (acks=0). What holds back the next request of a connection is
+said in `connection.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, Final
 
 from oncelog.fail_points.point import FailPoint, fail_point
-from oncelog_broker.config.broker_keys import QUEUED_MAX_REQUESTS
+from oncelog_broker.server.answer_queue import Slot
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.context import RequestContext, Services
 from oncelog_broker.server.handlers.api_versions import unsupported_version
@@ -38,7 +38,7 @@ ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", 
 class Route:
     """One API at one version, ready to serve."""
 
-    __slots__ = ("decode", "encode", "flexible_response", "handler", "has_records", "header")
+    __slots__ = ("decode", "encode", "flexible_response", "handler", "has_records", "header", "reads_frame")
 
     def __init__(self, api_key: int, version: int) -> None:
         served = SERVED.get(api_key)
@@ -51,6 +51,8 @@ class Route:
         self.decode = request_codec.decode
         self.encode = response_codec.encode_parts
         self.has_records = api_key == ApiKey.FETCH
+        self.reads_frame = api_key == ApiKey.PRODUCE
+        """Whether the decoded request holds slices of its frame, so that the frame must stay while it is worked on."""
         self.flexible_response = response_header_version(served.key, version) == 1
 
 
@@ -60,7 +62,6 @@ class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._routes: dict[int, Route] = {}
-        self._at_work = asyncio.Semaphore(services.config[QUEUED_MAX_REQUESTS])
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
         """Serve one request. Raises MalformedMessage for a frame that cannot be answered: the connection is closed."""
@@ -77,22 +78,10 @@ class Dispatcher:
         request = route.decode(frame, position, max_elements=MAX_REQUEST_ELEMENTS)
         context = RequestContext(self._services, connection, api_key, version, correlation_id, known.client_id)
         answer = route.handler(request, context)
-        if answer is None:
-            return
-        if asyncio.isfuture(answer):
-            connection.mute(answer)
+        if isinstance(answer, asyncio.Future):
             self._wait(answer, route, context)
-        elif asyncio.iscoroutine(answer):
-            name = f"{ApiKey(api_key).name} of {known.client_id}"
-            connection.mute()  # a change that has begun is finished, whether the client stays or goes
-            self._wait(self._services.tasks.spawn(name, self._in_turn(answer)), route, context)
-        else:
+        elif answer is not None:
             self._respond(answer, route, context)
-
-    async def _in_turn(self, answer: Coroutine[Any, Any, Any]) -> Any:
-        """Run a handler that takes several steps when fewer than queued.max.requests of them are at work."""
-        async with self._at_work:
-            return await answer
 
     def _route(self, api_key: int, version: int) -> Route | None:
         """The route of a key and version met for the first time; None for an ApiVersions from the future (T2)."""
@@ -108,8 +97,9 @@ class Dispatcher:
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
         self._respond(unsupported_version(), route, context)
 
-    def _wait(self, future: asyncio.Future[Any], route: Route, context: RequestContext) -> None:
+    def _wait(self, answer: asyncio.Future[Any], route: Route, context: RequestContext) -> None:
         connection = context.connection
+        slot = context.wait_for(answer, reads_frame=route.reads_frame)
 
         def answered(done: asyncio.Future[Any]) -> None:
             if done.cancelled():
@@ -118,27 +108,27 @@ class Dispatcher:
             try:
                 response = done.result()
                 if response is not None:
-                    self._respond(response, route, context)
+                    self._respond(response, route, context, slot)
             except Exception:
                 # Also a response that cannot be encoded: nobody else would ever let the connection go on.
                 logger.exception("request failed", extra={"api": ApiKey(context.api_key).name})
                 connection.close("internal error")
                 return
-            connection.unmute()
+            connection.finish(slot)
 
-        future.add_done_callback(answered)
+        answer.add_done_callback(answered)
 
     @fail_point(
         *ANSWER_POINTS.values(),
-        which=lambda _self, _response, _route, context: ANSWER_POINTS.get(context.api_key),
+        which=lambda _self, _response, _route, context, *_: ANSWER_POINTS.get(context.api_key),
         dropped=lambda: None,
     )
-    def _respond(self, response: Any, route: Route, context: RequestContext) -> None:
+    def _respond(self, response: Any, route: Route, context: RequestContext, slot: Slot | None = None) -> None:
         body: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
         route.encode(response, body)
         if not route.has_records:
             joined = b"".join(body)
-            context.connection.respond([RESPONSE_PREFIX.pack(4 + len(joined), context.correlation_id), joined])
-            return
-        body[0] = RESPONSE_PREFIX.pack(4 + sum(map(len, body)), context.correlation_id)
-        context.connection.respond(body)
+            body = [RESPONSE_PREFIX.pack(4 + len(joined), context.correlation_id), joined]
+        else:
+            body[0] = RESPONSE_PREFIX.pack(4 + sum(map(len, body)), context.correlation_id)
+        context.connection.respond(body, slot)

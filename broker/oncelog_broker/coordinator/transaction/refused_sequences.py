@@ -46,6 +46,19 @@ class RefusedSequences:
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"{producer}: sequence {lowest} was refused and comes first"
             )
 
+    def after_verification(
+        self, where: TopicPartition, producer: Producer, sequence: int, refused: KafkaError | None
+    ) -> KafkaError | None:
+        """What verification says, and if that is nothing, whether another batch has to come first."""
+        if refused is not None:
+            self.note(where, producer, sequence)
+            return refused
+        try:
+            self.check(where, producer, sequence)
+        except KafkaError as error:
+            return error
+        return None
+
     def forget(self, where: TopicPartition, producer_id: int) -> None:
         """A batch is appended: from now on the partition knows what comes next."""
         self._lowest.pop((where, producer_id), None)

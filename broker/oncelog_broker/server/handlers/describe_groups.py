@@ -1,19 +1,18 @@
 """DescribeGroups (15), v0-6: state and members of groups.
 
-Metadata of members is shown while the group is stable; assignments always, while it rebalances the last ones. An
-unknown group is GROUP_ID_NOT_FOUND from v6 on (KIP-1043), before that a group in state Dead. Without an authorizer
-everybody may do everything (v3).
+Metadata and assignments of members are shown while the group is stable. An unknown group is GROUP_ID_NOT_FOUND from v6
+on (KIP-1043), before that a group in state Dead. Without an authorizer everybody may do everything (v3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.states import GroupState
-from oncelog_broker.server.answers import when_all
+from oncelog_broker.runtime.answers import Answer, all_of, then
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import once
 from oncelog_protocol.authorized_operations import ALL_GROUP_OPERATIONS
@@ -25,19 +24,20 @@ DescribedGroup = DescribeGroupsResponse.DescribedGroup
 FIRST_NOT_FOUND_VERSION: Final = 6
 
 
-def handle(
-    request: DescribeGroupsRequest, context: RequestContext
-) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
-    runtime, version = context.services.groups.runtime, context.version
-    answers = [
-        runtime.read(
-            group_id,
-            partial(_describe, group_id),
-            partial(_failed, group_id, version),
+def handle(request: DescribeGroupsRequest, context: RequestContext) -> Answer[DescribeGroupsResponse]:
+    answers = context.in_slices(_describe_each(request, context))
+    return then(then(answers, all_of), partial(_response, request.include_authorized_operations))
+
+
+def _describe_each(request: DescribeGroupsRequest, context: RequestContext) -> Steps[list[Answer[DescribedGroup]]]:
+    runtime = context.services.groups.runtime
+    answers = list[Answer[DescribedGroup]]()
+    for group_id in once(request.groups):
+        answers.append(
+            runtime.read(group_id, partial(_describe, group_id), partial(_failed, group_id, context.version))
         )
-        for group_id in once(request.groups)
-    ]
-    return when_all(answers, partial(_response, request.include_authorized_operations))
+        yield None
+    return answers
 
 
 def _response(with_operations: bool, groups: list[DescribedGroup]) -> DescribeGroupsResponse:
@@ -63,7 +63,7 @@ def _describe(group_id: str, machine: GroupMachine) -> DescribedGroup:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
-                member_assignment=member.assignment,
+                member_assignment=member.assignment if is_stable else b"",
             )
             for member in group.members.values()
         ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import by_topic
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -11,13 +13,19 @@ TopicResponse = DescribeProducersResponse.TopicResponse
 PartitionResponse = TopicResponse.PartitionResponse
 
 
-def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(name=name, partitions=[_describe(name, index, context) for index in indexes])
-            for name, indexes in by_topic((topic.name, topic.partition_indexes) for topic in request.topics).items()
-        ]
-    )
+def handle(request: DescribeProducersRequest, context: RequestContext) -> Answer[DescribeProducersResponse]:
+    return context.in_slices(_describe_each(request, context))
+
+
+def _describe_each(request: DescribeProducersRequest, context: RequestContext) -> Steps[DescribeProducersResponse]:
+    response = DescribeProducersResponse(topics=[])
+    for name, indexes in by_topic((topic.name, topic.partition_indexes) for topic in request.topics).items():
+        partitions: list[PartitionResponse] = []
+        response.topics.append(TopicResponse(name=name, partitions=partitions))
+        for index in indexes:
+            partitions.append(_describe(name, index, context))
+            yield None
+    return response
 
 
 def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:

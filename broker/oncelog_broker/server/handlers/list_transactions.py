@@ -6,36 +6,32 @@ match (KIP-1152).
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable
-
 from oncelog_broker.coordinator.transaction.metadata import TransactionMetadata
 from oncelog_broker.coordinator.transaction.patterns import IdPattern, InvalidPattern
 from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
+from oncelog_broker.runtime.answers import Answer, settled
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import once
-from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 NAMES = {state.shown: state for state in TransactionState}
 
 
-def handle(
-    request: ListTransactionsRequest, context: RequestContext
-) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
+def handle(request: ListTransactionsRequest, context: RequestContext) -> Answer[ListTransactionsResponse]:
     if context.services.transactions.runtime.is_loading:
         return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     try:
         pattern = IdPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     except InvalidPattern:
         return _failed(ErrorCode.INVALID_REGULAR_EXPRESSION)
-    answer = in_slices(_list(request, context), context.services.clock)
-    return answer if pattern is None else _matching(answer, pattern, context.services.clock)
+    answer = context.in_slices(_list(request, context))
+    return answer if pattern is None else context.in_a_task(_matching(answer, pattern, context.services.clock))
 
 
-def _list(request: ListTransactionsRequest, context: RequestContext) -> Slices[ListTransactionsResponse]:
+def _list(request: ListTransactionsRequest, context: RequestContext) -> Steps[ListTransactionsResponse]:
     """All but the pattern."""
     states = {NAMES[name] for name in request.state_filters if name in NAMES}
     unknown = [name for name in once(request.state_filters) if name not in NAMES]
@@ -62,15 +58,15 @@ def _list(request: ListTransactionsRequest, context: RequestContext) -> Slices[L
                         transaction_state=metadata.state.shown,
                     )
                 )
-            yield
+            yield None
     return ListTransactionsResponse(error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=found)
 
 
 async def _matching(
-    answer: ListTransactionsResponse | Awaitable[ListTransactionsResponse], pattern: IdPattern, clock: Clock
+    answer: Answer[ListTransactionsResponse], pattern: IdPattern, clock: Clock
 ) -> ListTransactionsResponse:
     """The part of `answer` whose ids match."""
-    response = await answer if inspect.isawaitable(answer) else answer
+    response = await settled(answer)
     listed = response.transaction_states
     matching = await pattern.matching([state.transactional_id for state in listed], clock)
     response.transaction_states = [state for state in listed if state.transactional_id in matching]

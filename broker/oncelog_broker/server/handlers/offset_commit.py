@@ -7,9 +7,9 @@ Versions: v2-4 a retention of its own, v6 leader epochs, v7 static members, v10 
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
+from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.topic_ids import resolve_names
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -21,9 +21,7 @@ TopicResponse = OffsetCommitResponse.OffsetCommitResponseTopic
 FIRST_TOPIC_ID_VERSION: Final = 10
 
 
-def handle(
-    request: OffsetCommitRequest, context: RequestContext
-) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
+def handle(request: OffsetCommitRequest, context: RequestContext) -> Answer[OffsetCommitResponse]:
     exists = context.services.image.has_partition
     unknown: list[TopicRequest] = []
     if context.version >= FIRST_TOPIC_ID_VERSION:

@@ -5,9 +5,9 @@ Versions: v3 static members (KIP-345), v5 protocol type and name, which must be 
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
+from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -15,7 +15,7 @@ from oncelog_protocol.messages.sync_group import SyncGroupRequest, SyncGroupResp
 FIRST_PROTOCOL_VERSION: Final = 5
 
 
-def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
+def handle(request: SyncGroupRequest, context: RequestContext) -> Answer[SyncGroupResponse]:
     if context.version >= FIRST_PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name):
         return _failed(KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     return context.services.groups.runtime.write(

@@ -6,7 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from oncelog_broker.config.broker_keys import QUEUED_MAX_REQUESTS
+from oncelog_broker.server.answer_queue import Slot
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import MAX_MESSAGE_CHARS, ErrorCode, KafkaError, UnencodableMessage
@@ -16,11 +17,14 @@ class WaitingConnection:
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def respond(self, parts: list[Any]) -> None:
+    def wait_for(self, answer: Any, *, reads_frame: bool, holds_back: bool) -> Slot:
+        return Slot(answer, [])
+
+    def respond(self, parts: list[Any], slot: Slot) -> None:
         self.events.append("answer")
 
-    def unmute(self) -> None:
-        self.events.append("unmute")
+    def finish(self, slot: Slot) -> None:
+        self.events.append("finish")
 
     def close(self, reason: str) -> None:
         self.events.append(f"close: {reason}")
@@ -28,6 +32,7 @@ class WaitingConnection:
 
 class RecordingRoute:
     has_records = False
+    reads_frame = False
     flexible_response = False
 
     def encode(self, response: str, parts: list[Any]) -> None:
@@ -37,28 +42,25 @@ class RecordingRoute:
 
 
 async def events_of(answer: Any) -> list[str]:
-    broker: Any = SimpleNamespace(config={QUEUED_MAX_REQUESTS: 1})
-    context: Any = SimpleNamespace(
-        connection=WaitingConnection(), api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, correlation_id=1
-    )
+    broker, connection = SimpleNamespace(), WaitingConnection()
+    context = RequestContext(broker, connection, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, None)  # type: ignore[arg-type]
     route: Any = RecordingRoute()
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    Dispatcher(broker)._wait(future, route, context)
+    Dispatcher(broker)._wait(future, route, context)  # type: ignore[arg-type]
     if isinstance(answer, Exception):
         future.set_exception(answer)
     else:
         future.set_result(answer)
     await asyncio.sleep(0)
-    events: list[str] = context.connection.events
-    return events
+    return connection.events
 
 
 async def test_the_connection_goes_on_behind_a_late_answer() -> None:
-    assert await events_of("late") == ["answer", "unmute"]
-    assert await events_of(None) == ["unmute"]
+    assert await events_of("late") == ["answer", "finish"]
+    assert await events_of(None) == ["finish"]
 
 
-async def test_a_late_answer_that_cannot_be_given_closes_the_connection_instead_of_muting_it_for_ever() -> None:
+async def test_a_late_answer_that_cannot_be_given_closes_the_connection_instead_of_holding_it_for_ever() -> None:
     assert await events_of("unencodable") == ["close: internal error"]
     assert await events_of(RuntimeError("a bug")) == ["close: internal error"]
 

@@ -57,6 +57,7 @@ def transactions(
         producer_ids,  # type: ignore[arg-type]
         internal_topic.clock,
         internal_topic.tasks,
+        internal_topic.slices,
         SimpleNamespace(after=internal_topic.call_after),  # type: ignore[arg-type]
     )
     coordinator.on_image(internal_topic.lead())
