@@ -1,7 +1,8 @@
 """DescribeGroups (15), v0-6: state and members of groups.
 
-Metadata and assignments of members are shown while the group is stable. An unknown group is GROUP_ID_NOT_FOUND from v6
-on (KIP-1043), before that a group in state Dead. Without an authorizer everybody may do everything (v3).
+Metadata of members is shown while the group is stable; assignments always, while it rebalances the last ones. An
+unknown group is GROUP_ID_NOT_FOUND from v6 on (KIP-1043), before that a group in state Dead. Without an authorizer
+everybody may do everything (v3).
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _describe(group_id: str, machine: GroupMachine) -> DescribedGroup:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
-                member_assignment=member.assignment if is_stable else b"",
+                member_assignment=member.assignment,
             )
             for member in group.members.values()
         ],
