@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from broker_process import BrokerProcess
+from foreign_clients import eventually
 from raw_client import RawClient
+from raw_transactions import RawTransactions
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.delete_groups import DeleteGroupsRequest
 from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
 from oncelog_protocol.messages.describe_groups import DescribeGroupsRequest
+from oncelog_protocol.messages.describe_producers import DescribeProducersRequest
 from oncelog_protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest
 from oncelog_protocol.messages.join_group import JoinGroupRequest
 from oncelog_protocol.messages.leave_group import LeaveGroupRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest
 from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
+from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from oncelog_protocol.messages.sync_group import SyncGroupRequest
 
 CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -161,14 +168,14 @@ class TestOffsets:
 
     def test_a_group_with_very_many_offsets_is_deleted(self, client: RawClient, topic: str) -> None:
         """More tombstones than one batch has room for."""
-        client.create_topic(topic)
-        group, per_commit = f"{topic}-many", 8_000
-        for start in range(0, 5 * per_commit, per_commit):
+        client.create_topic(topic, partitions=80)
+        group = f"{topic}-" + "many" * 5_000
+        for start in (0, 40):
             partitions = [
                 CommitTopic.OffsetCommitRequestPartition(
                     partition_index=index, committed_offset=1, committed_metadata=""
                 )
-                for index in range(start, start + per_commit)
+                for index in range(start, start + 40)
             ]
             assert commit(client, group, 8, CommitTopic(name=topic, partitions=partitions)) == {(topic, bytes(16)): 0}
         delete = DeleteGroupsRequest(groups_names=[group])
@@ -197,7 +204,14 @@ class TestMembers:
     def test_a_life_in_every_version(self, client: RawClient, topic: str, version: int) -> None:
         member_id, generation = self.join(client, topic, version)
         given = SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=b"yours")
-        sync = SyncGroupRequest(group_id=topic, generation_id=generation, member_id=member_id, assignments=[given])
+        sync = SyncGroupRequest(
+            group_id=topic,
+            generation_id=generation,
+            member_id=member_id,
+            protocol_type="consumer" if version >= 5 else None,
+            protocol_name="range" if version >= 5 else None,
+            assignments=[given],
+        )
         assert client.call(sync, ApiKey.SYNC_GROUP, min(version, 5)).assignment == b"yours"
         beat = HeartbeatRequest(group_id=topic, generation_id=generation, member_id=member_id)
         assert client.call(beat, ApiKey.HEARTBEAT, min(version, 4)).error_code == 0
@@ -228,3 +242,148 @@ class TestMembers:
             assert (group.error_code, group.group_state) == (code, "Dead")
         (result,) = client.call(DeleteGroupsRequest(groups_names=["nobody"]), ApiKey.DELETE_GROUPS, 2).results
         assert result.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+    def test_from_v5_on_sync_group_names_type_and_protocol(self, client: RawClient, topic: str) -> None:
+        member_id, generation = self.join(client, topic, 9)
+        for names in ({}, {"protocol_type": "consumer"}, {"protocol_name": "range"}):
+            sync = SyncGroupRequest(
+                group_id=topic, generation_id=generation, member_id=member_id, assignments=[], **names
+            )
+            answer = client.call(sync, ApiKey.SYNC_GROUP, 5)
+            assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        (group,) = client.call(DescribeGroupsRequest(groups=[topic]), ApiKey.DESCRIBE_GROUPS, 5).groups
+        assert group.group_state == "CompletingRebalance"
+
+    def test_while_a_group_rebalances_the_last_assignments_are_shown(
+        self, broker: BrokerProcess, client: RawClient, topic: str
+    ) -> None:
+        member_id, generation = self.join(client, topic, 4)
+        given = SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=b"yours")
+        sync = SyncGroupRequest(group_id=topic, generation_id=generation, member_id=member_id, assignments=[given])
+        client.call(sync, ApiKey.SYNC_GROUP, 4)
+        with RawClient(broker.port) as other:
+            protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")
+            joining = JoinGroupRequest(
+                group_id=topic,
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=60_000,
+                member_id="",
+                protocol_type="consumer",
+                protocols=[protocol],
+            )
+            other.send(joining, ApiKey.JOIN_GROUP, 3)
+            beat = HeartbeatRequest(group_id=topic, generation_id=generation, member_id=member_id)
+            eventually(
+                lambda: client.call(beat, ApiKey.HEARTBEAT, 3).error_code == ErrorCode.REBALANCE_IN_PROGRESS,
+                "the group rebalances",
+            )
+            (group,) = client.call(DescribeGroupsRequest(groups=[topic]), ApiKey.DESCRIBE_GROUPS, 5).groups
+            assert group.group_state == "PreparingRebalance"
+            shown = {member.member_id: (member.member_assignment, member.member_metadata) for member in group.members}
+            assert shown.pop(member_id) == (b"yours", b"")
+            assert list(shown.values()) == [(b"", b"")]
+
+    @pytest.mark.parametrize("version", range(6))
+    def test_to_leave_a_group_that_does_not_exist(self, client: RawClient, version: int) -> None:
+        identities = [LeaveGroupRequest.MemberIdentity(member_id=name) for name in ("a", "b")]
+        leave = LeaveGroupRequest(group_id="nobody", member_id="a", members=identities)
+        answer = client.call(leave, ApiKey.LEAVE_GROUP, version)
+        codes = [(member.member_id, member.error_code) for member in answer.members]
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID
+        assert (answer.error_code, codes) == ((0, [("a", unknown), ("b", unknown)]) if version >= 3 else (unknown, []))
+
+    def test_the_empty_group_id(self, client: RawClient) -> None:
+        requests: list[tuple[Any, ApiKey, int]] = [
+            (HeartbeatRequest(group_id="", generation_id=1, member_id="m"), ApiKey.HEARTBEAT, 4),
+            (SyncGroupRequest(group_id="", generation_id=1, member_id="m", assignments=[]), ApiKey.SYNC_GROUP, 4),
+            (LeaveGroupRequest(group_id="", members=[]), ApiKey.LEAVE_GROUP, 5),
+            (OffsetDeleteRequest(group_id="", topics=[]), ApiKey.OFFSET_DELETE, 0),
+        ]
+        for request, api_key, version in requests:
+            assert client.call(request, api_key, version).error_code == ErrorCode.INVALID_GROUP_ID
+
+    def test_from_v7_on_a_new_member_is_told_of_no_protocol(self, client: RawClient, topic: str) -> None:
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")
+        for version in range(4, 10):
+            joining = JoinGroupRequest(
+                group_id=topic, session_timeout_ms=10_000, member_id="", protocol_type="consumer", protocols=[protocol]
+            )
+            answer = client.call(joining, ApiKey.JOIN_GROUP, version)
+            assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+            assert answer.protocol_name == (None if version >= 7 else "")
+
+
+class TestNamedTwice:
+    """What is named again changes nothing, and costs nothing."""
+
+    def test_a_group_whose_offsets_are_fetched(self, client: RawClient, topic: str) -> None:
+        client.create_topic(topic, partitions=3)
+        assert set(commit(client, topic, 9, CommitTopic(name=topic, partitions=offset(5))).values()) == {0}
+        named = [FetchTopic(name=topic, partition_indexes=[0, 1, 0]), FetchTopic(name=topic, partition_indexes=[1, 2])]
+        for groups, expected in (
+            ([GroupRequest(group_id=topic, topics=None)] * 1000, [(0, 5)]),
+            ([GroupRequest(group_id=topic, topics=named), GroupRequest(group_id=topic, topics=named[:1])], None),
+            ([GroupRequest(group_id=topic, topics=named), GroupRequest(group_id=topic, topics=None)], [(0, 5)]),
+        ):
+            answer = client.call(OffsetFetchRequest(groups=groups), ApiKey.OFFSET_FETCH, 8)
+            (group,) = answer.groups
+            (found,) = group.topics
+            offsets = [(partition.partition_index, partition.committed_offset) for partition in found.partitions]
+            assert offsets == (expected or [(0, 5), (1, -1), (2, -1)])
+
+    def test_groups_that_are_described(self, client: RawClient, topic: str) -> None:
+        asked = DescribeGroupsRequest(groups=[topic, "nobody", topic] * 100)
+        found = client.call(asked, ApiKey.DESCRIBE_GROUPS, 5).groups
+        assert [group.group_id for group in found] == [topic, "nobody"]
+
+    def test_keys_whose_coordinator_is_looked_for(self, client: RawClient) -> None:
+        asked = FindCoordinatorRequest(coordinator_keys=["g", "h"] * 100)
+        found = client.call(asked, ApiKey.FIND_COORDINATOR, 4).coordinators
+        assert [coordinator.key for coordinator in found] == ["g", "h"]
+
+    def test_transactions_that_are_described(self, client: RawClient, topic: str) -> None:
+        RawTransactions(client, topic).take_over()
+        asked = DescribeTransactionsRequest(transactional_ids=[topic, "nobody"] * 100)
+        found = client.call(asked, ApiKey.DESCRIBE_TRANSACTIONS, 0).transaction_states
+        assert [state.transactional_id for state in found] == [topic, "nobody"]
+
+    def test_partitions_whose_producers_are_described(self, client: RawClient, topic: str) -> None:
+        client.create_topic(topic, partitions=2)
+        named = [
+            DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=indexes)
+            for indexes in ([0] * 1000, [1, 0])
+        ]
+        (found,) = client.call(DescribeProducersRequest(topics=named), ApiKey.DESCRIBE_PRODUCERS, 0).topics
+        assert [partition.partition_index for partition in found.partitions] == [0, 1]
+
+
+class TestOutOfRange:
+    def test_a_commit_to_partitions_that_do_not_exist(self, client: RawClient, topic: str) -> None:
+        client.create_topic(topic, partitions=2)
+        wanted = [
+            CommitTopic.OffsetCommitRequestPartition(partition_index=index, committed_offset=5, committed_metadata="")
+            for index in (0, 2, 9, 2**31 - 1, -1)
+        ]
+        request = OffsetCommitRequest(group_id=topic, member_id="", topics=[CommitTopic(name=topic, partitions=wanted)])
+        answer = client.call(request, ApiKey.OFFSET_COMMIT, 7)
+        assert [partition.error_code for partition in answer.topics[0].partitions] == [0, 3, 3, 3, 3]
+
+    @pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**62, -(2**63)])
+    def test_a_retention_that_ends_behind_all_time(self, client: RawClient, topic: str, retention_ms: int) -> None:
+        client.create_topic(topic)
+        request = OffsetCommitRequest(
+            group_id=topic,
+            member_id="",
+            retention_time_ms=retention_ms,
+            topics=[CommitTopic(name=topic, partitions=offset(5))],
+        )
+        assert client.call(request, ApiKey.OFFSET_COMMIT, 4).topics[0].partitions[0].error_code == 0
+
+    def test_leader_epochs_before_the_first(self, client: RawClient, topic: str) -> None:
+        client.create_topic(topic)
+        asked = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+        for epoch in (-1, -2, -(2**31)):
+            partition = asked.OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=epoch)
+            request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[asked(topic=topic, partitions=[partition])])
+            answer = client.call(request, ApiKey.OFFSET_FOR_LEADER_EPOCH, 4).topics[0].partitions[0]
+            assert (answer.error_code, answer.leader_epoch, answer.end_offset) == (0, -1, -1)

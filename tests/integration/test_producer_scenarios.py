@@ -182,6 +182,36 @@ def test_s35_e14_the_epochs_of_a_producer_id_run_out(
         assert committed_values(client, topic) == ([b"%d" % number for number in range(5)] if commits else [])
 
 
+def test_s35_s42_a_timeout_at_the_last_epoch(broker_factory: BrokerFactory, topic: str) -> None:
+    """The producer goes on under another producer id, and whoever timed out with it is aborted too."""
+    broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}).start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic, partitions=2)
+        txn, innocent = RawTransactions(client, topic, is_v2=True), RawTransactions(client, f"{topic}-2", is_v2=True)
+        old_id = txn.take_over().producer_id
+    broker.stop()
+    now = SystemClock().now_ms()
+    plant(broker.data, TransactionMetadata(topic, old_id, EXHAUSTED_EPOCH - 1, 500, last_update_timestamp=now))
+    broker.start()
+    with RawClient(broker.port) as client:
+        txn.client = innocent.client = client
+        last = txn.take_over(timeout_ms=500)
+        assert last == (old_id, EXHAUSTED_EPOCH)
+        txn.write(topic, value=b"late")
+        innocent.take_over(timeout_ms=500)
+        innocent.write(topic, 1)
+        eventually(lambda: is_stable(client, topic, 0) and is_stable(client, topic, 1), "both are aborted")
+        fencing = last._replace(epoch=FENCING_EPOCH)
+        assert txn.produce(topic, asking=fencing, sequence=0) != ErrorCode.NONE
+        assert txn.end(False, asking=fencing) != ErrorCode.NONE
+        eventually(lambda: txn.end(False, asking=last) == 0, "it is told as whom it goes on")
+        assert txn.producer.producer_id != old_id
+        txn.write(topic, value=b"in time")
+        assert txn.end() == 0
+        eventually(lambda: is_stable(client, topic), "the transaction is complete")
+        assert committed_values(client, topic) == [b"in time"]
+
+
 def test_s34_e17_going_on_after_an_error(raw: RawClient, topic: str) -> None:
     """KIP-360, on the wire: the current epoch is bumped, the one before is a retry, any other is fenced."""
     txn = RawTransactions(raw, topic)

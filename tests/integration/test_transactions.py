@@ -8,13 +8,16 @@ from foreign_clients import eventually
 from raw_client import RawClient, frame
 from raw_transactions import BOTH, RawTransactions, committed_offset, content, is_stable, last_stable_offset
 
+from oncelog_broker.coordinator.partitioning import partition_for
 from oncelog_broker.coordinator.transaction.metadata import Producer
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 from oncelog_protocol.messages.describe_producers import DescribeProducersRequest
 from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest
+from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
@@ -142,6 +145,18 @@ def test_s13_a_partition_that_was_not_added_is_refused(
     txn.write(topic, 0)
     assert txn.produce(topic, 1, version=version) == code
     assert content(raw, topic, 1) == []
+
+
+def test_s13_a_batch_that_was_refused_comes_before_the_next(raw: RawClient, topic: str) -> None:
+    """KAFKA-14561: the partition knows nothing of the producer yet, and would take any sequence."""
+    raw.create_topic(topic)
+    txn = RawTransactions(raw, topic)
+    txn.take_over()
+    assert txn.produce(topic, sequence=0) == ErrorCode.INVALID_TXN_STATE
+    assert txn.add(topic) == 0
+    assert txn.produce(topic, sequence=1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [txn.produce(topic, sequence=sequence) for sequence in (0, 1)] == [ErrorCode.NONE] * 2
+    assert txn.end() == ErrorCode.NONE
 
 
 def test_s13_the_check_can_be_switched_off(broker_factory: BrokerFactory, topic: str) -> None:
@@ -413,6 +428,59 @@ def test_s36_all_partitions_or_none(raw: RawClient, topic: str) -> None:
     assert txn.end() == ErrorCode.INVALID_TXN_STATE
 
 
+@pytest.mark.parametrize("version", [0, 3])
+def test_s36_clients_add_no_internal_topics(raw: RawClient, topic: str, version: int) -> None:
+    """Or a marker would be written there in the end, into what coordinators live by."""
+    raw.create_topic(topic)
+    txn = RawTransactions(raw, topic)
+    txn.take_over()
+    raw.call(FindCoordinatorRequest(key="any"), ApiKey.FIND_COORDINATOR, 0)
+    request = txn.add_request(topic)
+    internal = [AddPartitionsToTxnTopic(name=name, partitions=[0, 999]) for name in INTERNAL_TOPICS]
+    request.v3_and_below_topics += internal
+    topics = raw.call(request, ApiKey.ADD_PARTITIONS_TO_TXN, version).results_by_topic_v3_and_below
+    codes = {found.name: [each.partition_error_code for each in found.results_by_partition] for found in topics}
+    refused = [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
+    assert codes == {topic: [ErrorCode.OPERATION_NOT_ATTEMPTED], **dict.fromkeys(INTERNAL_TOPICS, refused)}
+    assert txn.end() == ErrorCode.INVALID_TXN_STATE
+
+
+def test_s36_brokers_add_the_offsets_topic_alone(raw: RawClient, topic: str) -> None:
+    txn = RawTransactions(raw, topic)
+    txn.take_over()
+    raw.call(FindCoordinatorRequest(key="any"), ApiKey.FIND_COORDINATOR, 0)
+    for name, code in ((TRANSACTION_STATE, ErrorCode.TOPIC_AUTHORIZATION_FAILED), (CONSUMER_OFFSETS, ErrorCode.NONE)):
+        asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+            transactional_id=topic,
+            producer_id=txn.producer.producer_id,
+            producer_epoch=txn.producer.epoch,
+            topics=[AddPartitionsToTxnTopic(name=name, partitions=[0])],
+        )
+        answer = raw.call(AddPartitionsToTxnRequest(transactions=[asked]), ApiKey.ADD_PARTITIONS_TO_TXN, 5)
+        (result,) = answer.results_by_transaction
+        assert result.topic_results[0].results_by_partition[0].partition_error_code == code
+    txn.is_v2 = True
+    assert txn.end() == ErrorCode.NONE
+
+
+def test_s39_no_marker_goes_to_the_log_of_transactions(raw: RawClient, topic: str) -> None:
+    txn = RawTransactions(raw, topic)
+    txn.take_over()
+    index = partition_for(topic, 50)
+    before = raw.list_offset(TRANSACTION_STATE, index)
+    asked = WriteTxnMarkersRequest.WritableTxnMarker
+    marker = asked(
+        producer_id=txn.producer.producer_id,
+        producer_epoch=txn.producer.epoch,
+        transaction_result=True,
+        topics=[asked.WritableTxnMarkerTopic(name=TRANSACTION_STATE, partition_indexes=[index])],
+        coordinator_epoch=0,
+    )
+    (answer,) = raw.call(WriteTxnMarkersRequest(markers=[marker]), ApiKey.WRITE_TXN_MARKERS, 1).markers
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert raw.list_offset(TRANSACTION_STATE, index) == before
+
+
 @pytest.mark.parametrize(("version", "code"), [(4, ErrorCode.INVALID_TXN_STATE), (5, ErrorCode.TRANSACTION_ABORTABLE)])
 def test_s36_verify_only(raw: RawClient, topic: str, version: int, code: ErrorCode) -> None:
     raw.create_topic(topic, 2)
@@ -454,6 +522,10 @@ def test_e32_open_transactions_can_be_looked_at(raw: RawClient, topic: str) -> N
     )
     assert listed.unknown_state_filters == ["Nonsense"]
     assert [found.transactional_id for found in listed.transaction_states] == [topic]
+    for pattern in ("(", "x" * 1000):
+        asking = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern)
+        refused = raw.call(asking, ApiKey.LIST_TRANSACTIONS, 2)
+        assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[1])
     described = raw.call(DescribeProducersRequest(topics=[asked]), ApiKey.DESCRIBE_PRODUCERS, 0)
     (producer,) = described.topics[0].partitions[0].active_producers

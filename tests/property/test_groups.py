@@ -14,11 +14,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.groups import REBALANCE_MS, SESSION_MS, Answer, GroupDriver
 
 from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.held_bytes import bytes_of
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_protocol.errors import ErrorCode
 
 MEMBERS = st.integers(0, 4)
-PROTOCOLS = st.sampled_from([(("a", b"x"), ("b", b"x")), (("b", b"y"), ("a", b"x")), (("b", b"x"),)])
+PROTOCOLS = st.sampled_from(
+    [(("a", b"x"), ("b", b"x")), (("b", b"y"), ("a", b"x")), (("b", b"x"),), (("b", b"y"), ("a", b"x"), ("b", b"x"))]
+)
 FATAL = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
 
 
@@ -142,6 +145,14 @@ class Groups(RuleBasedStateMachine):
         """Of the broker."""
         self.driver.fail_appends = False
         self.driver.restart()
+        self._generations_that_were_not_logged_are_forgotten()
+
+    @rule()
+    def a_step_raises(self) -> None:
+        self.driver.fail()
+        self._generations_that_were_not_logged_are_forgotten()
+
+    def _generations_that_were_not_logged_are_forgotten(self) -> None:
         # A generation that was formed but not logged is forgotten, and its number may be given again.
         group = self.driver.machine.groups.get("g")
         known = group.generation if group is not None else 0
@@ -225,6 +236,12 @@ class Groups(RuleBasedStateMachine):
             return
         for member in group.members.values():
             assert group.protocol_name in [name for name, _ in member.protocols]
+
+    @invariant()
+    def what_members_say_is_accounted_for(self) -> None:
+        groups = self.driver.machine.groups.values()
+        said = [bytes_of(member.protocols) for group in groups for member in group.members.values()]
+        assert self.driver.held.bytes == sum(said)
 
     @invariant()
     def nobody_has_an_assignment_of_another_generation(self) -> None:

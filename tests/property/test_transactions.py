@@ -14,6 +14,7 @@ from tests.support.transactions import P0, P1, TIMEOUT_MS, TXN, V1, V2, Transact
 
 from oncelog_broker.coordinator.transaction.metadata import (
     EXHAUSTED_EPOCH,
+    FENCING_EPOCH,
     NO_EPOCH,
     Producer,
     TopicPartition,
@@ -25,7 +26,7 @@ from oncelog_protocol.errors import ErrorCode
 CLIENTS = st.integers(0, 2)
 PARTITIONS = st.sets(st.sampled_from([P0, P1, TopicPartition("other", 0)]), min_size=1)
 EPOCH_NOISE = st.sampled_from([0, 0, 0, 0, -1, 1])
-EPOCHS = st.sampled_from([0, 5, EXHAUSTED_EPOCH - 2, EXHAUSTED_EPOCH])
+EPOCHS = st.sampled_from([0, 5, EXHAUSTED_EPOCH - 2, EXHAUSTED_EPOCH, FENCING_EPOCH])
 
 
 class Transactions(RuleBasedStateMachine):
@@ -62,6 +63,7 @@ class Transactions(RuleBasedStateMachine):
         answer = self.driver.add(asking, *partitions, version=self.versions[client])
         if answer is ErrorCode.NONE:
             assert asking == self.driver.metadata.producer
+            assert asking.epoch <= EXHAUSTED_EPOCH
             assert partitions <= self.driver.metadata.partitions
 
     @rule(client=CLIENTS, commits=st.booleans(), noise=EPOCH_NOISE, is_lost=st.booleans())
@@ -75,6 +77,7 @@ class Transactions(RuleBasedStateMachine):
         answer = self.driver.end(asking, commits, version)
         if not isinstance(answer, Producer):
             return
+        assert answer.epoch <= EXHAUSTED_EPOCH, "the last epoch is for fencing alone"
         if version == V2:
             assert self.decided.setdefault(asking, commits) is commits, "an answer was taken back"
             assert answer != asking
@@ -139,6 +142,14 @@ class Transactions(RuleBasedStateMachine):
         metadata = self.driver.machine.transactions.get(TXN)
         if metadata is not None and metadata.state.is_prepared:
             assert [end.producer for end in self.driver.ends][-1] == metadata.producer
+
+    @invariant()
+    def epochs_end_with_the_producer_id(self) -> None:
+        """Where the last epoch fences, it is known already as whom the producer goes on."""
+        for metadata in self.driver.machine.transactions.values():
+            if metadata.producer_epoch == FENCING_EPOCH and len(self.driver.log) > 1:
+                assert metadata.state.is_prepared
+                assert metadata.next_producer_id >= 0
 
     @invariant()
     def partitions_belong_to_a_transaction(self) -> None:

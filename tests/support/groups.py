@@ -12,6 +12,7 @@ from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup
 from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.held_bytes import HeldBytes
 from oncelog_broker.coordinator.group.joining import Join
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.timers import TimerQueue
@@ -59,11 +60,12 @@ class GroupDriver:
         self.ids = count(1)
         self.log: list[tuple[bytes, bytes | None]] = []
         self.timers: TimerQueue[Any] = TimerQueue()
-        self.machine = self.new_machine()
+        self.held = HeldBytes()
+        self.machine = self.new_machine(self.held)
         self.fail_appends = False
 
-    def new_machine(self) -> GroupMachine:
-        return GroupMachine(self.config, lambda: self.now_ms, lambda: str(next(self.ids)))
+    def new_machine(self, held: HeldBytes) -> GroupMachine:
+        return GroupMachine(self.config, lambda: self.now_ms, lambda: str(next(self.ids)), held)
 
     @property
     def now_ms(self) -> int:
@@ -118,20 +120,28 @@ class GroupDriver:
                     self.timers.set(key, self.seconds + 1.0)
         self.seconds = end
 
-    def replayed(self) -> GroupMachine:
+    def replayed(self, held: HeldBytes | None = None) -> GroupMachine:
         """A machine that knows nothing but the log."""
-        machine = self.new_machine()
+        machine = self.new_machine(held or HeldBytes())
         for offset, (key, value) in enumerate(self.log):
             record = machine.decode(key, value)
             assert record is not None
             machine.replay(record, offset, -1)
         return machine
 
+    def fail(self) -> None:
+        """A step about the group raised: the runtime answers who waits, and has the group fall back."""
+        group = self.machine.groups.get("g")
+        for answer in () if group is None else (*group.joining.values(), *group.syncing.values()):
+            answer.error = ErrorCode.UNKNOWN_SERVER_ERROR
+        self._carry_out(self.machine.on_failed("g"))
+
     def restart(self) -> None:
         """Forget all but the log, and load it."""
         unanswered = self.machine.on_unloaded(KafkaError(ErrorCode.NOT_COORDINATOR))
         self._carry_out(unanswered)
-        self.machine, self.timers = self.replayed(), TimerQueue()
+        assert self.held.bytes == 0
+        self.machine, self.timers = self.replayed(self.held), TimerQueue()
         self._carry_out(self.machine.on_loaded())
 
     # --- requests
@@ -233,7 +243,9 @@ class GroupDriver:
                 for (topic, partition), offset in offsets.items()
             ],
         )
-        return self.run(lambda answer: self.machine.commit(request, known, answer))
+        return self.run(
+            lambda answer: self.machine.commit(request, lambda topic, index: topic in known and index >= 0, answer)
+        )
 
     # --- several at once
 

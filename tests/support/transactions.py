@@ -12,11 +12,11 @@ from typing import Any
 
 from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
-from oncelog_broker.coordinator.transaction.initialising import NeedsProducerId
 from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
 from oncelog_broker.coordinator.transaction.metadata import (
     TRANSACTIONS_V1,
     TRANSACTIONS_V2,
+    NeedsProducerId,
     Producer,
     TopicPartition,
     TransactionMetadata,
@@ -145,7 +145,11 @@ class TransactionDriver:
     def abort_timed_out(self) -> list[str]:
         timed_out = self.machine.timed_out()
         for transactional_id in timed_out:
-            self.carry_out(self.machine.abort_timed_out(transactional_id))
+            try:
+                effects = self.machine.abort_timed_out(transactional_id, None)
+            except NeedsProducerId:
+                effects = self.machine.abort_timed_out(transactional_id, next(self.producer_ids))
+            self.carry_out(effects)
         return timed_out
 
     def expire(self) -> int:

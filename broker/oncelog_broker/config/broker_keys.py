@@ -224,6 +224,29 @@ GROUP_MAX_SIZE = ConfigKey[int](
     "The most members that one group may have. Kafka's default is no limit.",
     at_least(1),
 )
+GROUP_MEMBER_METADATA_MAX_BYTES = ConfigKey[int](
+    "group.member.metadata.max.bytes",
+    INT,
+    1024 * 1024,
+    "The most that one member of a group may say of itself when it joins: its protocols with their metadata, which is "
+    "subscribed topics, partitions owned and the like. More is refused with MESSAGE_TOO_LARGE. Kafka has no limit.",
+    at_least(1024),
+)
+GROUP_METADATA_MAX_BYTES = ConfigKey[int](
+    "group.metadata.max.bytes",
+    INT,
+    16 * 1024 * 1024,
+    "The same for all members of one group. Who would exceed it is refused with GROUP_MAX_SIZE_REACHED.",
+    at_least(1024),
+)
+GROUP_COORDINATOR_METADATA_MAX_BYTES = ConfigKey[int](
+    "group.coordinator.metadata.max.bytes",
+    LONG,
+    128 * 1024 * 1024,
+    "The same for all groups of one broker. Who would exceed it is refused with COORDINATOR_NOT_AVAILABLE, which "
+    "clients retry.",
+    at_least(1024),
+)
 
 # --- The log
 

@@ -22,6 +22,10 @@ TimerKey = Hashable
 """Names a timer of a machine; it comes back in `on_timer`."""
 
 
+class Interruption(Exception):
+    """A step that has changed nothing and has to be asked again by its rim: no failure, so it passes the runtime."""
+
+
 class Encoded(NamedTuple):
     """A record as it lies in the log; a value of None is a tombstone."""
 

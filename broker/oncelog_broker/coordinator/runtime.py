@@ -7,6 +7,10 @@ restart is what it knew before.
 
 While this broker does not lead a partition its requests are answered NOT_COORDINATOR, while it is loaded
 COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks and lets other work in between.
+A step that raises what nobody thought of is logged once, with its key. The key falls back to what is logged of it, as
+it would in a restart (`Machine.on_failed`), whoever waits there is answered UNKNOWN_SERVER_ERROR, and everybody else
+goes on. If it raised between the append and the end of the replay, log and machine are not the same any more: then the
+machine is dropped and loaded anew.
 Source: Kafka's CoordinatorRuntime. Unlike it we keep no snapshots to roll back to: with the append failed nothing was
 replayed, and with the leadership lost the machine is dropped and loaded anew.
 """
@@ -19,7 +23,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey
+from oncelog_broker.coordinator.effects import Effects, Encoded, Interruption, TimerKey
 from oncelog_broker.coordinator.partitioning import partition_for
 from oncelog_broker.coordinator.timers import TimerQueue
 from oncelog_broker.log.validation import AppendOrigin
@@ -70,7 +74,14 @@ class Machine(Protocol):
     def on_loaded(self) -> Effects:
         """All of the log is replayed: timers begin to run."""
 
-    def on_timer(self, key: TimerKey) -> Effects: ...
+    def on_timer(self, timer: TimerKey) -> Effects: ...
+
+    def key_of(self, timer: TimerKey) -> str:
+        """What a timer is about: the key that requests would name."""
+
+    def on_failed(self, key: str) -> Effects:
+        """A step about `key` raised on its way: drop what was changed and not logged, as a restart would. The runtime
+        answers those who wait. Records are not allowed."""
 
     def on_unloaded(self, error: KafkaError) -> Effects:
         """This broker coordinates no more: whoever waits is answered with `error`. Records are not allowed."""
@@ -106,10 +117,18 @@ class Waiter(Generic[R]):
         return self._future
 
 
+class StepFailed(KafkaError):
+    """UNKNOWN_SERVER_ERROR for a step that raised what nobody thought of. Its key is as it was logged last."""
+
+
+class _Diverged(Exception):
+    """The machine may not know what is in its log."""
+
+
 class Shard(Generic[M]):
     """One machine, its partition and its timers. `is_loaded` is False until the log is replayed."""
 
-    __slots__ = ("failure", "index", "is_loaded", "machine", "partition", "timers")
+    __slots__ = ("_waiting", "failure", "index", "is_loaded", "machine", "partition", "timers")
 
     def __init__(self, index: int, partition: Partition, machine: M) -> None:
         self.index = index
@@ -118,6 +137,25 @@ class Shard(Generic[M]):
         self.timers: TimerQueue[TimerKey] = TimerQueue()
         self.is_loaded = False
         self.failure: str | None = None
+        self._waiting: dict[str, set[Waiter[Any]]] = {}
+
+    def wait(self, key: str, waiter: Waiter[Any], future: asyncio.Future[Any]) -> None:
+        """`waiter` is answered in a later step about `key`; `future` is its outcome."""
+        self._waiting.setdefault(key, set()).add(waiter)
+        future.add_done_callback(lambda _: self._answered(key, waiter))
+
+    def _answered(self, key: str, waiter: Waiter[Any]) -> None:
+        waiting = self._waiting.get(key, set())
+        waiting.discard(waiter)
+        if not waiting:
+            self._waiting.pop(key, None)
+
+    def waiting(self, key: str) -> Collection[Waiter[Any]]:
+        """Those who wait for an answer about `key`."""
+        return tuple(self._waiting.get(key, ()))
+
+    def all_waiting(self) -> Collection[Waiter[Any]]:
+        return [waiter for waiting in self._waiting.values() for waiter in waiting]
 
 
 class CoordinatorRuntime(Generic[M]):
@@ -197,6 +235,10 @@ class CoordinatorRuntime(Generic[M]):
             shard.failure = str(error)
             logger.error("coordinator not loaded", extra={"partition": log.name, "reason": error})
             return
+        except Exception as error:
+            shard.failure = f"{type(error).__name__}: {error}"
+            logger.exception("coordinator not loaded", extra={"partition": log.name})
+            return
         if self._shards.get(shard.index) is shard:
             logger.info(
                 "coordinator loaded",
@@ -235,15 +277,26 @@ class CoordinatorRuntime(Generic[M]):
                 yield None
 
     def _loaded(self, shard: Shard[M]) -> None:
+        try:
+            effects = shard.machine.on_loaded()
+        except Exception as error:
+            shard.failure = f"{type(error).__name__}: {error}"
+            logger.exception("coordinator not loaded", extra={"partition": shard.partition.log.name})
+            return
         shard.is_loaded = True
-        self._carry_out(shard, shard.machine.on_loaded())
+        self._carry_out(shard, effects)
 
     def _unload(self, shard: Shard[M]) -> None:
         del self._shards[shard.index]
         error = KafkaError(ErrorCode.NOT_COORDINATOR)
-        effects = shard.machine.on_unloaded(error)
-        assert not effects.records, "a broker that leads no more writes no more"
-        _send(effects.replies, ErrorCode.NONE)
+        try:
+            effects = shard.machine.on_unloaded(error)
+            assert not effects.records, "a broker that leads no more writes no more"
+            _send(effects.replies, ErrorCode.NONE)
+        except Exception as unthought_of:
+            self._unthought_of(shard, None, unthought_of)
+        for waiter in shard.all_waiting():
+            waiter.answer(error)
 
     def close(self) -> None:
         """The broker stops: whoever waits is answered, and finds another coordinator or this one again."""
@@ -285,35 +338,56 @@ class CoordinatorRuntime(Generic[M]):
         The operation replies to the waiter that it is given, at once or in a later step; it raises KafkaError to
         refuse. `failed` makes the response of an error.
         """
-        waiter = Waiter(failed)
+        waiter: Waiter[R] = Waiter(failed)
         try:
             shard = self.shard(key)
-            self._carry_out(shard, operation(shard.machine, waiter))
+            self.step(shard, lambda machine: operation(machine, waiter), key)
         except KafkaError as error:
             return failed(error)
-        return waiter.outcome()
+        outcome = waiter.outcome()
+        if isinstance(outcome, asyncio.Future):
+            shard.wait(key, waiter, outcome)
+        return outcome
 
     def read(self, key: str, query: Callable[[M], R], failed: Callable[[KafkaError], R]) -> Answer[R]:
         """As `write`, for a question: what has been seen is committed when the answer leaves."""
-
-        def operation(machine: M, waiter: Waiter[R]) -> Effects:
-            effects = Effects()
-            effects.reply(waiter, query(machine))
-            return effects
-
-        return self.write(key, operation, failed)
-
-    def step(self, shard: Shard[M], operation: Callable[[M], Effects]) -> int:
-        """Run an operation that nobody waits for; how many records it logged. Raises KafkaError if that failed."""
-        effects = operation(shard.machine)
+        waiter: Waiter[R] = Waiter(failed)
+        effects = Effects()
+        try:
+            shard = self.shard(key)
+            effects.reply(waiter, query(shard.machine))
+        except KafkaError as error:
+            return failed(error)
+        except Exception as error:  # nothing was changed
+            return failed(self._unthought_of(shard, key, error))
         self._carry_out(shard, effects)
+        return waiter.outcome()
+
+    def step(self, shard: Shard[M], operation: Callable[[M], Effects], key: str | None = None) -> int:
+        """Run an operation, which is about `key`, and what it asks for; how many records it logged.
+
+        Raises KafkaError if they could not be logged, or the operation refuses; StepFailed.
+        """
+        try:
+            effects = operation(shard.machine)
+            self._carry_out(shard, effects)
+        except (KafkaError, Interruption):
+            raise
+        except Exception as error:
+            failure = self._unthought_of(shard, key, error)
+            self._fall_back(shard, key, failure, reload=isinstance(error, _Diverged))
+            raise failure from error
         return len(effects.records)
 
     def end_transaction(self, index: int, producer_id: int, *, committed: bool) -> None:
         """A marker was appended to the partition `index`. While that is loaded, the marker is met on the way."""
         shard = self.loaded_shard(index)
-        if shard is not None:
+        if shard is None:
+            return
+        try:
             shard.machine.replay_end_transaction(producer_id, committed)
+        except Exception as error:
+            self._fall_back(shard, None, self._unthought_of(shard, None, error), reload=True)
 
     def loaded_shard(self, index: int) -> Shard[M] | None:
         """The shard of a partition that this broker leads and has loaded."""
@@ -327,6 +401,30 @@ class CoordinatorRuntime(Generic[M]):
     def is_current(self, shard: Shard[M]) -> bool:
         """Whether `shard` still is what this broker coordinates."""
         return self._shards.get(shard.index) is shard
+
+    # --- failures
+
+    def _unthought_of(self, shard: Shard[M], key: str | None, error: Exception) -> StepFailed:
+        """Tell people, once, and what clients are told."""
+        cause = error.__cause__ if isinstance(error, _Diverged) and error.__cause__ is not None else error
+        logger.error("step failed", extra={"partition": shard.partition.log.name, "key": key}, exc_info=cause)
+        return StepFailed(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(cause).__name__}: {cause}")
+
+    def _fall_back(self, shard: Shard[M], key: str | None, failure: StepFailed, *, reload: bool) -> None:
+        """Be what the log says, after a step that raised: of `key`, or with `reload` of the whole machine."""
+        if not reload and key is not None:
+            for waiter in shard.waiting(key):
+                waiter.answer(failure)
+            try:
+                effects = shard.machine.on_failed(key)
+                assert not effects.records, "what is logged already"
+                self._carry_out(shard, effects)
+            except Exception as error:
+                self._unthought_of(shard, key, error)
+                reload = True
+        if reload and self.is_current(shard):
+            self._unload(shard)
+            self._begin(Shard(shard.index, shard.partition, self._make_machine(shard.index)))
 
     # --- effects
 
@@ -364,18 +462,23 @@ class CoordinatorRuntime(Generic[M]):
             self._on_end(shard, end)
 
     def _log(self, shard: Shard[M], effects: Effects) -> None:
-        """Append and replay the records. Raises KafkaError: nothing of a batch that fails has changed anything."""
+        """Append and replay the records. Raises KafkaError: nothing of a batch that fails has changed anything;
+        _Diverged."""
         encoded = list(map(shard.machine.encode, effects.records))
+        producer_id = NO_PRODUCER_ID if effects.producer is None else effects.producer[0]
         start, sizes = 0, [len(encoded)]
         if effects.may_be_divided:
             sizes = divided(encoded, shard.partition.log.config.max_message_bytes)
         for size in sizes:
             records = effects.records[start : start + size]
-            base_offset = self._append(shard, encoded[start : start + size], effects)
-            for offset, record in enumerate(records, base_offset):
-                shard.machine.replay(
-                    record, offset, NO_PRODUCER_ID if effects.producer is None else effects.producer[0]
-                )
+            try:
+                base_offset = self._append(shard, encoded[start : start + size], effects)
+                for offset, record in enumerate(records, base_offset):
+                    shard.machine.replay(record, offset, producer_id)
+            except KafkaError:
+                raise
+            except Exception as error:
+                raise _Diverged from error
             start += size
 
     def _append(self, shard: Shard[M], encoded: list[Encoded], effects: Effects) -> int:
@@ -417,17 +520,22 @@ class CoordinatorRuntime(Generic[M]):
         self._woken_at = float("inf")
         now = self._clock.monotonic()
         for shard in list(self._shards.values()):
-            for key in shard.timers.pop_due(now):
-                self._fire(shard, key)
+            for timer in shard.timers.pop_due(now):
+                self._fire(shard, timer)
+                if not self.is_current(shard):
+                    break
         for shard in self._shards.values():
             self._wake_in_time(shard)
 
-    def _fire(self, shard: Shard[M], key: TimerKey) -> None:
+    def _fire(self, shard: Shard[M], timer: TimerKey) -> None:
+        """Never raises: the timers of other keys come after this one."""
         try:
-            self._carry_out(shard, shard.machine.on_timer(key))
+            self.step(shard, lambda machine: machine.on_timer(timer), shard.machine.key_of(timer))
+        except StepFailed:
+            return  # with its key, what it was set for has fallen back too
         except KafkaError as error:
-            logger.error("timer failed", extra={"partition": shard.partition.log.name, "timer": key, "reason": error})
-            shard.timers.set(key, self._clock.monotonic() + TIMER_RETRY_SECONDS)
+            logger.error("timer failed", extra={"partition": shard.partition.log.name, "timer": timer, "reason": error})
+            shard.timers.set(timer, self._clock.monotonic() + TIMER_RETRY_SECONDS)
 
 
 APPEND_ERRORS: Final = {

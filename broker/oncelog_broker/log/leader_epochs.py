@@ -67,10 +67,10 @@ class LeaderEpochs:
     def end_offset_for_epoch(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(the largest epoch not above `epoch`, the offset after its last record): OffsetForLeaderEpoch's answer.
 
-        (-1, -1) if `epoch` is undefined or newer than all that is known; for an epoch older than all, `epoch` itself
+        (-1, -1) if `epoch` is none or newer than all that is known; for an epoch older than all, `epoch` itself
         and the start of the first.
         """
-        if epoch == UNDEFINED_EPOCH or epoch > self.latest_epoch:
+        if epoch < 0 or epoch > self.latest_epoch:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest_epoch:
             return epoch, log_end_offset

@@ -96,6 +96,9 @@ class ClusterImage:
         found = self.topics.get(topic)
         return None if found is None else found.partitions.get(partition)
 
+    def has_partition(self, topic: str, partition: int) -> bool:
+        return self.partition(topic, partition) is not None
+
     def leader_of(self, topic: str, partition: int) -> Broker | None:
         """The live broker that leads the partition; None if there is no such partition, leader or broker."""
         found = self.partition(topic, partition)

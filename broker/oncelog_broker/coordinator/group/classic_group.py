@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from oncelog_broker.coordinator.effects import Waiter
+from oncelog_broker.coordinator.group.held_bytes import HeldBytes, bytes_of
 from oncelog_broker.coordinator.group.states import GroupState, check_transition
 from oncelog_broker.coordinator.group.subscription import CONSUMER_PROTOCOL, subscribed_topics
 from oncelog_protocol.coordinator_records.consumer_offsets import GroupMetadataValue
@@ -30,6 +31,7 @@ class Member:
         "instance_id",
         "is_new",
         "member_id",
+        "metadata_bytes",
         "protocols",
         "rebalance_timeout_ms",
         "session_timeout_ms",
@@ -52,9 +54,14 @@ class Member:
         self.client_host = client_host
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
         self.assignment = assignment
+        self.follow(protocols)
         self.is_new = False
+
+    def follow(self, protocols: Protocols) -> None:
+        """These are its protocols from now on."""
+        self.protocols = protocols
+        self.metadata_bytes = bytes_of(protocols)
 
     @property
     def is_static(self) -> bool:
@@ -99,18 +106,21 @@ class Member:
 
 class ClassicGroup:
     """Invariants: the leader is a member, unless there are none; each static member is listed in `static_members`;
-    who waits in `joining` or `syncing` is a member; `syncing` is empty outside CompletingRebalance."""
+    who waits in `joining` or `syncing` is a member; `syncing` is empty outside CompletingRebalance; `metadata_bytes` is
+    the sum of its members', and part of `held`, until it is `let_go`."""
 
     __slots__ = (
         "arriving",
         "generation",
         "group_id",
         "has_new_members",
+        "held",
         "initial_delay_left_ms",
-        "is_logged",
         "joining",
+        "last_logged",
         "leader_id",
         "members",
+        "metadata_bytes",
         "pending_members",
         "pending_sync",
         "protocol_name",
@@ -122,12 +132,15 @@ class ClassicGroup:
         "syncing",
     )
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, held: HeldBytes | None = None) -> None:
         self.group_id = group_id
+        self.held = held or HeldBytes()
+        self.metadata_bytes = 0
         self.state = GroupState.EMPTY
         self.state_since_ms: int | None = None
         """Wall time of the last logged change; None where nothing was logged, or by a Kafka before 2.1."""
-        self.is_logged = False
+        self.last_logged: GroupMetadataValue | None = None
+        """What the log says of this group; treat as read-only."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -157,6 +170,10 @@ class ClassicGroup:
         self.state = state
 
     @property
+    def is_logged(self) -> bool:
+        return self.last_logged is not None
+
+    @property
     def is_consumer_group(self) -> bool:
         return self.protocol_type == CONSUMER_PROTOCOL
 
@@ -180,6 +197,15 @@ class ClassicGroup:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.supported.update(name for name, _ in member.protocols)
+        self._hold(member.metadata_bytes)
+
+    def let_go(self) -> None:
+        """This group is thrown away, with whoever is in it."""
+        self._hold(-self.metadata_bytes)
+
+    def _hold(self, more: int) -> None:
+        self.metadata_bytes += more
+        self.held.bytes += more
 
     def remove(self, member_id: str) -> None:
         """Take a member out; who waits must have been answered by the caller."""
@@ -204,10 +230,12 @@ class ClassicGroup:
 
     def set_protocols(self, member: Member, protocols: Protocols) -> None:
         self._forget_protocols(member)
-        member.protocols = protocols
+        member.follow(protocols)
         self.supported.update(name for name, _ in protocols)
+        self._hold(member.metadata_bytes)
 
     def _forget_protocols(self, member: Member) -> None:
+        self._hold(-member.metadata_bytes)
         for name, _ in member.protocols:
             self.supported[name] -= 1
             if not self.supported[name]:
@@ -308,6 +336,7 @@ class ClassicGroup:
         Who waits for this generation has been, or is about to be, answered by the step that logged it.
         """
         known, self.members = self.members, {}
+        self.let_go()
         self.static_members.clear()
         self.supported.clear()
         self.leader_id = value.leader
@@ -325,7 +354,7 @@ class ClassicGroup:
         self.protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
         self.state_since_ms = value.current_state_timestamp if value.current_state_timestamp >= 0 else None
-        self.is_logged = True
+        self.last_logged = value
         self.joining.clear()
         self.syncing.clear()
         self.pending_sync &= self.members.keys()

@@ -15,6 +15,7 @@ from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.held_bytes import HeldBytes
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
 from oncelog_broker.metadata.image import ClusterImage
@@ -48,9 +49,10 @@ class GroupCoordinator:
         settings = GroupConfig.of(config)
         self._check_seconds = config[keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS] / 1000
         self._tasks = tasks
+        held = HeldBytes()
         self.runtime = CoordinatorRuntime(
             CONSUMER_OFFSETS,
-            lambda _: GroupMachine(settings, clock.now_ms, new_id),
+            lambda _: GroupMachine(settings, clock.now_ms, new_id, held),
             replicas,
             clock,
             tasks,
@@ -98,7 +100,7 @@ class GroupCoordinator:
     async def _expire(self, shard: Shard[GroupMachine], group_id: str) -> None:
         try:
             while self.runtime.is_current(shard):
-                if not self.runtime.step(shard, lambda machine: machine.expire(group_id)):
+                if not self.runtime.step(shard, lambda machine: machine.expire(group_id), group_id):
                     break
                 await asyncio.sleep(0)
         except KafkaError as error:

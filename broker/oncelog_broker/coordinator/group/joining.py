@@ -13,6 +13,7 @@ from typing import NamedTuple
 from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.effects import Waiter
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup, Member, Protocols
+from oncelog_broker.coordinator.group.held_bytes import bytes_of
 from oncelog_broker.coordinator.group.records import group_record
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.coordinator.group.step import NEW_MEMBER_JOIN_TIMEOUT_MS, Step, TimerKind
@@ -26,6 +27,7 @@ class Join(NamedTuple):
 
     `requires_member_id`: v4+, a new dynamic member is first given an id to join with (KIP-394).
     `can_skip_assignment`: v9+, a returning static leader is told that the assignment stands (KIP-814).
+    `no_protocol`: how it is said that there is none: None from v7 on.
     """
 
     request: JoinGroupRequest
@@ -33,6 +35,7 @@ class Join(NamedTuple):
     waiter: Waiter
     requires_member_id: bool
     can_skip_assignment: bool
+    no_protocol: str | None = None
 
     def member(self, member_id: str) -> Member:
         request = self.request
@@ -49,13 +52,18 @@ class Join(NamedTuple):
 
     @property
     def protocols(self) -> list[tuple[str, bytes]]:
-        return [(protocol.name, protocol.metadata) for protocol in self.request.protocols]
+        """One that is named twice is one protocol, at its first place: a member counts once for each."""
+        named: dict[str, bytes] = {}
+        for protocol in self.request.protocols:
+            named.setdefault(protocol.name, protocol.metadata)
+        return list(named.items())
 
 
 def join(step: Step, asked: Join) -> None:
     """Serve a JoinGroup. Raises KafkaError to refuse it; nothing has changed then."""
     group, request = step.group, asked.request
     _check_room(step, request.member_id)
+    _check_bytes(step, asked)
     group.check_protocols(request.protocol_type, asked.protocols)
     if request.member_id == "":
         _newcomer(step, asked)
@@ -76,6 +84,28 @@ def _check_room(step: Step, member_id: str) -> None:
         full = member_id not in group.members and len(group.members) >= step.config.max_size
     if full and group.state is not GroupState.EMPTY:
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"group.max.size={step.config.max_size}")
+
+
+def _check_bytes(step: Step, asked: Join) -> None:
+    """What members say of themselves is kept while they are members. Who says no more than before stays welcome."""
+    group, config = step.group, step.config
+    size = bytes_of(asked.protocols)
+    if size > config.member_metadata_max_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"group.member.metadata.max.bytes={config.member_metadata_max_bytes}"
+        )
+    static_id = group.static_members.get(asked.request.group_instance_id or "")
+    known = group.members.get(asked.request.member_id or static_id or "")
+    more = size if known is None else size - known.metadata_bytes
+    if more <= 0:
+        return
+    if group.metadata_bytes + more > config.metadata_max_bytes:
+        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"group.metadata.max.bytes={config.metadata_max_bytes}")
+    if group.held.bytes + more > config.coordinator_metadata_max_bytes:
+        raise KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"group.coordinator.metadata.max.bytes={config.coordinator_metadata_max_bytes}",
+        )
 
 
 def _newcomer(step: Step, asked: Join) -> None:
@@ -99,7 +129,11 @@ def _newcomer(step: Step, asked: Join) -> None:
         step.effects.reply(
             asked.waiter,
             JoinGroupResponse(
-                error_code=ErrorCode.MEMBER_ID_REQUIRED, protocol_name="", leader="", member_id=member_id, members=[]
+                error_code=ErrorCode.MEMBER_ID_REQUIRED,
+                protocol_name=asked.no_protocol,
+                leader="",
+                member_id=member_id,
+                members=[],
             ),
         )
     else:

@@ -12,12 +12,13 @@ from typing import Final
 from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey, Waiter
 from oncelog_broker.coordinator.group import joining, membership, records, transactional_offsets
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup
+from oncelog_broker.coordinator.group.commits import Commit, Exists, check_no_members, expire_timestamp
 from oncelog_broker.coordinator.group.config import GroupConfig
-from oncelog_broker.coordinator.group.offsets import NO_EXPIRY, CommittedOffsets
+from oncelog_broker.coordinator.group.held_bytes import HeldBytes
+from oncelog_broker.coordinator.group.offsets import CommittedOffsets
 from oncelog_broker.coordinator.group.records import CoordinatorRecord, OffsetRecord, group_record, offset_record
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.coordinator.group.step import GroupTimer, Step, TimerKind
-from oncelog_protocol.coordinator_records.consumer_offsets import OffsetCommitValue
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -26,8 +27,6 @@ from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest, OffsetD
 from oncelog_protocol.messages.sync_group import SyncGroupRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
-BY_CONFIGURATION: Final = -1
-"""OffsetCommit's retention_time_ms where the broker decides (T15)."""
 MAX_EXPIRED_PER_STEP: Final = 500
 """Tombstones in one batch of the expiry: a few milliseconds of work."""
 
@@ -36,9 +35,17 @@ CommitPartition = CommitTopic.OffsetCommitResponsePartition
 
 
 class GroupMachine:
-    """See `runtime.Machine`. `now_ms` is wall time; `new_id` makes the unique part of a member id."""
+    """See `runtime.Machine`. `now_ms` is wall time; `new_id` makes the unique part of a member id; `held` is what the
+    groups of all machines of the broker take."""
 
-    def __init__(self, config: GroupConfig, now_ms: Callable[[], int], new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        now_ms: Callable[[], int],
+        new_id: Callable[[], str],
+        held: HeldBytes | None = None,
+    ) -> None:
+        self._held = held or HeldBytes()
         self._config = config
         self._now_ms = now_ms
         self._new_id = new_id
@@ -59,6 +66,7 @@ class GroupMachine:
         elif record.value is None:
             gone = self.groups.pop(record.key.group, None)
             if gone is not None:
+                gone.let_go()
                 gone.transition_to(GroupState.DEAD)
         else:
             self._made(record.key.group).replay(record.value)
@@ -67,33 +75,50 @@ class GroupMachine:
         self.offsets.replay_end_transaction(producer_id, committed)
 
     def on_loaded(self) -> Effects:
-        """Members have a session timeout's time to show that they are still there."""
         effects = Effects()
         for group in self.groups.values():
-            step = self._step(group, effects)
-            for member in group.members.values():
-                step.start_session(member)
+            self._step(group, effects).start_sessions()
         return effects
 
-    def on_timer(self, key: TimerKey) -> Effects:
+    def on_timer(self, timer: TimerKey) -> Effects:
         effects = Effects()
-        assert isinstance(key, GroupTimer)
-        group = self.groups.get(key.group_id)
+        assert isinstance(timer, GroupTimer)
+        group = self.groups.get(timer.group_id)
         if group is None:
             return effects
         step = self._step(group, effects)
-        if key.kind == TimerKind.SESSION:
-            membership.on_session_timer(step, key.member_id)
-        elif key.kind == TimerKind.JOIN:
+        if timer.kind == TimerKind.SESSION:
+            membership.on_session_timer(step, timer.member_id)
+        elif timer.kind == TimerKind.JOIN:
             joining.on_join_timer(step)
         else:
             membership.on_sync_timer(step)
         self._forget_if_void(group)
         return effects
 
+    def key_of(self, timer: TimerKey) -> str:
+        assert isinstance(timer, GroupTimer)
+        return timer.group_id
+
+    def on_failed(self, key: str) -> Effects:
+        """The group is what was logged of it last: the rebalance that was going on is forgotten, who waited has been
+        answered and joins again."""
+        effects = Effects()
+        failed = self.groups.pop(key, None)
+        if failed is None:
+            return effects
+        failed.let_go()
+        self._step(failed, effects).cancel_timers()
+        if failed.last_logged is not None:
+            group = self._made(key)
+            group.replay(failed.last_logged)
+            self._step(group, effects).start_sessions()
+        return effects
+
     def on_unloaded(self, error: KafkaError) -> Effects:
         effects = Effects()
         for group in self.groups.values():
+            group.let_go()
             for waiter in (*group.joining.values(), *group.syncing.values()):
                 effects.reply(waiter, error)
         return effects
@@ -102,8 +127,7 @@ class GroupMachine:
 
     def join(self, asked: joining.Join) -> Effects:
         request, config = asked.request, self._config
-        if not request.group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        _check_group_id(request.group_id)
         if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
             raise KafkaError(
                 ErrorCode.INVALID_SESSION_TIMEOUT,
@@ -152,12 +176,13 @@ class GroupMachine:
         group = self.groups.get(group_id)
         if group is not None:
             return group
-        if group_id in self.offsets.groups():
+        if self.offsets.has(group_id):
             return ClassicGroup(group_id)
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
     def delete(self, group_id: str) -> Effects:
-        """Delete a group without members, with its offsets. The caller adds the reply."""
+        """Delete a group without members, with its offsets, those that open transactions commit too: their end must
+        not bring the group back. The caller adds the reply."""
         group = self.find(group_id)
         if group.state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
@@ -176,39 +201,36 @@ class GroupMachine:
     def commit(
         self,
         request: OffsetCommitRequest,
-        known_topics: Collection[str],
+        exists: Exists,
         waiter: Waiter,
         refused: Collection[CommitTopic] = (),
     ) -> Effects:
-        """Serve an OffsetCommit; a topic that is not in `known_topics` is refused. `refused` joins the answer."""
+        """Serve an OffsetCommit; a partition that does not exist is refused. `refused` joins the answer."""
         effects = Effects()
         effects.too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         self._check_commit(request, effects)
         now_ms = self._now_ms()
-        retention = request.retention_time_ms
-        expire_timestamp = NO_EXPIRY if retention == BY_CONFIGURATION else now_ms + retention
-        response = OffsetCommitResponse(topics=[*refused])
-        for topic in request.topics:
-            answers = []
-            for partition in topic.partitions:
-                metadata = partition.committed_metadata or ""
-                if topic.name not in known_topics:
-                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif len(metadata.encode()) > self._config.offset_metadata_max_bytes:
-                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    code = ErrorCode.NONE
-                    value = OffsetCommitValue(
-                        offset=partition.committed_offset,
-                        leader_epoch=partition.committed_leader_epoch,
-                        metadata=metadata,
-                        commit_timestamp=now_ms,
-                        expire_timestamp=expire_timestamp,
+        commit = Commit(
+            request.group_id,
+            now_ms,
+            exists,
+            self._config.offset_metadata_max_bytes,
+            expire_timestamp(now_ms, request.retention_time_ms),
+        )
+        topics = [
+            CommitTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    CommitPartition(
+                        partition_index=partition.partition_index, error_code=commit.add(effects, topic.name, partition)
                     )
-                    effects.append(offset_record(request.group_id, topic.name, partition.partition_index, value))
-                answers.append(CommitPartition(partition_index=partition.partition_index, error_code=code))
-            response.topics.append(CommitTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
-        effects.reply(waiter, response)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        effects.reply(waiter, OffsetCommitResponse(topics=[*refused, *topics]))
         return effects
 
     def _check_commit(self, request: OffsetCommitRequest, effects: Effects) -> None:
@@ -217,8 +239,7 @@ class GroupMachine:
         generation = request.generation_id_or_member_epoch
         group = self.groups.get(request.group_id)
         if group is None:
-            if generation >= 0:
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+            check_no_members(generation, has_offsets=self.offsets.has(request.group_id))
             return
         if generation < 0 and group.state is GroupState.EMPTY:
             return
@@ -227,19 +248,18 @@ class GroupMachine:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._step(group, effects).start_session(member)
 
-    def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, known_topics: Collection[str], waiter: Waiter
-    ) -> Effects:
+    def commit_in_transaction(self, request: TxnOffsetCommitRequest, exists: Exists, waiter: Waiter) -> Effects:
         """Serve a TxnOffsetCommit. Raises KafkaError as `transactional_offsets.check_member`."""
-        transactional_offsets.check_member(self.groups.get(request.group_id), request)
-        effects, response = transactional_offsets.commit_in_transaction(
-            request, known_topics, self._now_ms(), self._config.offset_metadata_max_bytes
-        )
+        group_id = request.group_id
+        transactional_offsets.check_member(self.groups.get(group_id), request, has_offsets=self.offsets.has(group_id))
+        commit = Commit(group_id, self._now_ms(), exists, self._config.offset_metadata_max_bytes)
+        effects, response = transactional_offsets.commit_in_transaction(request, commit)
         effects.reply(waiter, response)
         return effects
 
     def delete_offsets(self, request: OffsetDeleteRequest, known_topics: Collection[str], waiter: Waiter) -> Effects:
         """Serve an OffsetDelete: offsets of topics that the group does not read."""
+        _check_group_id(request.group_id)
         group = self.find(request.group_id)
         if group.state is not GroupState.EMPTY and not group.is_consumer_group:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
@@ -257,7 +277,7 @@ class GroupMachine:
             answers = []
             for partition in topic.partitions:
                 index = partition.partition_index
-                if code is ErrorCode.NONE and self.offsets.get(request.group_id, topic.name, index) is not None:
+                if code is ErrorCode.NONE and self.offsets.keeps(request.group_id, topic.name, index):
                     effects.append(offset_record(request.group_id, topic.name, index, None))
                 answers.append(
                     OffsetDeleteResponse.OffsetDeleteResponseTopic.OffsetDeleteResponsePartition(
@@ -279,7 +299,7 @@ class GroupMachine:
         for topic, partition in expired[:MAX_EXPIRED_PER_STEP]:
             effects.append(offset_record(group_id, topic, partition, None))
         left = sum(1 for _ in self.offsets.partitions_of(group_id)) - len(effects.records)
-        if group is not None and left == 0 and self._is_unused(group) and not self.offsets.has_pending(group_id):
+        if group is not None and left == 0 and self._is_unused(group):
             if group.is_logged:
                 effects.append(group_record(group_id, None))
             else:
@@ -312,13 +332,10 @@ class GroupMachine:
         effects = Effects()
         effects.may_be_divided = True
         for group_id in self.offsets.groups():
-            of_group = self.offsets.of_group(group_id)
-            for topic in topics & of_group.keys():
-                for partition, committed in of_group[topic].items():
-                    if committed.record_offset < before:
-                        effects.append(offset_record(group_id, topic, partition, None))
-                        if len(effects.records) >= MAX_EXPIRED_PER_STEP:
-                            return effects
+            for topic, partition in self.offsets.of_topics(group_id, topics, before):
+                effects.append(offset_record(group_id, topic, partition, None))
+                if len(effects.records) >= MAX_EXPIRED_PER_STEP:
+                    return effects
         return effects
 
     # --- inside
@@ -329,11 +346,12 @@ class GroupMachine:
     def _made(self, group_id: str) -> ClassicGroup:
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = ClassicGroup(group_id)
+            group = self.groups[group_id] = ClassicGroup(group_id, self._held)
         return group
 
     def _joined(self, group_id: str) -> ClassicGroup:
-        """A group with members, for a request of one of them."""
+        """A group with members, for a request of one of them. Raises KafkaError INVALID_GROUP_ID, UNKNOWN_MEMBER_ID."""
+        _check_group_id(group_id)
         group = self.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -346,3 +364,9 @@ class GroupMachine:
         """A group that was never logged and has nobody is no group."""
         if not group.is_logged and self._is_unused(group):
             self.groups.pop(group.group_id, None)
+
+
+def _check_group_id(group_id: str) -> None:
+    """No group with members has the empty id. Raises KafkaError INVALID_GROUP_ID."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)

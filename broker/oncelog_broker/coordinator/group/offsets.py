@@ -1,12 +1,12 @@
 """Committed offsets of groups: replayed from the log, fetched, expired. Pure.
 
 Offsets that a transaction commits are pending until its marker: invisible to fetches, dropped when it aborts (S37). An
-offset committed meanwhile outside the transaction stands if it was logged later.
+offset committed meanwhile outside the transaction stands if it was logged later. A tombstone takes what is pending with
+it: compaction, which knows records by their keys alone, keeps nothing that was logged before it either.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -41,7 +41,8 @@ class CommittedOffsets:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
         self._pending: dict[int, dict[PartitionOfGroup, CommittedOffset]] = {}
-        self._pending_count: Counter[PartitionOfGroup] = Counter()
+        self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
+        """Group -> (topic, partition) -> the producers whose open transactions commit an offset there."""
 
     # --- replayed
 
@@ -52,6 +53,9 @@ class CommittedOffsets:
         where = PartitionOfGroup(key.group, key.topic, key.partition)
         if value is None:
             self._remove(where)
+            for producer in self._open.get(where.group_id, _NOTHING).get(where[1:], ()):
+                del self._pending[producer][where]
+            self._close(where)
             return
         committed = CommittedOffset(
             value.offset,
@@ -64,18 +68,26 @@ class CommittedOffsets:
         if producer_id == NO_PRODUCER_ID:
             self._put(where, committed)
             return
-        pending = self._pending.setdefault(producer_id, {})
-        self._pending_count[where] += where not in pending
-        pending[where] = committed
+        self._pending.setdefault(producer_id, {})[where] = committed
+        self._open.setdefault(where.group_id, {}).setdefault(where[1:], set()).add(producer_id)
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         for where, offset in self._pending.pop(producer_id, {}).items():
-            self._pending_count[where] -= 1
-            if not self._pending_count[where]:
-                del self._pending_count[where]
+            producers = self._open[where.group_id][where[1:]]
+            producers.discard(producer_id)
+            if not producers:
+                self._close(where)
             present = self.get(*where)
             if committed and (present is None or present.record_offset < offset.record_offset):
                 self._put(where, offset)
+
+    def _close(self, where: PartitionOfGroup) -> None:
+        """No open transaction commits an offset here any more."""
+        partitions = self._open.get(where.group_id)
+        if partitions is not None:
+            partitions.pop(where[1:], None)
+            if not partitions:
+                del self._open[where.group_id]
 
     def _put(self, where: PartitionOfGroup, committed: CommittedOffset) -> None:
         self._groups.setdefault(where.group_id, {}).setdefault(where.topic, {})[where.partition] = committed
@@ -99,20 +111,44 @@ class CommittedOffsets:
         return self._groups.get(group_id, _NOTHING)
 
     def groups(self) -> Collection[str]:
-        """The groups that have offsets."""
-        return self._groups.keys()
+        """The groups that have offsets, pending ones too."""
+        return self._groups.keys() | self._open.keys()
+
+    def has(self, group_id: str) -> bool:
+        """Whether the group has offsets, pending ones too."""
+        return group_id in self._groups or group_id in self._open
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction commits an offset here."""
-        return (group_id, topic, partition) in self._pending_count
+        return (topic, partition) in self._open.get(group_id, _NOTHING)
 
-    def has_pending(self, group_id: str) -> bool:
-        return any(where.group_id == group_id for where in self._pending_count)
+    def keeps(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an offset is kept here, be it a pending one."""
+        return self.get(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)
 
     def partitions_of(self, group_id: str) -> Iterator[tuple[str, int]]:
-        for topic, partitions in self.of_group(group_id).items():
+        """Where the group has an offset, be it a pending one."""
+        of_group = self.of_group(group_id)
+        for topic, partitions in of_group.items():
             for partition in partitions:
                 yield topic, partition
+        for topic, partition in self._open.get(group_id, ()):
+            if partition not in of_group.get(topic, _NOTHING):
+                yield topic, partition
+
+    def of_topics(self, group_id: str, topics: Collection[str], before: int) -> Iterator[tuple[str, int]]:
+        """Where among `topics` the group has an offset, be it a pending one, and all that it has were logged `before`
+        that log offset."""
+        for topic, partition in self.partitions_of(group_id):
+            if topic in topics and self._newest(PartitionOfGroup(group_id, topic, partition)) < before:
+                yield topic, partition
+
+    def _newest(self, where: PartitionOfGroup) -> int:
+        """Where the newest offset of `where` lies in the log."""
+        pending: Collection[int] = self._open.get(where.group_id, _NOTHING).get(where[1:], ())
+        kept = [self._pending[producer][where] for producer in pending]
+        committed = self.get(*where)
+        return max(offset.record_offset for offset in (*kept, *([] if committed is None else [committed])))
 
     def expired(
         self,

@@ -48,6 +48,11 @@ class Step(NamedTuple):
         key = GroupTimer(TimerKind.SESSION, self.group.group_id, member.member_id)
         self.effects.start_timer(key, (member.session_timeout_ms if timeout_ms is None else timeout_ms) / 1000)
 
+    def start_sessions(self) -> None:
+        """The group comes from the log: members have a session timeout's time to show that they are still there."""
+        for member in self.group.members.values():
+            self.start_session(member)
+
     def end_session(self, member_id: str) -> None:
         self.effects.cancel_timer(GroupTimer(TimerKind.SESSION, self.group.group_id, member_id))
 
@@ -56,6 +61,13 @@ class Step(NamedTuple):
 
     def cancel_timer(self, kind: str) -> None:
         self.effects.cancel_timer(GroupTimer(kind, self.group.group_id))
+
+    def cancel_timers(self) -> None:
+        """All of this group's, but those of members that were given an id and have not joined yet."""
+        for member_id in self.group.members:
+            self.end_session(member_id)
+        self.cancel_timer(TimerKind.JOIN)
+        self.cancel_timer(TimerKind.SYNC)
 
     def refuse(self, member_id: str, code: ErrorCode) -> None:
         """Answer whatever this member waits for with an error."""
@@ -66,8 +78,5 @@ class Step(NamedTuple):
 
     def become_empty(self) -> None:
         """The last members go. Nothing but effects: the group changes when the record is replayed."""
-        for member_id in self.group.members:
-            self.end_session(member_id)
-        self.cancel_timer(TimerKind.JOIN)
-        self.cancel_timer(TimerKind.SYNC)
+        self.cancel_timers()
         self.effects.append(group_record(self.group.group_id, self.group.empty_value(self.now_ms)))

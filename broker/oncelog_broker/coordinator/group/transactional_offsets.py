@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group import membership
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup
-from oncelog_broker.coordinator.group.records import offset_record
+from oncelog_broker.coordinator.group.commits import Commit, check_no_members
 from oncelog_broker.coordinator.group.states import GroupState
-from oncelog_protocol.coordinator_records.consumer_offsets import OffsetCommitValue
-from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 TopicResponse = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
@@ -18,7 +15,7 @@ PartitionResponse = TopicResponse.TxnOffsetCommitResponsePartition
 NO_GENERATION = -1
 
 
-def check_member(group: ClassicGroup | None, request: TxnOffsetCommitRequest) -> None:
+def check_member(group: ClassicGroup | None, request: TxnOffsetCommitRequest, *, has_offsets: bool) -> None:
     """Whether the consumer for which the producer commits still owns what it read (KIP-447).
 
     Without generation, member and instance nothing is checked: producers before v3 have transactional ids alone.
@@ -27,39 +24,28 @@ def check_member(group: ClassicGroup | None, request: TxnOffsetCommitRequest) ->
     """
     generation, member_id, instance_id = request.generation_id, request.member_id, request.group_instance_id
     if group is None:
-        if generation >= 0:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        check_no_members(generation, has_offsets=has_offsets)
         return
     if generation <= NO_GENERATION and (group.state is GroupState.EMPTY or (not member_id and instance_id is None)):
         return
     membership.check_generation(group, member_id, instance_id, generation)
 
 
-def commit_in_transaction(
-    request: TxnOffsetCommitRequest, known_topics: Collection[str], now_ms: int, metadata_max_bytes: int
-) -> tuple[Effects, TxnOffsetCommitResponse]:
+def commit_in_transaction(request: TxnOffsetCommitRequest, commit: Commit) -> tuple[Effects, TxnOffsetCommitResponse]:
     """The records, in the transaction of the request's producer, and the answer; the caller adds the reply."""
     effects = Effects()
     effects.too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     effects.producer = (request.producer_id, request.producer_epoch)
-    response = TxnOffsetCommitResponse(topics=[])
-    for topic in request.topics:
-        answers = []
-        for partition in topic.partitions:
-            metadata = partition.committed_metadata or ""
-            if topic.name not in known_topics:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif len(metadata.encode()) > metadata_max_bytes:
-                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                code = ErrorCode.NONE
-                value = OffsetCommitValue(
-                    offset=partition.committed_offset,
-                    leader_epoch=partition.committed_leader_epoch,
-                    metadata=metadata,
-                    commit_timestamp=now_ms,
+    topics = [
+        TopicResponse(
+            name=topic.name,
+            partitions=[
+                PartitionResponse(
+                    partition_index=partition.partition_index, error_code=commit.add(effects, topic.name, partition)
                 )
-                effects.append(offset_record(request.group_id, topic.name, partition.partition_index, value))
-            answers.append(PartitionResponse(partition_index=partition.partition_index, error_code=code))
-        response.topics.append(TopicResponse(name=topic.name, partitions=answers))
-    return effects, response
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return effects, TxnOffsetCommitResponse(topics=topics)

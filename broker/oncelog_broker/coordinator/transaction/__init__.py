@@ -4,5 +4,5 @@
 `records` its bytes in `__transaction_state`, `initialising` what InitProducerId decides, `ending` what EndTxn decides,
 `clients` which client works with an id, `machine` all transactional ids of one partition; all pure. `markers` writes
 the ends into the logs, `coordinator` is the rim, `verification` guards the logs against records of transactions that
-nobody knows of.
+nobody knows of, and `refused_sequences` are those that must come first afterwards. `patterns` are of transactional ids.
 """

@@ -17,10 +17,10 @@ from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
 from oncelog_broker.coordinator.transaction.clients import LastClients
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
-from oncelog_broker.coordinator.transaction.initialising import NeedsProducerId
 from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
 from oncelog_broker.coordinator.transaction.markers import Fenced, Marker, MarkerAppender, write_all
-from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
+from oncelog_broker.coordinator.transaction.metadata import NeedsProducerId, Producer, TopicPartition
+from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.producer_ids import ProducerIdManager, ProducerIdsExhausted
 from oncelog_broker.metadata.topic_names import TRANSACTION_STATE
@@ -34,6 +34,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 COMPLETE_RETRY_SECONDS: Final = 0.1
+"""How soon a completion that could not be logged is tried again; twice as long each time, up to the next."""
+COMPLETE_MAX_RETRY_SECONDS: Final = 10.0
 ProducerAnswer = Answer[Producer | KafkaError]
 
 
@@ -57,6 +59,7 @@ class TransactionCoordinator:
         self._abort_seconds = config[keys.TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS] / 1000
         self._expiry_seconds = config[keys.TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS] / 1000
         self.last_clients = LastClients()
+        self.refused_sequences = RefusedSequences()
         self._markers = markers
         self._producer_ids = producer_ids
         self._tasks = tasks
@@ -171,16 +174,18 @@ class TransactionCoordinator:
     @fail_point("complete-logged", dropped=lambda: None)
     async def _complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
         """Log that `end` is in all logs; an append that fails is tried again, or the transactional id were stuck."""
+        pause = COMPLETE_RETRY_SECONDS
         while self.runtime.is_current(shard):
             try:
-                self.runtime.step(shard, lambda machine: machine.complete(end))
+                self.runtime.step(shard, lambda machine: machine.complete(end), end.transactional_id)
                 return
             except KafkaError as error:
                 logger.warning(
                     "end of a transaction not logged",
                     extra={"transactional_id": end.transactional_id, "reason": error},
                 )
-                await asyncio.sleep(COMPLETE_RETRY_SECONDS)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, COMPLETE_MAX_RETRY_SECONDS)
 
     # --- background work
 
@@ -190,15 +195,23 @@ class TransactionCoordinator:
             for transactional_id in shard.machine.timed_out():
                 if not self.runtime.is_current(shard):
                     break
-                self._abort(shard, transactional_id)
+                await self._abort(shard, transactional_id)
                 await asyncio.sleep(0)
 
-    def _abort(self, shard: Shard[TransactionMachine], transactional_id: str) -> None:
+    async def _abort(self, shard: Shard[TransactionMachine], transactional_id: str) -> None:
+        """One that cannot be aborted now keeps none of the others waiting: the next sweep tries it again."""
         logger.info("transaction timed out", extra={"transactional_id": transactional_id})
         try:
-            self.runtime.step(shard, lambda machine: machine.abort_timed_out(transactional_id))
-        except KafkaError as error:
+            try:
+                self._abort_with(shard, transactional_id, None)
+            except NeedsProducerId:
+                self._abort_with(shard, transactional_id, await self._producer_ids.generate())
+        except (KafkaError, ProducerIdsExhausted) as error:
             logger.error("not aborted", extra={"transactional_id": transactional_id, "reason": error})
+
+    def _abort_with(self, shard: Shard[TransactionMachine], transactional_id: str, spare: int | None) -> None:
+        if self.runtime.is_current(shard):
+            self.runtime.step(shard, lambda machine: machine.abort_timed_out(transactional_id, spare), transactional_id)
 
     async def remove_expired(self) -> None:
         """Forget the transactional ids that were idle for transactional.id.expiration.ms (S43)."""

@@ -7,15 +7,12 @@ epoch before the current one is a retry, one with the current epoch is about the
 
 from __future__ import annotations
 
-from oncelog_broker.coordinator.transaction.initialising import NeedsProducerId
 from oncelog_broker.coordinator.transaction.metadata import (
     EXHAUSTED_EPOCH,
-    NO_PRODUCER_ID,
     TRANSACTIONS_V1,
     TRANSACTIONS_V2,
     Producer,
     TransactionMetadata,
-    is_exhausted,
 )
 from oncelog_broker.coordinator.transaction.states import TransactionState
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -27,7 +24,7 @@ def end_v1(metadata: TransactionMetadata, asking: Producer, commits: bool, now_m
     Raises KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """
     _check_producer_id(metadata, asking)
-    if asking.epoch != metadata.producer_epoch:
+    if not metadata.belongs_to(asking):
         raise _fenced(metadata, asking)
     if metadata.state is TransactionState.ONGOING:
         return metadata.prepared(commits, now_ms, TRANSACTIONS_V1)
@@ -45,22 +42,19 @@ def end_v2(
     if _is_retry(metadata, asking):
         if metadata.state.is_prepared:
             raise _concurrent(metadata)
+        if not metadata.belongs_to(metadata.producer):
+            raise _fenced(metadata, asking)
         if metadata.state is completed_state(commits):
             return metadata
         raise _invalid(metadata, commits)
     if metadata.state.is_prepared and asking == metadata.producer_when_complete:
         raise _concurrent(metadata)
     _check_producer_id(metadata, asking)
-    if asking.epoch != metadata.producer_epoch:
+    if not metadata.belongs_to(asking):
         raise _fenced(metadata, asking)
     if commits and metadata.state is not TransactionState.ONGOING:
         raise _invalid(metadata, commits)
-    next_producer_id = NO_PRODUCER_ID
-    if is_exhausted(metadata.producer_epoch):
-        if spare_producer_id is None:
-            raise NeedsProducerId
-        next_producer_id = spare_producer_id
-    return metadata.prepared(commits, now_ms, TRANSACTIONS_V2, next_producer_id)
+    return metadata.prepared(commits, now_ms, TRANSACTIONS_V2, spare_producer_id)
 
 
 def completed_state(commits: bool) -> TransactionState:

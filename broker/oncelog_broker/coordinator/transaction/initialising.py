@@ -7,18 +7,14 @@ after an error shows what it has, and gets the next epoch only while nobody else
 from __future__ import annotations
 
 from oncelog_broker.coordinator.transaction.metadata import (
-    EXHAUSTED_EPOCH,
     NO_EPOCH,
+    NeedsProducerId,
     Producer,
     TransactionMetadata,
     is_exhausted,
 )
 from oncelog_broker.coordinator.transaction.states import TransactionState
 from oncelog_protocol.errors import ErrorCode, KafkaError
-
-
-class NeedsProducerId(Exception):
-    """This step needs a new producer id, which takes waiting for: come again with one."""
 
 
 def initialise(
@@ -35,25 +31,18 @@ def initialise(
     Raises KafkaError CONCURRENT_TRANSACTIONS, PRODUCER_FENCED; NeedsProducerId.
     """
     if metadata is None:
-        created = TransactionMetadata(transactional_id, _given(spare_producer_id), NO_EPOCH, timeout_ms)
-        return created.reinitialised(timeout_ms, now_ms)
+        if spare_producer_id is None:
+            raise NeedsProducerId
+        created = TransactionMetadata(transactional_id, spare_producer_id, NO_EPOCH, timeout_ms)
+        return created.reinitialised(timeout_ms, now_ms, None)
     if metadata.state.is_prepared:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{metadata!r} is being completed")
     shown_epoch = NO_EPOCH if shown is None else _checked_epoch(metadata, shown)
     if metadata.state is TransactionState.ONGOING:
-        return metadata.fenced(now_ms, last_epoch=shown_epoch)
-    is_retry = shown is not None and shown_epoch != metadata.producer_epoch
-    if is_retry and metadata.producer_epoch <= EXHAUSTED_EPOCH:
-        return metadata
-    if is_exhausted(metadata.producer_epoch):
-        return metadata.rotated(_given(spare_producer_id), timeout_ms, now_ms, last_epoch=shown_epoch)
-    return metadata.reinitialised(timeout_ms, now_ms, last_epoch=shown_epoch)
-
-
-def _given(spare_producer_id: int | None) -> int:
-    if spare_producer_id is None:
-        raise NeedsProducerId
-    return spare_producer_id
+        return metadata.fenced(now_ms, spare_producer_id, last_epoch=shown_epoch)
+    if shown is not None and shown_epoch != metadata.producer_epoch:
+        return metadata  # a retry
+    return metadata.reinitialised(timeout_ms, now_ms, spare_producer_id, last_epoch=shown_epoch)
 
 
 def _checked_epoch(metadata: TransactionMetadata, shown: Producer) -> int:
@@ -64,7 +53,7 @@ def _checked_epoch(metadata: TransactionMetadata, shown: Producer) -> int:
     """
     is_same = shown.producer_id == metadata.producer_id
     is_before_rotation = shown.producer_id == metadata.previous_producer_id and is_exhausted(shown.epoch)
-    if shown == metadata.producer:
+    if metadata.belongs_to(shown):
         return shown.epoch
     is_retry = (is_same or is_before_rotation) and shown.epoch == metadata.last_epoch
     if is_retry and metadata.state is not TransactionState.ONGOING:

@@ -88,8 +88,15 @@ class TransactionMachine:
                 self._end(effects, metadata)
         return effects
 
-    def on_timer(self, key: TimerKey) -> Effects:
+    def on_timer(self, timer: TimerKey) -> Effects:
         raise AssertionError("there are no timers here")
+
+    def key_of(self, timer: TimerKey) -> str:
+        raise AssertionError("there are no timers here")
+
+    def on_failed(self, key: str) -> Effects:
+        """A step changes nothing but by its record."""
+        return Effects()
 
     def on_unloaded(self, error: KafkaError) -> Effects:
         return Effects()
@@ -197,8 +204,8 @@ class TransactionMachine:
             return False
         return self._monotonic() - begun > self._transactions[transactional_id].timeout_ms / 1000
 
-    def abort_timed_out(self, transactional_id: str) -> Effects:
-        """Abort the transaction if it is open for too long still, and fence its producer (S42).
+    def abort_timed_out(self, transactional_id: str, spare_producer_id: int | None) -> Effects:
+        """Abort the transaction if it is open for too long still, and fence its producer (S42). Raises NeedsProducerId.
 
         The producer may go on with InitProducerId, where it shows the epoch that it has: nobody has taken over from it.
         Kafka fences it for good, and cannot tell the two (KIP-588 asks for more than Kafka does).
@@ -206,7 +213,7 @@ class TransactionMachine:
         effects = Effects()
         if self._is_timed_out(transactional_id):
             open_ = self._transactions[transactional_id]
-            after = open_.fenced(self._now_ms(), last_epoch=open_.producer_epoch)
+            after = open_.fenced(self._now_ms(), spare_producer_id, last_epoch=open_.producer_epoch)
             effects.append(TransactionRecord(transactional_id, after))
             self._end(effects, after)
         return effects
@@ -241,7 +248,7 @@ class TransactionMachine:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{metadata!r} is being completed")
         if metadata.producer_id != asking.producer_id:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{asking} is not the producer of {metadata!r}")
-        if metadata.producer_epoch != asking.epoch:
+        if not metadata.belongs_to(asking):
             raise KafkaError(ErrorCode.PRODUCER_FENCED, f"{asking} is not the producer of {metadata!r}")
         return metadata
 

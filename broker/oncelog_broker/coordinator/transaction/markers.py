@@ -16,7 +16,7 @@ from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
-from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.answers import Answer
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -25,6 +25,8 @@ from oncelog_protocol.records.control import ControlType, EndTransactionMarker
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 0.1
+"""How soon a partition is tried again; twice as long each time, up to the next."""
+MAX_RETRY_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 30.0
 """When a marker is not acknowledged in this time its answer counts as lost: the marker is sent again, which does no
 harm where it was written (S39)."""
@@ -61,6 +63,8 @@ class MarkerAppender:
     @fail_point("marker-sent", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
     def append(self, marker: Marker, where: TopicPartition) -> Answer[ErrorCode]:
         """NONE when the marker is on all replicas in sync, or why it may not be."""
+        if where.topic == TRANSACTION_STATE:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # nobody writes there in a transaction, so none ends there
         control_type = ControlType.COMMIT if marker.commits else ControlType.ABORT
         producer_id, epoch = marker.producer
         try:
@@ -75,6 +79,9 @@ class MarkerAppender:
             if error.code not in NEEDS_NO_MARKER:
                 logger.warning("marker not written", extra={"partition": "-".join(map(str, where)), "reason": error})
             return error.code
+        except Exception:  # whatever it is, the other partitions get their markers, and this one is tried again
+            logger.exception("marker not written", extra={"partition": "-".join(map(str, where))})
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         if where.topic == CONSUMER_OFFSETS:
             self._groups.end_transaction(where.partition, producer_id, committed=marker.commits)
         return partition.committed(offset + 1)
@@ -93,6 +100,7 @@ async def write_all(
     """Return when every partition has its marker. Raises Fenced if a log knows a later coordinator, or if `goes_on`
     says that this broker coordinates no more."""
     left = sorted(partitions)
+    pause = RETRY_SECONDS
     while left:
         failed: list[TopicPartition] = []
         late: list[tuple[TopicPartition, asyncio.Future[ErrorCode]]] = []
@@ -111,7 +119,8 @@ async def write_all(
             failed += [where for where, answer in late if not _is_done_with(_code_of(answer))]
         left = failed
         if left:
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_RETRY_SECONDS)
 
 
 def _code_of(answer: asyncio.Future[ErrorCode]) -> ErrorCode:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from oncelog_broker.coordinator.effects import Interruption
 from oncelog_broker.coordinator.transaction.states import TransactionState, check_transition
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 EXHAUSTED_EPOCH: Final = 32766
-"""From here on a producer id is given to no producer any more; 32767 is left to fence its last one (S35)."""
+"""The last epoch that a producer is given (S35)."""
+FENCING_EPOCH: Final = 32767
+"""Left for the markers that fence the last producer of a producer id: nobody writes with it."""
 TRANSACTIONS_V1: Final = 0
 TRANSACTIONS_V2: Final = 2
 """What a client works by, as logged: with V2 every transaction has an epoch of its own (KIP-890)."""
@@ -32,15 +35,30 @@ class Producer(NamedTuple):
     epoch: int
 
 
+class NeedsProducerId(Interruption):
+    """This step needs a new producer id, which takes waiting for: come again with one."""
+
+
 def is_exhausted(epoch: int) -> bool:
     return epoch >= EXHAUSTED_EPOCH
+
+
+def next_producer(producer: Producer, spare_producer_id: int | None) -> Producer:
+    """As whom the owner of `producer` goes on: one epoch up, or once the epochs are used up, under another producer id
+    (S35). The one place where an epoch is raised. Raises NeedsProducerId."""
+    if not is_exhausted(producer.epoch):
+        return Producer(producer.producer_id, producer.epoch + 1)
+    if spare_producer_id is None:
+        raise NeedsProducerId
+    return Producer(spare_producer_id, 0)
 
 
 class TransactionMetadata(NamedTuple):
     """The state of one transactional id.
 
     Invariants: `partitions` are empty unless a transaction is open or prepared; `next_producer_id` is set in Prepare*
-    only, when the epoch after it would be one too many.
+    only, and is whenever the epoch is FENCING_EPOCH. What Kafka has logged may break the second: a transactional id
+    whose epoch is FENCING_EPOCH then belongs to nobody, until InitProducerId rotates it.
     """
 
     transactional_id: str
@@ -69,6 +87,10 @@ class TransactionMetadata(NamedTuple):
     def producer(self) -> Producer:
         return Producer(self.producer_id, self.producer_epoch)
 
+    def belongs_to(self, asking: Producer) -> bool:
+        """Whether `asking` is the producer that may write and end transactions."""
+        return asking == self.producer and asking.epoch <= EXHAUSTED_EPOCH
+
     @property
     def is_v2(self) -> bool:
         return self.client_transaction_version >= TRANSACTIONS_V2
@@ -89,27 +111,16 @@ class TransactionMetadata(NamedTuple):
 
     # --- InitProducerId
 
-    def reinitialised(self, timeout_ms: int, now_ms: int, *, last_epoch: int = NO_EPOCH) -> TransactionMetadata:
-        """The next epoch (S34), for a new producer, or for the one that shows `last_epoch`."""
-        return self._to(
-            TransactionState.EMPTY,
-            now_ms,
-            producer_epoch=self.producer_epoch + 1,
-            last_epoch=last_epoch,
-            timeout_ms=timeout_ms,
-            start_timestamp=NO_TIMESTAMP,
-            next_producer_id=NO_PRODUCER_ID,
-        )
-
-    def rotated(
-        self, producer_id: int, timeout_ms: int, now_ms: int, *, last_epoch: int = NO_EPOCH
+    def reinitialised(
+        self, timeout_ms: int, now_ms: int, spare_producer_id: int | None, *, last_epoch: int = NO_EPOCH
     ) -> TransactionMetadata:
-        """As `reinitialised`, once the epochs are used up: another producer id at epoch 0 (S35)."""
+        """The next producer (S34), for a new owner, or for the one that shows `last_epoch`. Raises NeedsProducerId."""
+        producer = next_producer(self.producer, spare_producer_id)
         return self._to(
             TransactionState.EMPTY,
             now_ms,
-            producer_id=producer_id,
-            producer_epoch=0,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
             last_epoch=last_epoch,
             timeout_ms=timeout_ms,
             start_timestamp=NO_TIMESTAMP,
@@ -133,33 +144,39 @@ class TransactionMetadata(NamedTuple):
         )
 
     def prepared(
-        self, commits: bool, now_ms: int, client_transaction_version: int, next_producer_id: int = NO_PRODUCER_ID
+        self, commits: bool, now_ms: int, client_transaction_version: int, spare_producer_id: int | None = None
     ) -> TransactionMetadata:
-        """The outcome is decided. Under V2 the epoch goes up with it, so that the markers fence what comes late (S39);
-        `next_producer_id` is to be given where that uses up the last one."""
-        changes: dict[str, Any] = {}
+        """The outcome is decided. Under V2 the epoch goes up with it, so that the markers fence what comes late (S39).
+        Raises NeedsProducerId."""
+        changes: dict[str, Any] = {"next_producer_id": NO_PRODUCER_ID}
         if client_transaction_version >= TRANSACTIONS_V2:
-            changes = {"producer_epoch": self.producer_epoch + 1, "last_epoch": self.producer_epoch}
+            changes = {**self._raised(spare_producer_id), "last_epoch": self.producer_epoch}
         if self.state is not TransactionState.ONGOING:  # nothing was begun, and yet it has a time
             changes["start_timestamp"] = now_ms
         return self._to(
             TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT,
             now_ms,
-            client_transaction_version=client_transaction_version,
-            next_producer_id=next_producer_id,
-            **changes,
+            **{"client_transaction_version": client_transaction_version, **changes},
         )
 
-    def fenced(self, now_ms: int, *, last_epoch: int = NO_EPOCH) -> TransactionMetadata:
-        """The open transaction is aborted over the head of its producer: one epoch up, whatever the version (S42)."""
+    def fenced(self, now_ms: int, spare_producer_id: int | None, *, last_epoch: int = NO_EPOCH) -> TransactionMetadata:
+        """The open transaction is aborted over the head of its producer: one epoch up, whatever the version (S42).
+        Raises NeedsProducerId."""
+        changes = self._raised(spare_producer_id)
         fence = self._to(TransactionState.PREPARE_EPOCH_FENCE, now_ms)
-        return fence._to(
-            TransactionState.PREPARE_ABORT,
-            now_ms,
-            producer_epoch=self.producer_epoch + 1,
-            last_epoch=last_epoch,
-            next_producer_id=NO_PRODUCER_ID,
-        )
+        return fence._to(TransactionState.PREPARE_ABORT, now_ms, last_epoch=last_epoch, **changes)
+
+    def _raised(self, spare_producer_id: int | None) -> dict[str, Any]:
+        """What a decision changes that raises the epoch: that of the markers, and as whom the producer goes on."""
+        after = next_producer(self.producer, spare_producer_id)
+        if after.producer_id == self.producer_id:
+            return {"producer_epoch": after.epoch, "next_producer_id": NO_PRODUCER_ID}
+        changes: dict[str, Any] = {"producer_epoch": FENCING_EPOCH, "next_producer_id": after.producer_id}
+        if self.producer_epoch == FENCING_EPOCH:
+            # Only what was logged elsewhere can be open at this epoch. Its markers cannot be one epoch higher, which
+            # partitions ask of transactions V2.
+            changes["client_transaction_version"] = TRANSACTIONS_V1
+        return changes
 
     def completed(self, now_ms: int) -> TransactionMetadata:
         """All markers are written."""

@@ -1,13 +1,14 @@
 """AddPartitionsToTxn (24), v0-5: partitions become part of a transaction, or are looked up in it (S36).
 
-Behaviour: all partitions of a transaction are added or none; where one does not exist, the others answer
-OPERATION_NOT_ATTEMPTED. verify_only adds nothing and answers for each partition.
+Behaviour: all partitions of a transaction are added or none; where one does not exist, or is internal, the others
+answer OPERATION_NOT_ATTEMPTED. verify_only adds nothing and answers for each partition.
 Versions: v0-3 one transaction, from a producer; v4-5 many, from a broker for its producers (KIP-890).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from oncelog_broker.coordinator.transaction.metadata import (
     TRANSACTIONS_V1,
@@ -15,6 +16,7 @@ from oncelog_broker.coordinator.transaction.metadata import (
     Producer,
     TopicPartition,
 )
+from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS, TRANSACTION_STATE
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
@@ -32,6 +34,10 @@ Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 
 FIRST_BATCHED_VERSION = 4
+CLOSED_TO_CLIENTS: Final = INTERNAL_TOPICS
+"""A marker would go there in the end. Offsets become part of a transaction by AddOffsetsToTxn and TxnOffsetCommit."""
+CLOSED_TO_BROKERS: Final = frozenset({TRANSACTION_STATE})
+"""A broker asks for the partition of `__consumer_offsets` that a TxnOffsetCommit writes to."""
 
 
 def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Answer[AddPartitionsToTxnResponse]:
@@ -60,6 +66,7 @@ def _serve_each(request: AddPartitionsToTxnRequest, context: RequestContext) -> 
 
 def _serve(transaction: Transaction, context: RequestContext) -> Answer[Result]:
     """One transaction; its record may wait for replicas."""
+    closed = CLOSED_TO_CLIENTS if context.version < FIRST_BATCHED_VERSION else CLOSED_TO_BROKERS
     coordinator, image = context.services.transactions, context.services.image
     transactional_id = transaction.transactional_id
     asking = Producer(transaction.producer_id, transaction.producer_epoch)
@@ -75,16 +82,16 @@ def _serve(transaction: Transaction, context: RequestContext) -> Answer[Result]:
         try:
             codes = coordinator.verify(transactional_id, asking, partitions)
         except KafkaError as error:
-            refused = error.code
-            return result(lambda _: refused)
+            code = error.code
+            return result(lambda _: code)
         return then(codes, lambda codes: result(codes.__getitem__))
-    missing = {where for where in partitions if image.leader_of(*where) is None}
-    if missing:
-        return result(
-            lambda where: (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if where in missing else ErrorCode.OPERATION_NOT_ATTEMPTED
-            )
-        )
+    refused = {
+        where: ErrorCode.TOPIC_AUTHORIZATION_FAILED if where.topic in closed else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for where in partitions
+        if where.topic in closed or image.leader_of(*where) is None
+    }
+    if refused:
+        return result(lambda where: refused.get(where, ErrorCode.OPERATION_NOT_ATTEMPTED))
     version = TRANSACTIONS_V2 if context.version >= FIRST_BATCHED_VERSION else TRANSACTIONS_V1
     answer = coordinator.add_partitions(transactional_id, asking, partitions, version)
     return then(answer, lambda code: result(lambda _: code))

@@ -9,6 +9,7 @@ from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import once
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -23,7 +24,7 @@ def handle(request: DeleteGroupsRequest, context: RequestContext) -> Answer[Dele
 def _delete_each(request: DeleteGroupsRequest, context: RequestContext) -> Steps[list[Answer[Result]]]:
     runtime = context.services.groups.runtime
     answers = list[Answer[Result]]()
-    for group_id in dict.fromkeys(request.groups_names):
+    for group_id in once(request.groups_names):
         answers.append(runtime.write(group_id, partial(_delete, group_id), partial(_failed, group_id)))
         yield None
     return answers

@@ -1,7 +1,8 @@
 """DescribeGroups (15), v0-6: state and members of groups.
 
-Metadata and assignments of members are shown while the group is stable. An unknown group is GROUP_ID_NOT_FOUND from v6
-on (KIP-1043), before that a group in state Dead. Without an authorizer everybody may do everything (v3).
+Metadata of members is shown while the group is stable; assignments always, while it rebalances the last ones. An
+unknown group is GROUP_ID_NOT_FOUND from v6 on (KIP-1043), before that a group in state Dead. Without an authorizer
+everybody may do everything (v3).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import once
 from oncelog_protocol.authorized_operations import ALL_GROUP_OPERATIONS
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -31,7 +33,7 @@ def handle(request: DescribeGroupsRequest, context: RequestContext) -> Answer[De
 def _describe_each(request: DescribeGroupsRequest, context: RequestContext) -> Steps[list[Answer[DescribedGroup]]]:
     runtime = context.services.groups.runtime
     answers = list[Answer[DescribedGroup]]()
-    for group_id in request.groups:
+    for group_id in once(request.groups):
         answers.append(
             runtime.read(group_id, partial(_describe, group_id), partial(_failed, group_id, context.version))
         )
@@ -62,7 +64,7 @@ def _describe(group_id: str, machine: GroupMachine) -> DescribedGroup:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
-                member_assignment=member.assignment if is_stable else b"",
+                member_assignment=member.assignment,
             )
             for member in group.members.values()
         ],

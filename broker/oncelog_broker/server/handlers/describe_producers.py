@@ -5,6 +5,7 @@ from __future__ import annotations
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import by_topic
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
@@ -18,11 +19,11 @@ def handle(request: DescribeProducersRequest, context: RequestContext) -> Answer
 
 def _describe_each(request: DescribeProducersRequest, context: RequestContext) -> Steps[DescribeProducersResponse]:
     response = DescribeProducersResponse(topics=[])
-    for topic in request.topics:
+    for name, indexes in by_topic((topic.name, topic.partition_indexes) for topic in request.topics).items():
         partitions: list[PartitionResponse] = []
-        response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
-        for index in topic.partition_indexes:
-            partitions.append(_describe(topic.name, index, context))
+        response.topics.append(TopicResponse(name=name, partitions=partitions))
+        for index in indexes:
+            partitions.append(_describe(name, index, context))
             yield None
     return response
 

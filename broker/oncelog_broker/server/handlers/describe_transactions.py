@@ -12,6 +12,7 @@ from oncelog_broker.coordinator.transaction.states import IDLE
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import once
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 
@@ -25,7 +26,7 @@ def handle(request: DescribeTransactionsRequest, context: RequestContext) -> Ans
 
 def _describe_each(request: DescribeTransactionsRequest, context: RequestContext) -> Steps[list[Answer[State]]]:
     answers = list[Answer[State]]()
-    for transactional_id in request.transactional_ids:
+    for transactional_id in once(request.transactional_ids):
         answers.append(_describe(transactional_id, context))
         yield None
     return answers

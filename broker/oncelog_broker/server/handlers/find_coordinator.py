@@ -17,6 +17,7 @@ from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_ST
 from oncelog_broker.runtime.answers import Answer, settled, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import once
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -86,7 +87,7 @@ def _no_coordinator(key: str, code: ErrorCode) -> Coordinator:
 
 
 def _keys(request: FindCoordinatorRequest, context: RequestContext) -> list[str]:
-    return [request.key] if context.version < FIRST_BATCHED_VERSION else request.coordinator_keys
+    return [request.key] if context.version < FIRST_BATCHED_VERSION else once(request.coordinator_keys)
 
 
 def _response(

@@ -21,9 +21,9 @@ FIRST_SKIP_ASSIGNMENT_VERSION: Final = 9
 
 def handle(request: JoinGroupRequest, context: RequestContext) -> Answer[JoinGroupResponse]:
     version = context.version
+    no_protocol = None if version >= FIRST_NULL_PROTOCOL_VERSION else ""
 
     def failed(error: KafkaError) -> JoinGroupResponse:
-        no_protocol = None if version >= FIRST_NULL_PROTOCOL_VERSION else ""
         return JoinGroupResponse(
             error_code=error.code, protocol_name=no_protocol, leader="", member_id=request.member_id, members=[]
         )
@@ -38,6 +38,7 @@ def handle(request: JoinGroupRequest, context: RequestContext) -> Answer[JoinGro
                 waiter,
                 requires_member_id=version >= FIRST_MEMBER_ID_REQUIRED_VERSION,
                 can_skip_assignment=version >= FIRST_SKIP_ASSIGNMENT_VERSION,
+                no_protocol=no_protocol,
             )
         ),
         failed,

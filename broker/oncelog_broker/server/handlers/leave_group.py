@@ -11,7 +11,7 @@ from typing import Final
 
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.server.context import RequestContext
-from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 logger = logging.getLogger(__name__)
@@ -29,8 +29,14 @@ def handle(request: LeaveGroupRequest, context: RequestContext) -> Answer[LeaveG
                 "member leaves",
                 extra={"group": request.group_id, "member": member.member_id, "reason": member.reason},
             )
+
+    def failed(error: KafkaError) -> LeaveGroupResponse:
+        if context.version < FIRST_BATCHED_VERSION or error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+            return LeaveGroupResponse(error_code=error.code)
+        return LeaveGroupResponse(error_code=ErrorCode.NONE, members=[_unknown(member) for member in members])
+
     answer: Answer[LeaveGroupResponse] = context.services.groups.runtime.write(
-        request.group_id, lambda machine, waiter: machine.leave(request.group_id, members, waiter), _failed
+        request.group_id, lambda machine, waiter: machine.leave(request.group_id, members, waiter), failed
     )
     return answer if context.version >= FIRST_BATCHED_VERSION else then(answer, _of_one_member)
 
@@ -40,5 +46,10 @@ def _of_one_member(answer: LeaveGroupResponse) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=code)
 
 
-def _failed(error: KafkaError) -> LeaveGroupResponse:
-    return LeaveGroupResponse(error_code=error.code)
+def _unknown(member: LeaveGroupRequest.MemberIdentity) -> LeaveGroupResponse.MemberResponse:
+    """The group does not exist, so neither does its member."""
+    return LeaveGroupResponse.MemberResponse(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+    )

@@ -1,60 +1,55 @@
 """ListTransactions (66), v0-2: the transactional ids that this broker coordinates (KIP-664).
 
-Versions: v1 a filter by how long the transaction is open (KIP-994), v2 a pattern of the id (KIP-1152), in Python's
-syntax of regular expressions in place of RE2's.
+Versions: v1 a filter by how long the transaction is open (KIP-994), v2 a pattern in RE2's syntax that the whole id must
+match (KIP-1152).
 """
 
 from __future__ import annotations
 
-import re
-
 from oncelog_broker.coordinator.transaction.metadata import TransactionMetadata
+from oncelog_broker.coordinator.transaction.patterns import IdPattern, InvalidPattern
 from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
-from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.answers import Answer, settled
+from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import once
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 NAMES = {state.shown: state for state in TransactionState}
-MAX_PATTERN_CHARS = 256
-"""Python's expressions may take long for a long pattern."""
 
 
 def handle(request: ListTransactionsRequest, context: RequestContext) -> Answer[ListTransactionsResponse]:
-    return context.in_slices(_list(request, context))
+    if context.services.transactions.runtime.is_loading:
+        return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    try:
+        pattern = IdPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    except InvalidPattern:
+        return _failed(ErrorCode.INVALID_REGULAR_EXPRESSION)
+    answer = context.in_slices(_list(request, context))
+    return answer if pattern is None else context.in_a_task(_matching(answer, pattern, context.services.clock))
 
 
 def _list(request: ListTransactionsRequest, context: RequestContext) -> Steps[ListTransactionsResponse]:
-    runtime = context.services.transactions.runtime
-    if runtime.is_loading:
-        return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    pattern_text = request.transactional_id_pattern or ""
-    try:
-        pattern = re.compile(pattern_text) if len(pattern_text) <= MAX_PATTERN_CHARS else None
-    except re.error:
-        pattern = None
-    if pattern is None:
-        return _failed(ErrorCode.INVALID_REGULAR_EXPRESSION)
+    """All but the pattern."""
     states = {NAMES[name] for name in request.state_filters if name in NAMES}
-    unknown = [name for name in request.state_filters if name not in NAMES]
+    unknown = [name for name in once(request.state_filters) if name not in NAMES]
+    producer_ids = frozenset(request.producer_id_filters)
     now_ms = context.services.clock.now_ms()
 
     def is_wanted(metadata: TransactionMetadata) -> bool:
         if request.state_filters and metadata.state not in states:
             return False
-        if request.producer_id_filters and metadata.producer_id not in request.producer_id_filters:
+        if producer_ids and metadata.producer_id not in producer_ids:
             return False
-        if request.duration_filter >= 0 and (
-            metadata.state in IDLE or now_ms - metadata.start_timestamp <= request.duration_filter
-        ):
-            return False
-        return not pattern_text or pattern.fullmatch(metadata.transactional_id) is not None
+        return request.duration_filter < 0 or (
+            metadata.state not in IDLE and now_ms - metadata.start_timestamp > request.duration_filter
+        )
 
     found = []
-    for machine in list(runtime.machines()):
+    for machine in list(context.services.transactions.runtime.machines()):
         for metadata in list(machine.transactions.values()):
-            yield None
             if is_wanted(metadata):
                 found.append(
                     ListTransactionsResponse.TransactionState(
@@ -63,7 +58,19 @@ def _list(request: ListTransactionsRequest, context: RequestContext) -> Steps[Li
                         transaction_state=metadata.state.shown,
                     )
                 )
+            yield None
     return ListTransactionsResponse(error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=found)
+
+
+async def _matching(
+    answer: Answer[ListTransactionsResponse], pattern: IdPattern, clock: Clock
+) -> ListTransactionsResponse:
+    """The part of `answer` whose ids match."""
+    response = await settled(answer)
+    listed = response.transaction_states
+    matching = await pattern.matching([state.transactional_id for state in listed], clock)
+    response.transaction_states = [state for state in listed if state.transactional_id in matching]
+    return response
 
 
 def _failed(code: ErrorCode) -> ListTransactionsResponse:

@@ -1,7 +1,7 @@
 """OffsetCommit (8), v2-10: store how far a group has read.
 
-Behaviour: members commit in their generation; without generation and member id the group must have no members. A topic
-that does not exist is refused by itself, as is metadata over offset.metadata.max.bytes (T15).
+Behaviour: members commit in their generation; without generation and member id the group must have no members. A
+partition that does not exist is refused by itself, as is metadata over offset.metadata.max.bytes (T15).
 Versions: v2-4 a retention of its own, v6 leader epochs, v7 static members, v10 topic ids in place of names (T9).
 """
 
@@ -40,14 +40,14 @@ def _commit(
     request: OffsetCommitRequest, context: RequestContext, topics: list[TopicRequest], refused: list[TopicResponse]
 ) -> Answer[OffsetCommitResponse]:
     """Commit some of the topics of `request`; `refused` joins the answer."""
-    known = context.services.image.topics
+    exists = context.services.image.has_partition
 
     def failed(error: KafkaError) -> OffsetCommitResponse:
         return OffsetCommitResponse(topics=[*(_refused(topic, error.code) for topic in topics), *refused])
 
     part = request if topics is request.topics else replace(request, topics=topics)
     return context.services.groups.runtime.write(
-        request.group_id, lambda machine, waiter: machine.commit(part, known, waiter, refused), failed
+        request.group_id, lambda machine, waiter: machine.commit(part, exists, waiter, refused), failed
     )
 
 

@@ -1,13 +1,15 @@
 """OffsetFetch (9), v1-10: how far groups have read.
 
-Behaviour: -1 where nothing is committed, which is no error; an unknown group has committed nothing. With require_stable
-an offset that an open transaction commits is UNSTABLE_OFFSET_COMMIT (S37), which clients retry.
+Behaviour: -1 where nothing is committed, which is no error; an unknown group has committed nothing. What is named
+twice is answered once. With require_stable an offset that an open transaction commits is UNSTABLE_OFFSET_COMMIT (S37),
+which clients retry.
 Versions: v2 all topics of a group and an error of the whole, v5 leader epochs, v7 require_stable, v8 many groups in one
 request, v10 topic ids in place of names (T9).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from oncelog_broker.coordinator.group.machine import GroupMachine
@@ -16,6 +18,7 @@ from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import by_topic
 from oncelog_broker.server.topic_ids import resolve_names
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -50,16 +53,36 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> Answer[Offse
 
 def _fetch_each(request: OffsetFetchRequest, context: RequestContext) -> Steps[list[Answer[GroupResponse]]]:
     answers = list[Answer[GroupResponse]]()
-    for group in request.groups:
+    for group in _each_once(request.groups):
         answers.append(_fetch(group, request.require_stable, context))
         yield None
     return answers
+
+
+def _each_once(groups: Iterable[GroupRequest]) -> Iterable[GroupRequest]:
+    """A group that is named again is asked for all that is asked of it."""
+    found: dict[str, GroupRequest] = {}
+    for group in groups:
+        first = found.setdefault(group.group_id, group)
+        if first is not group and first.topics is not None:
+            first.topics = None if group.topics is None else first.topics + group.topics
+    return found.values()
+
+
+def _topics_once(topics: Iterable[TopicRequest]) -> list[TopicRequest]:
+    named = by_topic(((topic.name, topic.topic_id), topic.partition_indexes) for topic in topics)
+    return [
+        TopicRequest(name=name, topic_id=topic_id, partition_indexes=indexes)
+        for (name, topic_id), indexes in named.items()
+    ]
 
 
 def _fetch(group: GroupRequest, require_stable: bool, context: RequestContext) -> Answer[GroupResponse]:
     image = context.services.image
     by_id = context.version >= FIRST_TOPIC_ID_VERSION
     unknown: list[TopicRequest] = []
+    if group.topics is not None:
+        group.topics = _topics_once(group.topics)
     if by_id and group.topics is not None:
         group.topics, unknown = resolve_names(group.topics, image)
 

@@ -21,7 +21,7 @@ from struct import Struct
 from typing import Final, NoReturn
 
 from oncelog.fail_points.point import fail_point
-from oncelog_broker.coordinator.transaction.metadata import Producer
+from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
 from oncelog_broker.log.producers.state import TRANSACTIONS_V2
 from oncelog_broker.log.record_validation import RecordsRefused
@@ -53,6 +53,8 @@ FIRST_TRANSACTIONS_V2_VERSION: Final = 12
 PRODUCER_AT: Final = 43
 """Where a batch has its producer id and epoch."""
 PRODUCER: Final = Struct(">qh")
+SEQUENCE_AT: Final = 53
+SEQUENCE: Final = Struct(">i")
 LAST_OFFSET_DELTA_AT: Final = 23
 LAST_OFFSET_DELTA: Final = Struct(">i")
 
@@ -359,6 +361,7 @@ def _append_in_transaction(
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
     producer = Producer(*PRODUCER.unpack_from(records, PRODUCER_AT))
     guards, services = partition.guards, context.services
+    where, refused_sequences = TopicPartition(partition.topic, partition.index), services.transactions.refused_sequences
     is_open = partition.log.producers.state.has_open_transaction(*producer)
     guard = None if is_open else guards.take(*producer)
 
@@ -367,17 +370,23 @@ def _append_in_transaction(
             return refused
         version = TRANSACTIONS_V2 if is_v2 else 0
         try:
-            return partition.append(
+            appended = partition.append(
                 records, required_acks=request.acks, transaction_version=version, guard=guard, records_checked=True
             )
         except KafkaError as error:
             return error
+        if guard is not None:
+            refused_sequences.forget(where, producer.producer_id)
+        return appended
 
     if guard is None:
         return append(None)
     verified: Answer[KafkaError | None] = check_in_transaction(
         services.transactions, transactional_id, producer, [partition], services.deadlines, registers=is_v2
     )
+    if not is_v2:
+        (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
+        verified = then(verified, partial(refused_sequences.after_verification, where, producer, sequence))
     appended: Answer[Appended | KafkaError] = then(verified, append)
     if isinstance(verified, Future):
         verified.add_done_callback(lambda _: guards.let_go(guard))

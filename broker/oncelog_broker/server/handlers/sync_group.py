@@ -1,17 +1,23 @@
 """SyncGroup (14), v0-5: the leader hands out the assignments of a generation, the others wait for theirs.
 
-Versions: v3 static members (KIP-345), v5 protocol type and name are checked where they are given (KIP-559, T14).
+Versions: v3 static members (KIP-345), v5 protocol type and name, which must be given (KIP-559, T14).
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.context import RequestContext
-from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+FIRST_PROTOCOL_VERSION: Final = 5
 
 
 def handle(request: SyncGroupRequest, context: RequestContext) -> Answer[SyncGroupResponse]:
+    if context.version >= FIRST_PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name):
+        return _failed(KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     return context.services.groups.runtime.write(
         request.group_id, lambda machine, waiter: machine.sync(request, waiter), _failed
     )

@@ -89,9 +89,9 @@ def _write(
     context: RequestContext,
     failed: Callable[[KafkaError], TxnOffsetCommitResponse],
 ) -> Answer[TxnOffsetCommitResponse]:
-    known = context.services.image.topics
+    exists = context.services.image.has_partition
     return context.services.groups.runtime.write(
-        request.group_id, lambda machine, waiter: machine.commit_in_transaction(request, known, waiter), failed
+        request.group_id, lambda machine, waiter: machine.commit_in_transaction(request, exists, waiter), failed
     )
 
 

@@ -11,7 +11,7 @@ from tests.support.compacted import all_batches, clean
 from tests.support.compacted import put as put_records
 from tests.support.storage import NOW
 
-from oncelog_broker.coordinator.effects import Effects, Encoded
+from oncelog_broker.coordinator.effects import Effects, Encoded, Interruption
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, divided
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.validation import AppendOrigin
@@ -24,6 +24,7 @@ from oncelog_protocol.records.control import ControlType, EndTransactionMarker, 
 from oncelog_protocol.records.record import Record, read_records
 
 TOPIC = "__consumer_offsets"
+UNREPLAYABLE = -666
 
 
 class Counters:
@@ -36,6 +37,7 @@ class Counters:
         self.pending: dict[int, dict[str, int]] = {}
         self.waiting: list[Any] = []
         self.fired: list[Any] = []
+        self.fell_back: list[str] = []
 
     def encode(self, record):
         name, number = record
@@ -46,6 +48,7 @@ class Counters:
 
     def replay(self, record, offset, producer_id):
         name, number = record
+        assert number != UNREPLAYABLE
         self.offsets.append(offset)
         if producer_id >= 0:
             self.pending.setdefault(producer_id, {})[name] = number
@@ -67,9 +70,20 @@ class Counters:
 
     def on_timer(self, key):
         self.fired.append(key)
+        assert key != "raise", "thrown by a timer"
         effects = Effects()
         if key == "log":
             effects.append(("fired", 1))
+        return effects
+
+    def key_of(self, timer):
+        return timer
+
+    def on_failed(self, key):
+        self.fell_back.append(key)
+        assert key != "for good"
+        effects = Effects()
+        effects.cancel_timer(key)
         return effects
 
     def on_unloaded(self, error):
@@ -437,6 +451,110 @@ async def test_keys_are_spread_over_partitions(tmp_path, internal_topic):
     assert runtime.write("a", put("a", 1), failed) == ("put", None)
     assert runtime.write("b", put("b", 1), failed) is ErrorCode.NOT_COORDINATOR
     assert [machine.index for machine in runtime.machines()] == [2]
+
+
+# --- steps that raise what nobody thought of
+
+
+def throw(machine: Counters, waiter: Any) -> Effects:
+    raise AssertionError("thrown by a step")
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[Any]:
+    """The keys of the steps that people were told of."""
+    return [record.__dict__["key"] for record in caplog.records if record.message == "step failed"]
+
+
+async def test_a_step_that_raises_is_told_once_and_its_key_falls_back(runtime, internal_topic, caplog):
+    runtime.on_image(internal_topic.lead())
+    of_the_same, of_another = (runtime.write(key, wait_for_ever, failed) for key in ("a", "b"))
+    assert runtime.write("a", throw, failed) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert told(caplog) == ["a"]
+    assert "thrown by a step" in caplog.text
+    assert of_the_same.result() is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not of_another.done()
+    assert counters(runtime).fell_back == ["a"]
+    assert runtime.write("a", put("a", 1), failed) == ("put", None)
+
+
+async def test_who_was_answered_waits_no_more(runtime, internal_topic):
+    runtime.on_image(internal_topic.lead())
+    waiting = runtime.write("a", wait_for_ever, failed)
+    assert len(runtime.shard("a").waiting("a")) == 1
+    counters(runtime).waiting.pop().answer("done")
+    assert await waiting == "done"
+    await asyncio.sleep(0)
+    assert not runtime.shard("a").waiting("a")
+
+
+async def test_a_timer_that_raises_takes_no_other_timer_with_it(runtime, internal_topic, caplog):
+    runtime.on_image(internal_topic.lead())
+    for name, seconds in (("raise", 1.0), ("same", 1.0), ("later", 2.0)):
+        runtime.write(name, put(name, 1, timer=seconds), failed)
+    internal_topic.advance(10.0)
+    assert counters(runtime).fired == ["raise", "same", "later"]
+    assert told(caplog) == counters(runtime).fell_back == ["raise"]
+
+
+async def test_records_that_cannot_be_encoded_change_nothing(runtime, internal_topic):
+    runtime.on_image(internal_topic.lead())
+    assert runtime.write("a", put(b"no text", 1), failed) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert internal_topic.logs[0].log_end_offset == 0
+    assert counters(runtime).fell_back == ["a"]
+
+
+async def test_a_machine_that_is_not_what_was_logged_is_loaded_anew(runtime, internal_topic, caplog, monkeypatch):
+    runtime.on_image(internal_topic.lead())
+    runtime.write("b", put("b", 1, timer=1.0), failed)
+    waiting = runtime.write("b", wait_for_ever, failed)
+    machine = counters(runtime)
+    monkeypatch.setitem(globals(), "UNREPLAYABLE", 2)
+    assert runtime.write("a", put("a", 2), failed) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert waiting.result() is ErrorCode.NOT_COORDINATOR
+    monkeypatch.setitem(globals(), "UNREPLAYABLE", -666)
+    await loaded(runtime)
+    assert counters(runtime) is not machine
+    assert counters(runtime).numbers == {"a": 2, "b": 1}  # it is in the log
+    assert told(caplog) == ["a"]
+    internal_topic.advance(5.0)
+    assert machine.fired == []
+
+
+async def test_a_log_whose_replay_raises_coordinates_nothing(runtime, internal_topic):
+    runtime.on_image(internal_topic.lead())
+    assert runtime.write("a", put("a", UNREPLAYABLE), failed) is ErrorCode.UNKNOWN_SERVER_ERROR
+    await loaded(runtime)
+    assert runtime.write("a", put("a", 1), failed) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_key_that_cannot_fall_back_has_the_machine_loaded_anew(runtime, internal_topic):
+    runtime.on_image(internal_topic.lead())
+    runtime.write("b", put("b", 1), failed)
+    machine = counters(runtime)
+    assert runtime.write("for good", throw, failed) is ErrorCode.UNKNOWN_SERVER_ERROR
+    await loaded(runtime)
+    assert counters(runtime) is not machine
+    assert counters(runtime).numbers == {"b": 1}
+
+
+async def test_a_question_that_raises_changes_nothing(runtime, internal_topic, caplog):
+    runtime.on_image(internal_topic.lead())
+    waiting = runtime.write("a", wait_for_ever, failed)
+    assert runtime.read("a", lambda machine: machine.numbers["a"], failed) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert told(caplog) == ["a"]
+    assert not waiting.done()
+    assert counters(runtime).fell_back == []
+
+
+async def test_an_interruption_is_no_failure(runtime, internal_topic):
+    runtime.on_image(internal_topic.lead())
+
+    def interrupt(machine, waiter):
+        raise Interruption
+
+    with pytest.raises(Interruption):
+        runtime.write("a", interrupt, failed)
+    assert counters(runtime).fell_back == []
 
 
 def decide(name: str, end: str):

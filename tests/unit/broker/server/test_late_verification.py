@@ -12,6 +12,7 @@ from tests.support.producers import ABORT, COMMIT, sequenced
 from tests.support.served import Client, Served, produce
 
 from oncelog_broker.coordinator.transaction.metadata import Producer
+from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.records.control import EndTransactionMarker
 
@@ -27,6 +28,7 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.asked: list[asyncio.Future[Any]] = []
+        self.refused_sequences = RefusedSequences()
 
     def verify(self, transactional_id: str, asking: Producer, partitions: Any) -> Any:
         return self._question()

@@ -4,6 +4,7 @@ import pytest
 from tests.support.groups import REBALANCE_MS, SESSION_MS, GroupDriver
 
 from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.held_bytes import PROTOCOL_OVERHEAD
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_protocol.errors import ErrorCode
 
@@ -100,6 +101,63 @@ class TestRefusals:
         assert answers == [ErrorCode.MEMBER_ID_REQUIRED] * 2 + [ErrorCode.GROUP_MAX_SIZE_REACHED]
         driver.advance(SESSION_MS / 1000)
         assert driver.join().code is ErrorCode.MEMBER_ID_REQUIRED
+
+
+class TestNamedTwice:
+    """A protocol that a member names twice is one protocol of it."""
+
+    TWICE = (("range", b"1"), ("sticky", b"2"), ("range", b"3"))
+
+    def test_it_counts_once(self, driver):
+        (first,) = driver.stable()
+        joining = driver.join(version=3, instance_id="i", protocols=self.TWICE)
+        driver.join(first.member_id)
+        assert joining.code is ErrorCode.NONE
+        assert driver.group.supported == {"range": 2, "sticky": 1}
+        assert [metadata.metadata for metadata in driver.join(first.member_id).response.members] == [b"", b"1"]
+
+    def test_it_is_not_taken_for_one_of_all_members(self, driver):
+        driver.join(version=3, protocols=self.TWICE)
+        refused = driver.join(version=3, protocols=(("other", b""), ("other", b"")))
+        assert refused.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+class TestMetadataBytes:
+    """What members say of themselves is bounded: of one, of a group, of all groups."""
+
+    @staticmethod
+    def saying(size):
+        return (("range", b"m" * (size - PROTOCOL_OVERHEAD - len("range"))),)
+
+    def test_of_one_member(self):
+        driver = GroupDriver(GroupConfig(member_metadata_max_bytes=1000))
+        assert driver.join(version=3, protocols=self.saying(1001)).code is ErrorCode.MESSAGE_TOO_LARGE
+        assert driver.machine.groups == {}
+        assert driver.join(version=3, protocols=self.saying(1000)).code is ErrorCode.NONE
+        assert driver.held.bytes == 1000
+
+    def test_of_a_group(self):
+        driver = GroupDriver(GroupConfig(metadata_max_bytes=2000))
+        first = driver.join(version=3, protocols=self.saying(1500)).response
+        assert driver.join(version=3, protocols=self.saying(501)).code is ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert driver.join(version=3, protocols=self.saying(501), group_id="h").code is ErrorCode.NONE
+        assert driver.join(first.member_id, protocols=self.saying(2001)).code is ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert driver.join(first.member_id, protocols=self.saying(1400)).code is ErrorCode.NONE
+        assert driver.group.metadata_bytes == 1400
+
+    def test_of_all_groups(self):
+        driver = GroupDriver(GroupConfig(coordinator_metadata_max_bytes=2000))
+        first = driver.join(version=3, protocols=self.saying(1500), group_id="h").response
+        assert driver.join(version=3, protocols=self.saying(501)).code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        driver.leave(first.member_id, group_id="h")
+        assert driver.held.bytes == 0
+        assert driver.join(version=3, protocols=self.saying(501)).code is ErrorCode.NONE
+
+    def test_a_static_member_that_returns_says_no_more_than_before(self):
+        driver = GroupDriver(GroupConfig(metadata_max_bytes=2000))
+        driver.join(instance_id="i", protocols=self.saying(1900))
+        assert driver.join(instance_id="i", protocols=self.saying(1900)).code is ErrorCode.NONE
+        assert driver.held.bytes == 1900
 
 
 class TestGenerations:

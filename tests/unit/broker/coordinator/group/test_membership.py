@@ -227,3 +227,37 @@ def test_a_member_that_changed_between_two_generations_is_loaded_as_it_was_last(
     driver.sync(second, {})
     (member,) = driver.replayed().groups["g"].members.values()
     assert member.metadata("b") == b"2"
+
+
+class TestAfterAFailure:
+    """A step about the group raised: the group is what was logged of it last."""
+
+    def test_a_rebalance_is_forgotten(self, driver):
+        leader, follower = driver.stable(2)
+        waiting = driver.join(leader.member_id)
+        driver.fail()
+        assert waiting.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert driver.group.state is GroupState.STABLE
+        assert driver.heartbeat(follower.member_id, 2) is ErrorCode.NONE
+        assert driver.sync(leader).response.assignment == leader.member_id.encode()
+
+    def test_members_must_show_that_they_are_there(self, driver):
+        leader, follower = driver.stable(2)
+        driver.fail()
+        assert len(driver.timers) == 2
+        driver.advance(SESSION_MS / 1000 - 1)
+        driver.heartbeat(leader.member_id, 2)
+        driver.advance(2)
+        assert driver.heartbeat(follower.member_id, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_a_group_that_was_never_logged_is_none(self, driver):
+        _, joined = driver.join_new()
+        driver.fail()
+        assert driver.machine.groups == {}
+        driver.advance(SESSION_MS / 1000)
+        assert driver.sync(joined.response).code is ErrorCode.UNKNOWN_MEMBER_ID
+        driver.stable()
+
+    def test_a_group_that_is_not_there(self, driver):
+        driver.fail()
+        assert driver.machine.groups == {}

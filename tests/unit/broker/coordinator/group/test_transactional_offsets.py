@@ -6,21 +6,29 @@ from typing import Any
 
 import pytest
 
+from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup, Member
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.offsets import CommittedOffset
 from oncelog_protocol.coordinator_records.consumer_offsets import GroupMetadataValue
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 PRODUCER = (7, 2)
 Topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 
 
-def request(topic: str = "t", offset: int = 5, metadata: str | None = "m", **member: Any) -> TxnOffsetCommitRequest:
+def exists(topic: str, partition: int) -> bool:
+    return topic == "t" and 0 <= partition < 2
+
+
+def request(
+    topic: str = "t", offset: int = 5, metadata: str | None = "m", index: int = 0, **member: Any
+) -> TxnOffsetCommitRequest:
     partition = Topic.TxnOffsetCommitRequestPartition(
-        partition_index=0, committed_offset=offset, committed_leader_epoch=3, committed_metadata=metadata
+        partition_index=index, committed_offset=offset, committed_leader_epoch=3, committed_metadata=metadata
     )
     return TxnOffsetCommitRequest(
         transactional_id="txn",
@@ -63,7 +71,7 @@ def with_member(machine: GroupMachine, generation: int = 4) -> None:
 def commit(machine: GroupMachine, asked: TxnOffsetCommitRequest, at: int = 9) -> int:
     """The error code of the partition, after the records are replayed."""
     answers: list[Any] = []
-    effects = machine.commit_in_transaction(asked, {"t"}, answers)
+    effects = machine.commit_in_transaction(asked, exists, answers)
     assert effects.producer == PRODUCER
     for record in effects.records:
         machine.replay(record, at, PRODUCER[0])
@@ -84,8 +92,10 @@ def test_s37_pending_until_the_marker(machine: GroupMachine, commits: bool) -> N
 
 def test_s37_what_cannot_be_committed_is_refused_by_itself(machine: GroupMachine) -> None:
     assert commit(machine, request(topic="unknown")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for index in (2, 2**31 - 1, -1):
+        assert commit(machine, request(index=index)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert commit(machine, request(metadata="m" * 11)) == ErrorCode.OFFSET_METADATA_TOO_LARGE
-    assert not machine.offsets.has_pending("g")
+    assert not machine.offsets.has("g")
 
 
 @pytest.mark.parametrize(
@@ -109,12 +119,73 @@ def test_s46_consumers_that_are_behind_are_fenced(
         assert commit(machine, request(**member)) == 0
         return
     with pytest.raises(KafkaError) as refused:
-        machine.commit_in_transaction(request(**member), {"t"}, None)
+        machine.commit_in_transaction(request(**member), exists, None)
     assert refused.value.code is code
-    assert not machine.offsets.has_pending("g")
+    assert not machine.offsets.has("g")
 
 
 def test_s46_a_generation_of_no_group_is_refused(machine: GroupMachine) -> None:
     with pytest.raises(KafkaError) as refused:
-        machine.commit_in_transaction(request(generation_id=0, member_id="m"), {"t"}, None)
+        machine.commit_in_transaction(request(generation_id=0, member_id="m"), exists, None)
     assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_s46_a_generation_of_a_group_that_only_keeps_offsets_is_refused(machine: GroupMachine) -> None:
+    assert commit(machine, request()) == 0
+    with pytest.raises(KafkaError) as refused:
+        machine.commit_in_transaction(request(generation_id=0, member_id="m"), exists, None)
+    assert refused.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def step(machine: GroupMachine, effects: Effects, at: int = 10) -> list[Any]:
+    """Replay the records, which are in no transaction."""
+    for offset, record in enumerate(effects.records, at):
+        machine.replay(record, offset, -1)
+    return effects.records
+
+
+@pytest.mark.parametrize("has_committed", [True, False])
+def test_s37_a_commit_does_not_bring_a_deleted_group_back(machine: GroupMachine, has_committed: bool) -> None:
+    if has_committed:
+        commit(machine, request(), at=8)
+        machine.replay_end_transaction(PRODUCER[0], True)
+    commit(machine, request(offset=6))
+    assert [group.group_id for group in machine.known()] == ["g"]
+    (tombstone,) = step(machine, machine.delete("g"))
+    assert tombstone.value is None
+    machine.replay_end_transaction(PRODUCER[0], True)
+    assert machine.offsets.get("g", "t", 0) is None
+    assert list(machine.known()) == []
+
+
+def test_s37_deleted_offsets_are_not_brought_back_either(machine: GroupMachine) -> None:
+    commit(machine, request())
+    commit(machine, request(index=1))
+    topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    partition = topic.OffsetDeleteRequestPartition(partition_index=0)
+    asked = OffsetDeleteRequest(group_id="g", topics=[topic(name="t", partitions=[partition])])
+    step(machine, machine.delete_offsets(asked, {"t"}, None))
+    machine.replay_end_transaction(PRODUCER[0], True)
+    assert machine.offsets.get("g", "t", 0) is None
+    assert machine.offsets.get("g", "t", 1) is not None
+
+
+def test_s37_offsets_of_a_deleted_topic_are_not_brought_back(machine: GroupMachine) -> None:
+    commit(machine, request(), at=9)
+    commit(machine, request(index=1), at=20)
+    step(machine, machine.forget_topics(frozenset({"t"}), before=20), at=21)
+    assert not machine.forget_topics(frozenset({"t"}), before=20).records
+    machine.replay_end_transaction(PRODUCER[0], True)
+    assert machine.offsets.get("g", "t", 0) is None
+    assert machine.offsets.get("g", "t", 1) is not None  # of the topic that was made anew
+
+
+def test_s37_what_is_committed_after_the_deletion_stands(machine: GroupMachine) -> None:
+    commit(machine, request())
+    step(machine, machine.delete("g"))
+    commit(machine, request(offset=7), at=11)
+    machine.replay_end_transaction(PRODUCER[0], True)
+    committed = machine.offsets.get("g", "t", 0)
+    assert committed is not None
+    assert committed.offset == 7
+    assert not machine.offsets.is_pending("g", "t", 0)

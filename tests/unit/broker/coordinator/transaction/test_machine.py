@@ -11,7 +11,12 @@ from oncelog_broker.coordinator.effects import Encoded
 from oncelog_broker.coordinator.transaction import records
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.machine import MAX_EXPIRED_PER_STEP
-from oncelog_broker.coordinator.transaction.metadata import EXHAUSTED_EPOCH, Producer, TransactionMetadata
+from oncelog_broker.coordinator.transaction.metadata import (
+    EXHAUSTED_EPOCH,
+    FENCING_EPOCH,
+    Producer,
+    TransactionMetadata,
+)
 from oncelog_broker.coordinator.transaction.states import (
     LEGAL_PREVIOUS,
     IllegalTransition,
@@ -235,9 +240,9 @@ def test_s35_a_retry_with_the_old_id_is_recognised(driver: TransactionDriver) ->
 def test_s35_the_last_epoch_can_be_fenced(driver: TransactionDriver) -> None:
     exhausted(driver, S.ONGOING)
     assert driver.init() is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert driver.metadata.producer == Producer(7, 32767)
+    assert driver.metadata.producer == Producer(7, FENCING_EPOCH)
     driver.complete()
-    assert driver.init() == Producer(1000, 0)
+    assert driver.init() == Producer(1000, 1)
 
 
 def test_s35_nobody_writes_with_the_fencing_epoch(driver: TransactionDriver) -> None:
@@ -260,6 +265,55 @@ def test_s35_s39_v2_end_at_the_last_epoch_changes_the_producer_id(driver: Transa
     assert end.producer == Producer(7, 32767)
     assert driver.end(old, version=V2) == new  # the answer was lost
     assert driver.run(new, version=V2) == Producer(1000, 1)
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+def test_s35_s42_a_timeout_at_the_last_epoch_changes_the_producer_id(driver: TransactionDriver, version: int) -> None:
+    old = exhausted(driver)._replace(epoch=EXHAUSTED_EPOCH)
+    assert driver.add(old, version=version) is ErrorCode.NONE
+    driver.advance(TIMEOUT_MS / 1000 + 1)
+    assert driver.abort_timed_out() == [TXN]
+    (end,) = driver.complete()
+    assert end.producer == Producer(7, FENCING_EPOCH)
+    assert driver.metadata.producer == Producer(1000, 0)
+    assert driver.init(old) == Producer(1000, 0)
+
+
+def test_s35_an_abort_after_the_timeout_at_the_last_epoch_goes_on_as_another_producer(
+    driver: TransactionDriver,
+) -> None:
+    old = exhausted(driver)
+    assert driver.add(old, version=V2) is ErrorCode.NONE
+    driver.advance(TIMEOUT_MS / 1000 + 1)
+    driver.abort_timed_out()
+    assert driver.end(old, commits=False, version=V2) is ErrorCode.CONCURRENT_TRANSACTIONS
+    driver.complete()
+    new = driver.end(old, commits=False, version=V2)
+    assert new == Producer(1000, 0)
+    assert driver.run(new, version=V2) == Producer(1000, 1)
+
+
+@pytest.mark.parametrize("state", [S.EMPTY, S.ONGOING, S.COMPLETE_ABORT])
+def test_s35_the_fencing_epoch_belongs_to_nobody(driver: TransactionDriver, state: TransactionState) -> None:
+    """Kafka logs it for a transactional id after a fence at the last epoch, and hands it out."""
+    claimed = exhausted(driver, state, FENCING_EPOCH)
+    driver.put(driver.metadata._replace(client_transaction_version=V2))
+    for version in (V1, V2):
+        assert driver.add(claimed, version=version) is ErrorCode.PRODUCER_FENCED
+        for asking in (claimed, claimed._replace(epoch=EXHAUSTED_EPOCH)):
+            assert driver.end(asking, commits=False, version=version) is ErrorCode.PRODUCER_FENCED
+    assert driver.init(claimed) is ErrorCode.PRODUCER_FENCED
+    assert driver.verify(claimed) is ErrorCode.PRODUCER_FENCED
+
+
+def test_s35_what_is_open_at_the_fencing_epoch_can_be_aborted(driver: TransactionDriver) -> None:
+    exhausted(driver, S.ONGOING, FENCING_EPOCH)
+    driver.put(driver.metadata._replace(client_transaction_version=V2))
+    assert driver.init() is ErrorCode.CONCURRENT_TRANSACTIONS
+    (end,) = driver.complete()
+    assert end.producer == Producer(7, FENCING_EPOCH)
+    assert end.transaction_version == V1  # under V2 partitions take only markers of a higher epoch
+    assert driver.init() == Producer(1000, 1)
 
 
 # --- S36: partitions

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from oncelog_broker.coordinator.transaction import markers as module
-from oncelog_broker.coordinator.transaction.markers import Fenced, Marker, write_all
+from oncelog_broker.coordinator.transaction.markers import Fenced, Marker, MarkerAppender, write_all
 from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
 from oncelog_protocol.errors import ErrorCode
 
@@ -78,6 +79,18 @@ async def test_many_markers_let_other_work_in(monkeypatch: pytest.MonkeyPatch) -
         await asyncio.sleep(0)
         seen.append(len(logs.written))
     assert seen[:3] == [50, 100, 120]
+
+
+async def test_a_log_that_raises_what_nobody_thought_of_keeps_no_marker_from_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken:
+        def leader(self, topic: str, index: int) -> Any:
+            raise ValueError("I/O operation on closed file")
+
+    broken = MarkerAppender(Broken(), None)  # type: ignore[arg-type]
+    assert broken.append(MARKER, PARTITIONS[0]) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "closed file" in caplog.text
 
 
 class LateLogs:

@@ -1,0 +1,65 @@
+"""What OffsetCommit and TxnOffsetCommit have in common: which partitions may be committed, and by whom. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.effects import Effects
+from oncelog_broker.coordinator.group.offsets import NO_EXPIRY
+from oncelog_broker.coordinator.group.records import offset_record
+from oncelog_protocol.coordinator_records.consumer_offsets import OffsetCommitValue
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+Partition = (
+    OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition
+    | TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
+)
+Exists = Callable[[str, int], bool]
+"""Whether the cluster has that partition of that topic."""
+MAX_INT64: Final = 2**63 - 1
+BY_CONFIGURATION: Final = -1
+"""OffsetCommit's retention_time_ms where the broker decides (T15)."""
+
+
+class Commit(NamedTuple):
+    """One request: of which group, when, and by which rules. `expire_timestamp` is wall time in ms."""
+
+    group_id: str
+    now_ms: int
+    exists: Exists
+    metadata_max_bytes: int
+    expire_timestamp: int = NO_EXPIRY
+
+    def add(self, effects: Effects, topic: str, partition: Partition) -> ErrorCode:
+        """Log the offset of one partition, or say why not: each partition is refused by itself."""
+        metadata = partition.committed_metadata or ""
+        if not self.exists(topic, partition.partition_index):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if len(metadata.encode()) > self.metadata_max_bytes:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        value = OffsetCommitValue(
+            offset=partition.committed_offset,
+            leader_epoch=partition.committed_leader_epoch,
+            metadata=metadata,
+            commit_timestamp=self.now_ms,
+            expire_timestamp=self.expire_timestamp,
+        )
+        effects.append(offset_record(self.group_id, topic, partition.partition_index, value))
+        return ErrorCode.NONE
+
+
+def expire_timestamp(now_ms: int, retention_ms: int) -> int:
+    """When an offset goes that is to be kept for so long; the end of time where that lies behind it."""
+    return NO_EXPIRY if retention_ms == BY_CONFIGURATION else min(now_ms + retention_ms, MAX_INT64)
+
+
+def check_no_members(generation: int, *, has_offsets: bool) -> None:
+    """Of a group that has had no members: only who claims to be none may commit.
+
+    Raises KafkaError UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION where not even offsets are kept, as Kafka does.
+    """
+    if generation >= 0:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID if has_offsets else ErrorCode.ILLEGAL_GENERATION)

@@ -1,0 +1,26 @@
+"""Requests that name things: each thing is looked up, and answered, once.
+
+To name a thing takes two bytes or three, to describe it may take a thousand times as many: groups with all their
+offsets, partitions with all their producers. Where a thing that is named again changes nothing about the answer, its
+first mention stands for all. (Where it would be *done* twice the API has its own rule: CreateTopics refuses it.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+def once(named: Iterable[K]) -> list[K]:
+    """Each thing once, in the order of first mention."""
+    return list(dict.fromkeys(named))
+
+
+def by_topic(named: Iterable[tuple[K, Iterable[int]]]) -> dict[K, list[int]]:
+    """Each partition once under its topic, however often the request mentions either, in the order of first mention."""
+    found: dict[K, dict[int, None]] = {}
+    for topic, partitions in named:
+        found.setdefault(topic, {}).update(dict.fromkeys(partitions))
+    return {topic: list(partitions) for topic, partitions in found.items()}

@@ -1,0 +1,120 @@
+"""The rim of transactions: the sweep of those that are open for too long."""
+
+from __future__ import annotations
+
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.coordinator.transaction import coordinator as module
+from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog_broker.coordinator.transaction.machine import TransactionMachine
+from oncelog_broker.coordinator.transaction.metadata import (
+    EXHAUSTED_EPOCH,
+    TRANSACTIONS_V1,
+    Producer,
+    TopicPartition,
+    TransactionMetadata,
+)
+from oncelog_broker.coordinator.transaction.records import TransactionRecord
+from oncelog_broker.coordinator.transaction.states import TransactionState
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+TIMEOUT_MS = 1000
+NAMES = ["a", "b", "c"]
+
+
+class ProducerIds:
+    """Generates them, unless it `fails`."""
+
+    def __init__(self) -> None:
+        self.ids = count(1)
+        self.fails = False
+
+    async def generate(self) -> int:
+        if self.fails:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return next(self.ids)
+
+
+@pytest.fixture
+def producer_ids() -> ProducerIds:
+    return ProducerIds()
+
+
+@pytest.fixture
+def transactions(
+    internal_topic: Any, producer_ids: ProducerIds, monkeypatch: pytest.MonkeyPatch
+) -> TransactionCoordinator:
+    monkeypatch.setattr(module, "TRANSACTION_STATE", "__consumer_offsets")
+    coordinator = TransactionCoordinator(
+        BrokerConfig.of({}),
+        internal_topic,
+        SimpleNamespace(append=lambda *_: ErrorCode.NONE),  # type: ignore[arg-type]
+        producer_ids,  # type: ignore[arg-type]
+        internal_topic.clock,
+        internal_topic.tasks,
+        internal_topic.slices,
+        SimpleNamespace(after=internal_topic.call_after),  # type: ignore[arg-type]
+    )
+    coordinator.on_image(internal_topic.lead())
+    return coordinator
+
+
+def open_all(transactions: TransactionCoordinator, epochs: dict[str, int]) -> None:
+    """Each id has a transaction open."""
+    for number, name in enumerate(NAMES):
+        epoch = epochs.get(name, 0)
+        shard = transactions.runtime.shard(name)
+        metadata = TransactionMetadata(name, 100 + number, epoch, TIMEOUT_MS)
+        shard.machine.replay(TransactionRecord(name, metadata), 0, -1)
+        partitions = [TopicPartition("t", number)]
+        added = transactions.add_partitions(name, Producer(100 + number, epoch), partitions, TRANSACTIONS_V1)
+        assert added is ErrorCode.NONE
+
+
+def states(transactions: TransactionCoordinator) -> dict[str, TransactionState]:
+    return {name: transactions.runtime.shard(name).machine.transactions[name].state for name in NAMES}
+
+
+S = TransactionState
+
+
+async def test_s42_one_that_cannot_be_aborted_keeps_none_of_the_others_waiting(
+    transactions: TransactionCoordinator,
+    internal_topic: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    open_all(transactions, {})
+    abort = TransactionMachine.abort_timed_out
+
+    def raising(self: TransactionMachine, transactional_id: str, spare: int | None) -> Any:
+        assert transactional_id != "a", "nobody thought of it"
+        return abort(self, transactional_id, spare)
+
+    monkeypatch.setattr(TransactionMachine, "abort_timed_out", raising)
+    internal_topic.advance(2.0)
+    await transactions.abort_timed_out()
+    await internal_topic.tasks.close()
+    assert states(transactions) == {"a": S.ONGOING, "b": S.COMPLETE_ABORT, "c": S.COMPLETE_ABORT}
+    assert "nobody thought of it" in caplog.text
+    monkeypatch.undo()
+
+
+async def test_s35_s42_one_that_needs_a_producer_id_waits_alone(
+    transactions: TransactionCoordinator, internal_topic: Any, producer_ids: ProducerIds
+) -> None:
+    open_all(transactions, {"a": EXHAUSTED_EPOCH})
+    producer_ids.fails = True
+    internal_topic.advance(2.0)
+    await transactions.abort_timed_out()
+    assert states(transactions)["a"] is S.ONGOING
+    assert S.ONGOING not in (states(transactions)["b"], states(transactions)["c"])
+    producer_ids.fails = False
+    await transactions.abort_timed_out()
+    await internal_topic.tasks.close()
+    assert transactions.runtime.shard("a").machine.transactions["a"].producer == Producer(1, 0)
