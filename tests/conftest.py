@@ -1,7 +1,6 @@
 """Settings for all tests."""
 
 from hypothesis import settings
-
 from tests.support.examples import SOAK_EXAMPLES
 
 # The same examples in every run: a failure in CI is the failure at the desk. No deadline: the machine may be slow.
