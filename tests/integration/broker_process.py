@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 from weakref import WeakSet
 
-START_TIMEOUT_SECONDS = 30.0
+START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 60.0
 
 

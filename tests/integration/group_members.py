@@ -9,7 +9,7 @@ from typing import Any
 
 from oncelog import Consumer, ConsumerRecord, Producer, RebalanceListener, TopicPartition
 
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
 LOOK_SECONDS = 0.01
 POLL_MS = 50
 

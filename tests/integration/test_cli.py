@@ -15,7 +15,7 @@ import pytest
 from broker_process import BrokerProcess
 
 COMMAND = str(Path(sys.executable).parent / "oncelog")
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 Done = subprocess.CompletedProcess[bytes]
 Oncelog = Callable[..., Done]

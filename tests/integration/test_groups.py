@@ -32,7 +32,7 @@ LIBRARIES = ("kafka-python", "aiokafka", "confluent", "oncelog")
 PARTITIONS = 12
 SESSION_MS, SHORT_SESSION_MS = 30_000, 1_500
 """The short one is for who is killed: nobody else is missed because the machine was busy."""
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
 SETTINGS = {"group.min.session.timeout.ms": "500", "group.initial.rebalance.delay.ms": "0"}
 
 

@@ -519,13 +519,13 @@ def test_e24_a_waiting_fetch_is_told_what_was_aborted(
     with RawClient(broker.port) as reader:
         fetched = []
         waiting = threading.Thread(
-            target=lambda: fetched.append(fetch_committed(reader, topic, 0, 0, max_wait_ms=15_000))
+            target=lambda: fetched.append(fetch_committed(reader, topic, 0, 0, max_wait_ms=60_000))
         )
         waiting.start()
         waiting.join(0.3)
         assert waiting.is_alive(), "nothing is stable"
         assert txn.end(commits) == 0
-        waiting.join(10)
+        waiting.join(30)
         assert not waiting.is_alive()
     (answer,) = fetched
     assert (answer.last_stable_offset, answer.high_watermark) == (2, 2)

@@ -95,7 +95,7 @@ class MemberProcess:
     async def _ended(self) -> int:
         assert self._process is not None
         assert self._reading is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self._reading
             return await self._process.wait()
 

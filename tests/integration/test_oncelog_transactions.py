@@ -454,7 +454,7 @@ async def test_s38_closed_while_a_commit_fails(producing: Producer, address: str
         await other.send_and_wait(topic, b"plain", partition=0)
         consumer.assign([TopicPartition(topic, 0)])
         consumer.seek_to_beginning()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while not (found := await consumer.poll(1000)):
                 pass
     assert [record.value for records in found.values() for record in records] == [b"plain"]
