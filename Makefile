@@ -7,6 +7,9 @@ DATA   ?= data
 PORT   ?= 9092
 FUZZ_SECONDS ?= 600
 
+# The tests start a thousand processes: where the environment forbids to keep compiled modules, each compiles them anew,
+# which doubles the work.
+export PYTHONDONTWRITEBYTECODE :=
 # Most tests wait most of the time, for a broker or a client: twice as many run side by side as there are cores.
 WORKERS ?= $(shell expr 2 \* `getconf _NPROCESSORS_ONLN`)
 PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal --durations=5
