@@ -7,9 +7,13 @@ DATA   ?= data
 PORT   ?= 9092
 FUZZ_SECONDS ?= 600
 
+# The tests start a thousand processes: where the environment forbids to keep compiled modules, each compiles them anew,
+# which doubles the work.
+export PYTHONDONTWRITEBYTECODE :=
 # Most tests wait most of the time, for a broker or a client: twice as many run side by side as there are cores.
 WORKERS ?= $(shell expr 2 \* `getconf _NPROCESSORS_ONLN`)
 PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal --durations=5
+LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
 .PHONY: run test lint tests unit integration soak kill-matrix fuzz hostile bench interop clean help
 
@@ -42,8 +46,8 @@ integration: $(STAMP) ## of these: a live broker process, foreign clients, kill 
 	$(PYTEST) tests/integration
 
 soak: $(STAMP)        ## the same for longer: more kills, frames and seeds, new examples in each run (half an hour)
-	$(PYTEST) -m soak --timeout=1800 tests --ignore=tests/interop
-	$(PYTEST) --hypothesis-profile=soak --timeout=1800 tests/property
+	$(PYTEST) $(LONG) -m soak tests --ignore=tests/interop
+	$(PYTEST) $(LONG) --hypothesis-profile=soak tests/property
 
 kill-matrix: $(STAMP) ## every fault at every point of a transaction; the table is kept in docs/kill-matrix.md
 	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md

@@ -12,13 +12,18 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
+from weakref import WeakSet
 
-START_TIMEOUT_SECONDS = 30.0
+START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 60.0
 
 
 class BrokerProcess:
     """`oncelog serve` on a free port. `start` returns when the broker says where to connect."""
+
+    started: ClassVar[WeakSet[BrokerProcess]] = WeakSet()
+    """Those whose logs a test that fails shows."""
 
     def __init__(
         self,
@@ -55,6 +60,7 @@ class BrokerProcess:
         command += ["--log-level", self.log_level]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
+        self.started.add(self)
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 command,

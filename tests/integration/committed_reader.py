@@ -99,7 +99,7 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:

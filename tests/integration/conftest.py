@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,20 @@ pytest.register_assert_rewrite("client_contract")
 from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
 from raw_client import RawClient  # noqa: E402
 
+LOG_CHARACTERS = 10_000
+
 FOREIGN_ADDRESS = os.environ.get("ONCELOG_TEST_ADDRESS")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows what its brokers have logged."""
+    report = yield
+    if report.failed:
+        for broker in BrokerProcess.started:
+            if broker.log.exists() and (logged := broker.log.read_text()):
+                report.sections.append((f"log of the broker with {broker.data}", logged[-LOG_CHARACTERS:]))
+    return report
 
 
 @pytest.fixture(scope="module")

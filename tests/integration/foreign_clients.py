@@ -14,8 +14,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 45.0
 """For any one call of a client: far more than any call takes, so that a broker which does not answer fails a test."""
+LOOK_SECONDS = 0.005
 FETCH_WAIT_MS = 50
 """How long a fetch at the end of the log waits: clients that read ahead sit it out when they are closed."""
 COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
@@ -164,4 +165,5 @@ def eventually(condition: Callable[[], T], what: str, timeout: float = TIMEOUT_S
         value = condition()
         if value:
             return value
+        time.sleep(LOOK_SECONDS)
     raise AssertionError(f"not in {timeout:.0f} s: {what}")

@@ -21,9 +21,13 @@ from typing import Any
 
 HEARTBEAT_MS = 200
 POLL_SECONDS = 0.1
-KAFKA_PYTHON_POLL_SECONDS = 2.5
-"""Longer than any rebalance of these tests: where a poll of kafka-python 3.0.12 times out just as the group is joined
-again, the answer to SyncGroup is lost, and the consumer never reads nor sends heartbeats again."""
+KAFKA_PYTHON_POLL_SECONDS = 60.0
+"""Longer than any rebalance: where a poll of kafka-python 3.0.12 times out just as the group is joined again, the
+answer to SyncGroup is lost, and the consumer never reads nor sends heartbeats again. What ends it is `ToldToStop`."""
+
+
+class ToldToStop(Exception):
+    """Raised between two rounds of a poll."""
 
 
 def tell(event: str, **details: Any) -> None:
@@ -96,7 +100,14 @@ def run_kafka_python(wanted: dict[str, Any]) -> None:
             tell("gained", partitions=[partition.partition for partition in assigned])
 
     assignors = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
-    consumer = KafkaConsumer(
+
+    class StoppableConsumer(KafkaConsumer):
+        def _poll_once(self, *arguments: Any, **named: Any) -> Any:
+            if told_to_stop():
+                raise ToldToStop
+            return super()._poll_once(*arguments, **named)
+
+    consumer = StoppableConsumer(
         bootstrap_servers=wanted["address"],
         group_id=wanted["group"],
         group_instance_id=wanted.get("instance_id"),
@@ -108,8 +119,11 @@ def run_kafka_python(wanted: dict[str, Any]) -> None:
         partition_assignment_strategy=[assignors[wanted["strategy"]]],
     )
     consumer.subscribe([wanted["topic"]], listener=Listener())
-    while not told_to_stop():
-        polled = consumer.poll(timeout_ms=int(KAFKA_PYTHON_POLL_SECONDS * 1000))
+    while True:
+        try:
+            polled = consumer.poll(timeout_ms=int(KAFKA_PYTHON_POLL_SECONDS * 1000))
+        except ToldToStop:
+            break
         records = [(record.partition, record.offset) for records in polled.values() for record in records]
         tell_read(records)
         if records:

@@ -1,6 +1,6 @@
 """A member of a group in a process of its own, to be killed: says what it reads on standard output.
 
-    python group_member_process.py LIBRARY ADDRESS GROUP TOPIC STRATEGY
+    python group_member_process.py LIBRARY ADDRESS GROUP TOPIC STRATEGY SESSION_MS
 
 Lines: "assigned 0 1 2", "revoked 0 1", "read PARTITION OFFSET VALUE". It ends in an orderly way when its standard input
 does. LIBRARY is oncelog, aiokafka, kafka-python or confluent-kafka; the last two are for threads of their own making.
@@ -15,11 +15,14 @@ from collections.abc import Iterable
 from typing import Any
 
 POLL_SECONDS = 0.05
-KAFKA_PYTHON_POLL_SECONDS = 2.5
-"""Longer than any rebalance here: kafka-python 3.0.12 loses the answer to SyncGroup, and then hangs, where a poll times
-out just as the group is joined again."""
-SESSION_MS = 1_500
+KAFKA_PYTHON_POLL_SECONDS = 60.0
+"""Longer than any rebalance: kafka-python 3.0.12 loses the answer to SyncGroup, and then hangs, where a poll times out
+just as the group is joined again. What ends it is `Over`."""
 HEARTBEAT_MS = 100
+
+
+class Over(Exception):
+    """Raised between two rounds of a poll."""
 
 
 def say(*words: object) -> None:
@@ -34,7 +37,7 @@ def numbers(partitions: Iterable[Any]) -> list[int]:
     return sorted(place.partition for place in partitions)
 
 
-async def run_oncelog(address: str, group: str, topic: str, strategy: str) -> None:
+async def run_oncelog(address: str, group: str, topic: str, strategy: str, session_ms: int) -> None:
     from oncelog import Consumer, RebalanceListener
 
     class Listener(RebalanceListener):
@@ -49,7 +52,7 @@ async def run_oncelog(address: str, group: str, topic: str, strategy: str) -> No
         group_id=group,
         auto_offset_reset="earliest",
         partition_assignment_strategy=[strategy],
-        session_timeout_ms=SESSION_MS,
+        session_timeout_ms=session_ms,
         heartbeat_interval_ms=HEARTBEAT_MS,
         auto_commit_interval_ms=50,
     ) as consumer:
@@ -60,7 +63,7 @@ async def run_oncelog(address: str, group: str, topic: str, strategy: str) -> No
                     say("read", record.partition, record.offset, (record.value or b"").decode())
 
 
-async def run_aiokafka(address: str, group: str, topic: str, strategy: str) -> None:
+async def run_aiokafka(address: str, group: str, topic: str, strategy: str, session_ms: int) -> None:
     from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -81,7 +84,7 @@ async def run_aiokafka(address: str, group: str, topic: str, strategy: str) -> N
         group_id=group,
         auto_offset_reset="earliest",
         partition_assignment_strategy=[assignors[strategy]],
-        session_timeout_ms=SESSION_MS,
+        session_timeout_ms=session_ms,
         heartbeat_interval_ms=HEARTBEAT_MS,
         auto_commit_interval_ms=50,
     )
@@ -96,7 +99,7 @@ async def run_aiokafka(address: str, group: str, topic: str, strategy: str) -> N
         await consumer.stop()
 
 
-def run_kafka_python(address: str, group: str, topic: str, strategy: str) -> None:
+def run_kafka_python(address: str, group: str, topic: str, strategy: str, session_ms: int) -> None:
     from kafka import KafkaConsumer
     from kafka.consumer.subscription_state import ConsumerRebalanceListener
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -114,26 +117,34 @@ def run_kafka_python(address: str, group: str, topic: str, strategy: str) -> Non
         def on_partitions_revoked(self, revoked: Any) -> None:
             say("revoked", *numbers(revoked))
 
-    consumer = KafkaConsumer(
+    class StoppableConsumer(KafkaConsumer):
+        def _poll_once(self, *arguments: Any, **named: Any) -> Any:
+            if is_over():
+                raise Over
+            return super()._poll_once(*arguments, **named)
+
+    consumer = StoppableConsumer(
         bootstrap_servers=address,
         group_id=group,
         auto_offset_reset="earliest",
         partition_assignment_strategy=[assignors[strategy]],
-        session_timeout_ms=SESSION_MS,
+        session_timeout_ms=session_ms,
         heartbeat_interval_ms=HEARTBEAT_MS,
         auto_commit_interval_ms=50,
     )
     consumer.subscribe([topic], listener=Listener())
     try:
-        while not is_over():
+        while True:
             for records in consumer.poll(timeout_ms=int(KAFKA_PYTHON_POLL_SECONDS * 1000)).values():
                 for record in records:
                     say("read", record.partition, record.offset, record.value.decode())
+    except Over:
+        pass
     finally:
         consumer.close()
 
 
-def run_confluent_kafka(address: str, group: str, topic: str, strategy: str) -> None:
+def run_confluent_kafka(address: str, group: str, topic: str, strategy: str, session_ms: int) -> None:
     from confluent_kafka import Consumer
 
     is_cooperative = strategy == "cooperative-sticky"
@@ -155,7 +166,7 @@ def run_confluent_kafka(address: str, group: str, topic: str, strategy: str) -> 
             "group.id": group,
             "auto.offset.reset": "earliest",
             "partition.assignment.strategy": strategy,
-            "session.timeout.ms": SESSION_MS,
+            "session.timeout.ms": session_ms,
             "heartbeat.interval.ms": HEARTBEAT_MS,
             "auto.commit.interval.ms": 50,
         }
@@ -171,7 +182,8 @@ def run_confluent_kafka(address: str, group: str, topic: str, strategy: str) -> 
 
 
 def main() -> None:
-    library, *where = sys.argv[1:]
+    library, address, group, topic, strategy, session_ms = sys.argv[1:]
+    where = (address, group, topic, strategy, int(session_ms))
     if library == "oncelog":
         asyncio.run(run_oncelog(*where))
     elif library == "aiokafka":

@@ -19,7 +19,7 @@ from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsets
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.records.batch import RecordBatch, batches
 
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
 SIZE = Struct(">i")
 
 PRODUCE_VERSION = 9

@@ -127,7 +127,7 @@ def test_a_fetch_does_not_wait_for_more_than_it_would_take(broker: BrokerProcess
     batch = build_batch([Record(0, 1, b"key", b"value" * 100, [])])
     asked = FetchRequest.FetchTopic
     request = FetchRequest(
-        max_wait_ms=15_000,
+        max_wait_ms=60_000,
         min_bytes=1_000_000,
         max_bytes=len(batch),
         topics=[
@@ -141,7 +141,7 @@ def test_a_fetch_does_not_wait_for_more_than_it_would_take(broker: BrokerProcess
         started = time.monotonic()
         (answer,) = client.call(request, ApiKey.FETCH, FETCH_VERSION).responses[0].partitions
     assert len(answer.records or b"") == len(batch)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
 
 
 # --- E31: what another broker in the place of Kafka got wrong (found by running clients of Kafka against it)

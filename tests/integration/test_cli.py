@@ -15,7 +15,7 @@ import pytest
 from broker_process import BrokerProcess
 
 COMMAND = str(Path(sys.executable).parent / "oncelog")
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 Done = subprocess.CompletedProcess[bytes]
 Oncelog = Callable[..., Done]
@@ -40,13 +40,22 @@ def oncelog(broker: BrokerProcess) -> Oncelog:
     return run
 
 
+def hear_interrupts() -> None:
+    """A shell lets what it starts in the background ignore SIGINT, and so do the children of that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def follower(broker: BrokerProcess) -> Callable[..., subprocess.Popen[bytes]]:
     """Start `oncelog` with its output in a pipe."""
 
     def start(*arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(broker)
+            [COMMAND, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(broker),
+            preexec_fn=hear_interrupts,
         )
 
     return start
@@ -155,7 +164,11 @@ def test_produce_sends_a_line_before_the_next_one_comes(broker: BrokerProcess, o
         [COMMAND, "consume", topic, "-f", "-n", "1"], stdout=subprocess.PIPE, env=environment(broker)
     )
     sending = subprocess.Popen(
-        [COMMAND, "produce", topic], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(broker)
+        [COMMAND, "produce", topic],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(broker),
+        preexec_fn=hear_interrupts,
     )
     sending.stdin.write(b"now\nnot yet whole")
     sending.stdin.flush()

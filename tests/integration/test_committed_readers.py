@@ -147,7 +147,7 @@ async def test_s54_uncommitted_by_default(broker: BrokerProcess, raw: RawClient,
             consumer.seek_to_beginning(partition)
             end = (await consumer.end_offsets([partition]))[partition]
             seen[name] = []
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(40):
                 while await consumer.position(partition) < end:
                     seen[name] += [record.value for record in (await consumer.poll(500)).get(partition, [])]
     assert seen == {"default": [b"committed", b"aborted", b"open"], "committed": [b"committed"]}

@@ -22,7 +22,7 @@ from oncelog_protocol.records.record import read_records
 SEED = 20_250_117
 DEADLINE_SECONDS = 60.0
 POLL_SECONDS = 0.05
-KILLS = 8
+KILLS = 5
 EAGER = {"log.cleaner.backoff.ms": "50", "auto.create.topics.enable": "false"}
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -34,11 +34,16 @@ Written = dict[int, tuple[bytes, bytes | None]]
 """Key and value by offset."""
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
+def wait_until(condition: Callable[[], bool], what: str, poll_seconds: float = POLL_SECONDS) -> None:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {DEADLINE_SECONDS} s"
-        time.sleep(POLL_SECONDS)
+        time.sleep(poll_seconds)
+
+
+def unfinished(broker: BrokerProcess, topic: str) -> bool:
+    """Whether a cleaned segment is being written or swapped in."""
+    return any(path.suffix in (".cleaned", ".swap") for path in (broker.data / f"{topic}-0").iterdir())
 
 
 def active_base(data: Path, topic: str) -> int:
@@ -192,10 +197,18 @@ def test_kill_9_in_the_middle_of_cleaning(broker_factory: BrokerFactory) -> None
             ]
             produce(client, topic, pairs, rng.choice(["none", "lz4", "zstd"]), written)
         client.close()
-        time.sleep(rng.uniform(0.02, 0.4))
+        if kill % 2 == 0:
+            wait_until(
+                lambda: (
+                    unfinished(broker, topic) or compacted_up_to(broker.data, topic) == active_base(broker.data, topic)
+                ),
+                "a segment is cleaned",
+                poll_seconds=0.001,
+            )
+        else:
+            time.sleep(rng.uniform(0.02, 0.4))
         broker.kill()
-        names = [path.suffix for path in (broker.data / f"{topic}-0").iterdir()]
-        interrupted += ".cleaned" in names or ".swap" in names
+        interrupted += unfinished(broker, topic)
         broker.start()
         found = read_all(broker, topic)
         assert found.items() <= written.items(), "nothing that was never written"
@@ -203,7 +216,7 @@ def test_kill_9_in_the_middle_of_cleaning(broker_factory: BrokerFactory) -> None
     assert interrupted, "no kill fell into the writing of a cleaned segment"
     end = wait_until_compacted(broker, topic)
     assert read_all(broker, topic) == left_after(written, end)
-    assert not [path for path in (broker.data / f"{topic}-0").iterdir() if path.suffix in (".cleaned", ".swap")]
+    assert not unfinished(broker, topic)
     assert broker.stop() == 0
     assert "Traceback" not in broker.log.read_text()
 

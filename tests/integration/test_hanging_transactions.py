@@ -183,7 +183,7 @@ def test_e2_e18_a_late_produce_of_a_transaction_that_timed_out(
         client.create_topic(topic)
         with Watch(broker.port, topic) as watch:
             txn = RawTransactions(client, topic, is_v2=is_v2)
-            old = txn.take_over(timeout_ms=100)
+            old = txn.take_over(timeout_ms=1000)
             txn.write(topic, value=b"dropped")
             eventually(lambda: is_stable(client, topic), "the transaction is aborted")
             assert late_produce(txn, broker, topic, 0, old) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -210,7 +210,7 @@ def test_e2_a_late_add_partitions_hangs_nothing(
         client.create_topic(topic, 2)
         with Watch(broker.port, topic, 0, 1) as watch:
             txn = RawTransactions(client, topic)
-            txn.take_over(timeout_ms=60_000 if goes_on else 200)
+            txn.take_over(timeout_ms=60_000 if goes_on else 2000)
             txn.write(topic, 0, value=b"first")
             assert txn.end(commits) == 0
             settles(client, topic, 0)
@@ -519,13 +519,13 @@ def test_e24_a_waiting_fetch_is_told_what_was_aborted(
     with RawClient(broker.port) as reader:
         fetched = []
         waiting = threading.Thread(
-            target=lambda: fetched.append(fetch_committed(reader, topic, 0, 0, max_wait_ms=15_000))
+            target=lambda: fetched.append(fetch_committed(reader, topic, 0, 0, max_wait_ms=60_000))
         )
         waiting.start()
         waiting.join(0.3)
         assert waiting.is_alive(), "nothing is stable"
         assert txn.end(commits) == 0
-        waiting.join(10)
+        waiting.join(30)
         assert not waiting.is_alive()
     (answer,) = fetched
     assert (answer.last_stable_offset, answer.high_watermark) == (2, 2)

@@ -77,7 +77,7 @@ def fails_with_oncelog(address: str, topic: str, door: Door) -> Callable[[], Non
 
     async def fail() -> Producer:
         producer = Producer(
-            address, transactional_id=topic, linger_ms=0, request_timeout_ms=300, delivery_timeout_ms=900
+            address, transactional_id=topic, linger_ms=0, request_timeout_ms=1000, delivery_timeout_ms=2000
         )
         await producer.start()
         producer.begin_transaction()
@@ -110,7 +110,7 @@ def fails_with_librdkafka(address: str, topic: str, door: Door) -> Callable[[], 
             "transactional.id": topic,
             "transaction.timeout.ms": 60_000,
             "linger.ms": 0,
-            "message.timeout.ms": 1500,
+            "message.timeout.ms": 3000,
             "socket.timeout.ms": 1000,
         }
     )
@@ -170,7 +170,7 @@ async def test_e1_the_end_of_a_transaction_comes_after_its_retry(
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
         client.create_topic(topic, 2)
-        async with Producer(broker.address, transactional_id=topic, linger_ms=0, request_timeout_ms=500) as producer:
+        async with Producer(broker.address, transactional_id=topic, linger_ms=0, request_timeout_ms=1500) as producer:
             producer.begin_transaction()
             await producer.send(topic, b"first", partition=0)
             await producer.flush()

@@ -178,7 +178,7 @@ async def test_s42_a_transaction_that_took_too_long_is_aborted_and_the_next_one_
     coordinator's answers do not tell it from a producer that was replaced."""
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}).start()
     await create(broker.address, topic)
-    options = {"transactional_id": new_id(), "transaction_timeout_ms": 300, "retry_backoff_ms": 10}
+    options = {"transactional_id": new_id(), "transaction_timeout_ms": 1500, "retry_backoff_ms": 10}
     async with Producer(broker.address, **options) as producer, Admin(broker.address) as admin:
         with pytest.raises(AbortableError):
             async with producer.transaction():
@@ -454,7 +454,7 @@ async def test_s38_closed_while_a_commit_fails(producing: Producer, address: str
         await other.send_and_wait(topic, b"plain", partition=0)
         consumer.assign([TopicPartition(topic, 0)])
         consumer.seek_to_beginning()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while not (found := await consumer.poll(1000)):
                 pass
     assert [record.value for records in found.values() for record in records] == [b"plain"]

@@ -267,7 +267,7 @@ def test_e16_a_producer_all_of_whose_records_are_deleted_goes_on(raw: RawClient,
 
 def test_e16_a_producer_that_was_silent_for_too_long_goes_on(broker_factory: BrokerFactory, topic: str) -> None:
     """redpanda#22670: it is forgotten, and its next sequence, which is not 0, is taken for what it is."""
-    settings = {"producer.id.expiration.ms": "100", "producer.id.expiration.check.interval.ms": "20"}
+    settings = {"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "20"}
     broker = broker_factory(settings).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)

@@ -16,7 +16,7 @@ def refusal(data: Path, *settings: str) -> str:
     command = [str(Path(sys.executable).parent / "oncelog"), "serve", "--data", str(data)]
     for setting in settings:
         command += ["--set", setting]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     start, _, reason = done.stderr.rstrip("\n").partition("oncelog: cannot start: ")
     assert start == ""

@@ -190,7 +190,7 @@ def test_e1_e2_e20_any_order_of_requests_and_their_copies(broker_factory: Broker
         for actor in world.actors:
             actor.end(world.rng.random() < 0.5)
         for partition in range(PARTITIONS):
-            eventually(lambda: is_stable(world.client, topic, partition), "nothing hangs", 2.0)  # noqa: B023
+            eventually(lambda: is_stable(world.client, topic, partition), "nothing hangs", 20.0)  # noqa: B023
             seen = watch.values(world.client, partition)
             assert seen == committed_values(world.client, topic, partition)
             check(seen, world.committed[partition])

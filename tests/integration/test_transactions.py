@@ -332,7 +332,7 @@ def test_s42_e18_a_transaction_that_takes_too_long_is_aborted(
     with RawClient(broker.port) as client:
         client.create_topic(topic)
         txn = RawTransactions(client, topic, is_v2=is_v2)
-        txn.take_over(timeout_ms=300)
+        txn.take_over(timeout_ms=1500)
         txn.write(topic)
         assert last_stable_offset(client, topic) == 0
         eventually(lambda: is_stable(client, topic), "the transaction is aborted")

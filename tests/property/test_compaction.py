@@ -16,6 +16,7 @@ from tests.support.compacted import (
     last_values,
     put,
 )
+from tests.support.examples import examples
 from tests.support.storage import NOW, open_log
 
 from oncelog_broker.log.partition_log import PartitionLog
@@ -93,7 +94,7 @@ def assert_every_offset_reads_on(log: PartitionLog, found: list[Entry]) -> None:
         assert entries(log, offset) == [entry for entry in found if entry.offset >= offset]
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+@settings(examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(histories, histories, st.data())
 def test_exactly_the_last_of_each_key_stays(below, above, data):
     with tempfile.TemporaryDirectory() as directory:
@@ -123,7 +124,7 @@ def test_exactly_the_last_of_each_key_stays(below, above, data):
         reopened.close()
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=25)
+@settings(examples(25), suppress_health_check=[HealthCheck.too_slow])
 @given(histories, st.integers(1, 5))
 def test_a_small_offset_map_takes_more_rounds_and_ends_the_same(actions, room):
     with tempfile.TemporaryDirectory() as directory:
@@ -140,7 +141,7 @@ def test_a_small_offset_map_takes_more_rounds_and_ends_the_same(actions, room):
         log.close()
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=25)
+@settings(examples(25), suppress_health_check=[HealthCheck.too_slow])
 @given(histories)
 def test_in_the_end_deletions_and_markers_go_and_the_table_is_the_same(actions):
     with tempfile.TemporaryDirectory() as directory:

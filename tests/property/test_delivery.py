@@ -10,8 +10,9 @@ import collections
 import pathlib
 import tempfile
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.storage import contents, open_log
 
 from oncelog.cluster import Broker, Cluster, Partition, Topic
@@ -242,7 +243,7 @@ GAP_BEFORE_A_COPY = [
 
 
 @example(GAP_BEFORE_A_COPY)
-@settings(max_examples=600, deadline=None)
+@examples(400)
 @given(st.lists(STEP, min_size=20, max_size=80))
 def test_s8_s22_s27_each_record_once_whatever_the_wire_does(steps):
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:

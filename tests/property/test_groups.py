@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.support.examples import examples
 from tests.support.groups import REBALANCE_MS, SESSION_MS, Answer, GroupDriver
 
 from oncelog_broker.coordinator.group.config import GroupConfig
@@ -272,5 +273,5 @@ class Groups(RuleBasedStateMachine):
             assert loaded.state_since_ms == group.state_since_ms
 
 
-Groups.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+Groups.TestCase.settings = settings(examples(200), stateful_step_count=40)
 TestGroups = Groups.TestCase

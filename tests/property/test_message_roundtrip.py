@@ -9,8 +9,9 @@ import tracemalloc
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from oncelog_protocol.api import ApiKey, request_type, response_type
 from oncelog_protocol.codec import codec, default_value, interpreted_codec
@@ -146,7 +147,7 @@ def stepped(steps):
 def test_round_trip(cls, version):
     compiled, interpreted = codec(cls, version), interpreted_codec(cls, version)
 
-    @settings(max_examples=EXAMPLES_PER_VERSION)
+    @examples(EXAMPLES_PER_VERSION)
     @given(messages(cls, version))
     def check(message):
         data = compiled.encode(message)
@@ -170,7 +171,7 @@ def test_round_trip(cls, version):
 def test_truncated_bytes(cls, version):
     compiled, interpreted = codec(cls, version), interpreted_codec(cls, version)
 
-    @settings(max_examples=2)
+    @examples(2)
     @given(messages(cls, version))
     def check(message):
         data = compiled.encode(message)
@@ -186,7 +187,7 @@ def test_mutated_bytes(cls, version):
     """Each byte one more, one less, and any other: lengths, counts, tags and their sizes off by one among them."""
     compiled, interpreted = codec(cls, version), interpreted_codec(cls, version)
 
-    @settings(max_examples=3)
+    @examples(3)
     @given(messages(cls, version), st.integers(2, 254))
     def check(message, difference):
         data = bytearray(compiled.encode(message))
@@ -204,7 +205,7 @@ def test_unknown_tags_are_skipped(cls, version):
     """A newer peer may add tagged fields that we have not heard of (KIP-482)."""
     compiled, interpreted = codec(cls, version), interpreted_codec(cls, version)
 
-    @settings(max_examples=2)
+    @examples(2)
     @given(messages(cls, version))
     def check(message):
         for field in fields_of(cls):
@@ -224,7 +225,7 @@ def test_unknown_tags_are_skipped(cls, version):
 def test_any_bytes(cls, version):
     compiled, interpreted = codec(cls, version), interpreted_codec(cls, version)
 
-    @settings(max_examples=ANY_BYTES_PER_VERSION)
+    @examples(ANY_BYTES_PER_VERSION)
     @given(st.binary(max_size=60))
     def check(data):
         assert outcome(compiled, data) == outcome(interpreted, data)

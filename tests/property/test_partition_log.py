@@ -8,6 +8,7 @@ import tempfile
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.support.examples import examples
 from tests.support.storage import NOW, make_batch
 
 from oncelog_broker.log.config import LogConfig
@@ -254,6 +255,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLog = LogMachine.TestCase
-TestLog.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TestLog.settings = settings(examples(60), stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow])

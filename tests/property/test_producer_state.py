@@ -5,8 +5,9 @@ import pathlib
 import shutil
 import tempfile
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.producers import ABORT, COMMIT, committed, mark, produce, producer_state
 from tests.support.storage import append, open_log
 
@@ -130,7 +131,7 @@ class Run:
             self.next[pid] = 0
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     is_strict=st.booleans(),
     start=st.one_of(st.just(0), st.integers(SPACE - 20, SPACE - 1)),
@@ -174,7 +175,7 @@ LOG_STEP = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(steps=st.lists(LOG_STEP, min_size=5, max_size=40))
 def test_s55_a_restart_at_any_point_is_a_full_replay(steps):
     directory = tempfile.mkdtemp(prefix="oncelog-producers-")

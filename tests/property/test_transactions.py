@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.support.examples import examples
 from tests.support.transactions import P0, P1, TIMEOUT_MS, TXN, V1, V2, TransactionDriver, legal_history
 
 from oncelog_broker.coordinator.transaction.metadata import (
@@ -159,4 +160,4 @@ class Transactions(RuleBasedStateMachine):
 
 
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestTransactions.settings = settings(examples(150), stateful_step_count=40)

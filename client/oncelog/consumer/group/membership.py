@@ -88,6 +88,9 @@ SPECIAL_REACTIONS: Final[Mapping[tuple[ApiKey, ErrorCode], Reaction]] = {
 }
 
 
+JOINING: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+
+
 def reaction(api_key: ApiKey, code: ErrorCode) -> Reaction:
     """What `code` in the answer to `api_key` calls for."""
     return SPECIAL_REACTIONS.get((api_key, code)) or REACTIONS.get(code, Reaction.FAIL)
@@ -158,16 +161,21 @@ class Membership:
     def react(self, api_key: ApiKey, code: ErrorCode, sent: Generation) -> Reaction:
         """Take in an error in the answer to a request of generation `sent`.
 
-        An answer that says that `sent` is over is no news once the member has gone on from there.
+        An answer that says that `sent` is over is no news once the member has gone on from there, nor while it joins:
+        joining is what ended `sent`, and the answer to a commit may overtake the one to JoinGroup, which comes on a
+        connection of its own. Who the coordinator does not know any more hears so from JoinGroup or SyncGroup.
         """
         todo = reaction(api_key, code)
+        is_joining = self.state in (MemberState.PREPARING, MemberState.COMPLETING)
         if todo is Reaction.FENCE:
             self._move(MemberState.FENCED)
         elif todo in (Reaction.REJOIN, Reaction.FAIL):
-            if api_key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP):
+            if api_key in JOINING:
                 self.give_up_joining()
             elif todo is Reaction.REJOIN:
                 self.rejoin(code.name)
+        elif is_joining and api_key not in JOINING:
+            pass
         elif sent == self.generation and self.state not in (MemberState.LEFT, MemberState.FENCED):
             if todo is Reaction.RESET_GENERATION:
                 self._reset(self.generation.member_id)

@@ -246,10 +246,9 @@ async def test_the_next_fetch_is_under_way_while_records_are_worked_on(fake_brok
     async with Consumer(fake_broker.address, auto_offset_reset="earliest") as consumer:
         consumer.assign([T])
         await consumer.poll(2000, max_records=1)
-        await asyncio.sleep(0.02)
-        assert (
-            max(request.topics[0].partitions[0].fetch_offset for request in fake_broker.requests_of(FetchRequest)) > 1
-        )
+        fetches = 1
+        while (await fake_broker.received(FetchRequest, fetches)).topics[0].partitions[0].fetch_offset <= 1:
+            fetches += 1
 
 
 async def test_offsets(fake_broker: Any) -> None:

@@ -200,7 +200,7 @@ async def test_s26_what_comes_after_a_refused_batch_takes_its_numbers(
 async def test_s27_a_batch_that_expired_ends_the_epoch(
     fake_broker: Any, checks: FakeCoordinator, fast: dict[str, int]
 ) -> None:
-    options = {"request_timeout_ms": 15, "delivery_timeout_ms": 30, "linger_ms": 0, **fast}
+    options = {"request_timeout_ms": 150, "delivery_timeout_ms": 400, "linger_ms": 0, **fast}
     async with Producer(fake_broker.address, **options) as producer:
         await producer.send_and_wait("topic", b"0")
         fake_broker.handlers[ProduceRequest] = lambda request: None
