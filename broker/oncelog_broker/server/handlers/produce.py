@@ -62,9 +62,9 @@ Appended = tuple[int, int]
 def handle(request: ProduceRequest, context: RequestContext) -> Answer[ProduceResponse | None]:
     produce = _Produce(request, context)
     topics = request.topic_data
-    if request.transactional_id is None and len(topics) == 1 and len(topics[0].partition_data) == 1:
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
         produce.append(topics[0], topics[0].partition_data[0], produce.answers_of(topics[0]))
-        return produce.when_replicated(None)
+        return then(produce.late_ones(None), produce.when_replicated)
     return then(then(produce.refused(), produce.append_all), produce.when_replicated)
 
 
@@ -84,16 +84,11 @@ class _Produce:
         """What is appended and not on all replicas in sync: its answer, where it is, and where it ends."""
 
     def refused(self) -> Answer[KafkaError | None]:
-        """What is wrong with a transactional request as a whole: all its batches belong to its one producer (E28).
-
-        Under transactions V2 its partitions become part of the transaction here, all at once (T7). `_append` sees to
-        the rest, which is all where there is one batch.
-        """
+        """What is wrong with a transactional request of several batches as a whole: all belong to its one producer
+        (E28). Under transactions V2 its partitions become part of the transaction here, all at once (T7)."""
         request, context = self._request, self._context
         transactional_id = request.transactional_id
-        if transactional_id is None or (
-            len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
-        ):
+        if transactional_id is None:
             return None
         batches = [data.records for topic in request.topic_data for data in topic.partition_data]
         whole = [batch for batch in batches if batch is not None and len(batch) >= HEADER_SIZE]
@@ -114,9 +109,10 @@ class _Produce:
     def append_all(self, refused: KafkaError | None) -> Answer[None]:
         """Append each batch, unless the request is refused as a whole. What has begun is finished, whether the client
         stays or goes."""
-        return then(self._context.services.slices.run(self._append_each(refused), must_finish=True), self._late_ones)
+        return then(self._context.services.slices.run(self._append_each(refused), must_finish=True), self.late_ones)
 
-    def _late_ones(self, _: None) -> Answer[None]:
+    def late_ones(self, _: None) -> Answer[None]:
+        """Until the appends are done whose transaction is verified late."""
         return None if self._late is None else then(all_of(self._late), lambda _: None)
 
     def _append_each(self, refused: KafkaError | None) -> Steps[None]:
