@@ -449,6 +449,10 @@ class CoordinatorRuntime(Generic[M]):
             self._wake_in_time(shard)
         # A step without records waits too, if it may have seen what is not committed yet.
         partition = shard.partition
+        if partition.high_watermark >= partition.log.log_end_offset:
+            _send(effects.replies, ErrorCode.NONE)
+            self._hand_over(shard, effects.ends, ErrorCode.NONE)
+            return
         if effects.replies:
             then(partition.committed(partition.log.log_end_offset), partial(_send, effects.replies))
         if effects.ends:

@@ -66,7 +66,7 @@ Appended = tuple[int, int]
 def handle(request: ProduceRequest, context: RequestContext) -> Answer[ProduceResponse | None]:
     produce = _Produce(request, context)
     topics = request.topic_data
-    if request.transactional_id is None and len(topics) == 1 and len(topics[0].partition_data) == 1:
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
         produce.append(topics[0], topics[0].partition_data[0], produce.answers_of(topics[0]))
         return then(produce.late_ones(None), produce.when_replicated)
     return then(then(produce.refused(), produce.append_all), produce.when_replicated)
@@ -88,16 +88,11 @@ class _Produce:
         """What is appended and not on all replicas in sync: its answer, where it is, and where it ends."""
 
     def refused(self) -> Answer[KafkaError | None]:
-        """What is wrong with a transactional request as a whole: all its batches belong to its one producer (E28).
-
-        Under transactions V2 its partitions become part of the transaction here, all at once (T7). `_append` sees to
-        the rest, which is all where there is one batch.
-        """
+        """What is wrong with a transactional request of several batches as a whole: all belong to its one producer
+        (E28). Under transactions V2 its partitions become part of the transaction here, all at once (T7)."""
         request, context = self._request, self._context
         transactional_id = request.transactional_id
-        if transactional_id is None or (
-            len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
-        ):
+        if transactional_id is None:
             return None
         batches = [data.records for topic in request.topic_data for data in topic.partition_data]
         whole = [batch for batch in batches if batch is not None and len(batch) >= HEADER_SIZE]
