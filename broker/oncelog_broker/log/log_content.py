@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
 from oncelog_broker.log.producers.producers import LogProducers
+from oncelog_broker.log.producers.transaction_index import AbortedTransaction
 from oncelog_broker.log.segments.local_log import LocalLog
 from oncelog_broker.log.segments.recovery import LastKnown, SegmentLoader, load_epochs, rebuild_epochs
 from oncelog_broker.log.segments.segment import Segment
@@ -80,10 +81,14 @@ class LogContent:
 
     # --- in the middle -------------------------------------------------------------------------------------------
 
-    def replace(self, old: Sequence[Segment], cleaned: Segment, *, suffix: str) -> None:
-        """Put a compacted segment in the place of those that it was made from: nothing aborted is left in it."""
+    def replace(
+        self, old: Sequence[Segment], cleaned: Segment, aborted: Sequence[AbortedTransaction], *, suffix: str
+    ) -> None:
+        """Put a compacted segment, whose transaction index holds `aborted`, in the place of those that it was made
+        from."""
         self.local.replace(old, cleaned, suffix=suffix)
-        self.producers.aborted.forget(segment.base_offset for segment in old)
+        bases = [segment.base_offset for segment in old]
+        self.producers.aborted.replace(bases, cleaned.base_offset, aborted)
 
     # --- at the end ----------------------------------------------------------------------------------------------
 

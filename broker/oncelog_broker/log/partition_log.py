@@ -18,6 +18,7 @@ from oncelog_broker.log.flush import PendingFlush
 from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, checked_batches, stamp_append_time
 from oncelog_broker.log.log_content import LogContent
 from oncelog_broker.log.producers.state import DuplicateBatch
+from oncelog_broker.log.producers.transaction_index import AbortedTransaction
 from oncelog_broker.log.readable_log import ReadableLog
 from oncelog_broker.log.segments.lost_segments import LogCorrupt
 from oncelog_broker.log.segments.recovery import LastKnown
@@ -419,17 +420,26 @@ class PartitionLog(ReadableLog):
         """All but the active one. They never change, but for truncation; they may leave the log at any time."""
         return self._local.segments[:-1]
 
-    def replace_segments(self, old: Sequence[Segment], cleaned: Segment, *, suffix: str, generation: int) -> bool:
+    def replace_segments(
+        self,
+        old: Sequence[Segment],
+        cleaned: Segment,
+        aborted: Sequence[AbortedTransaction],
+        *,
+        suffix: str,
+        generation: int,
+    ) -> bool:
         """Put `cleaned`, complete and synced under names with `suffix`, in the place of the neighbours `old`.
 
-        `cleaned` holds no record that they do not hold, and no aborted one. False, and nothing is done, if the log is
+        `cleaned` holds no record that they do not hold, and its transaction index holds `aborted`: at least all those
+        of `old` of which it still has records. False, and nothing is done, if the log is
         not what it was at `generation` or has let go of one of them. Raises KAFKA_STORAGE_ERROR.
         """
         self._check_online()
         if generation != self.generation or not self._local.holds(old):
             return False
         try:
-            self._content.replace(old, cleaned, suffix=suffix)
+            self._content.replace(old, cleaned, aborted, suffix=suffix)
         except OSError as error:
             raise self._fail("replace compacted segments of", error) from error
         return True

@@ -55,7 +55,7 @@ class TransactionScan:
     A marker may go only when no batch of its transaction was met on the way: then an earlier cleaning has taken them.
     So markers outlive their data, and aborted data can never look committed.
 
-    `aborted` comes from the transaction index. The cleaned segments need none: no aborted record is left in them, only
+    `aborted` comes from the transaction index. Of what is cleaned it may go: no aborted record is left there, only
     headers and markers, and a marker that no index speaks of does nothing to a reader (S53).
     """
 

@@ -3,14 +3,18 @@
     int16 version 0, int64 producer id, int64 first offset, int64 last offset, int64 last stable offset    34 bytes
 
 An entry for each ABORT marker of the segment that ended a transaction with data; `last offset` is the marker's. Entries
-are in the order of their markers. Where there is no entry, there is no file. Source: Kafka's TransactionIndex.
+are in the order of their markers. Where there is no entry, there is no file.
+
+The rule that compaction must keep: an entry goes with its marker, never before the last aborted record that it speaks
+of (a reader would take that for committed), and never stays behind its marker (a reader would skip what its producer
+commits later). Source: Kafka's TransactionIndex.
 """
 
 from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -77,6 +81,10 @@ class TransactionIndex:
 
     def entries(self) -> list[AbortedTransaction]:
         return parse_aborted(self._entries)
+
+    def adopt(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """The file, which somebody else has written and synced, holds these."""
+        self._entries = bytearray(format_aborted(transactions))
 
     def append(self, transaction: AbortedTransaction) -> None:
         self._write(len(self._entries), format_aborted([transaction]))
@@ -180,11 +188,13 @@ class TransactionIndexes:
         """In the order of markers."""
         return [entry for base in self._bases for entry in self._indexes[base].entries()]
 
-    def forget(self, base_offsets: Iterable[int]) -> None:
-        """These segments have been compacted: nothing aborted is left in them, and their files are gone."""
-        for base in base_offsets:
+    def replace(self, old_bases: Iterable[int], base_offset: int, transactions: Sequence[AbortedTransaction]) -> None:
+        """A segment at `base_offset` with these markers, synced with its index, has taken the place of others."""
+        for base in old_bases:
             if self._indexes.pop(base, None) is not None:
                 self._bases.remove(base)
+        if transactions:
+            self._index(base_offset).adopt(transactions)
 
     def collect(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
         """Those that a reader of `fetch_offset` to before `upper_bound` must know, in the order of markers (S52)."""

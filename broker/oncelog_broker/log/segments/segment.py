@@ -428,10 +428,13 @@ class Segment:
 
     def change_suffix(self, old: str, new: str) -> None:
         """Rename its files, that were created with the suffix `old`. An open file stays open."""
+        aborted = self.path.removesuffix(LOG_SUFFIX + old) + TRANSACTION_INDEX_SUFFIX
         for part in (self, self.offset_index, self.time_index):
             path = part.path.removesuffix(old) + new
             self._disk.rename(part.path, path)
             part.path = path
+        if self._disk.exists(aborted + old):
+            self._disk.rename(aborted + old, aborted + new)
 
     def mark_deleted(self, *, keep: Collection[str] = ()) -> list[str]:
         """Rename its files so that they are gone for the log; returns the new paths, for `Disk.remove` later.
