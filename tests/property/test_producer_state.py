@@ -30,6 +30,8 @@ class Naive:
     batches: list = dataclasses.field(default_factory=list)
     """(sequences, base offset)."""
     transaction: int | None = None
+    is_any_next: bool = False
+    """Nothing is known of this epoch but a marker: its batches may have been here before."""
 
     def append(self, epoch, first, count, transactional, offset):
         """The offset where the batch is, or an error code."""
@@ -42,7 +44,7 @@ class Naive:
                     if known == sequences:
                         return base
                 last = self.batches[-1][0][-1] if self.batches else -1
-                if first != (last + 1) % SPACE:
+                if first != (last + 1) % SPACE and not self.is_any_next:
                     written = self._written()
                     if self.is_strict and all(sequence in written for sequence in sequences):
                         return ErrorCode.DUPLICATE_SEQUENCE_NUMBER
@@ -53,7 +55,7 @@ class Naive:
                 return ErrorCode.INVALID_TXN_STATE
         if epoch != self.epoch:
             self.batches = []
-        self.epoch = epoch
+        self.epoch, self.is_any_next = epoch, False
         self.batches.append((sequences, offset))
         if transactional and self.transaction is None:
             self.transaction = offset
@@ -69,7 +71,7 @@ class Naive:
         if coordinator_epoch < self.coordinator_epoch:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         if epoch != self.epoch:
-            self.batches = []
+            self.batches, self.is_any_next = [], self.epoch < 0
         self.epoch, self.coordinator_epoch = epoch, coordinator_epoch
         ended, self.transaction = self.transaction, None
         return ended

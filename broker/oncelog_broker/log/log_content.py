@@ -52,7 +52,7 @@ class LogContent:
                 rebuild_epochs(segments, epochs)
             local = LocalLog(loader, segments, name=name, config=config, clock=clock)
             content = cls(local, epochs, LogProducers(disk, directory, config))
-            content._agree(known.log_start_offset)
+            content._agree(known)
             if epochs.entries != before or epochs_lost:
                 epochs.flush()
         except BaseException:
@@ -61,17 +61,26 @@ class LogContent:
             raise
         return content
 
-    def _agree(self, log_start_offset: int) -> None:
+    def _agree(self, known: LastKnown) -> None:
         """Make epochs and producers those of the segments, just after these were opened."""
-        local = self.local
+        local, log_start_offset = self.local, known.log_start_offset
         if log_start_offset > local.log_end_offset:
             logger.warning("%s: ends at %d, below its start; emptied", local.first.path, local.log_end_offset)
             self.truncate_fully_and_start_at(log_start_offset)
-        self.producers.load(local.segments, local.log_end_offset)
+        # Only what is decided is compacted, so no transaction that began there is open. Its marker may be gone, where
+        # an older snapshot, taken for a damaged one, says that it is.
+        compacted_up_to = min(known.compacted_up_to or 0, local.log_end_offset)
+        self.producers.load(local.segments, local.log_end_offset, decided_up_to=compacted_up_to)
         self.epochs.truncate_from_end(local.log_end_offset)
         self.epochs.truncate_from_start(max(log_start_offset, local.first.base_offset))
 
     # --- at the front --------------------------------------------------------------------------------------------
+
+    def removable(self, count: int) -> int:
+        """How many of the `count` oldest segments may go now: those of which everything that is known of producers is
+        on the disk elsewhere. The next flush sees to the others."""
+        saved_up_to = self.producers.saved_up_to
+        return sum(1 for segment in self.local.segments[:count] if segment.next_offset <= saved_up_to)
 
     def remove_first(self, count: int) -> list[int]:
         """Let go of the oldest segments; returns their base offsets. The epochs follow when the log start is moved."""

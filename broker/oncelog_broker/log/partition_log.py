@@ -125,7 +125,7 @@ class PartitionLog(ReadableLog):
         which file and why, and nothing has been changed.
         """
         path, name = os.fspath(directory), f"{topic}-{partition}"
-        known = LastKnown(recovery_point, log_start_offset, clean_shutdown, cleaner_checkpoint is not None)
+        known = LastKnown(recovery_point, log_start_offset, clean_shutdown, cleaner_checkpoint)
         try:
             content = LogContent.open(disk, path, name=name, config=config, clock=clock, known=known)
         except (OSError, LogCorrupt, CorruptBatch) as error:
@@ -350,7 +350,8 @@ class PartitionLog(ReadableLog):
     def delete_records_before(self, offset: int) -> int:
         """Move the log start up to `offset` (DeleteRecords); returns where it is now.
 
-        Segments wholly below go. Until the log start is checkpointed, a crash brings back what their files still held.
+        Segments wholly below go, at the latest with the next flush. Until the log start is checkpointed, a crash brings
+        back what their files still held.
         Raises OFFSET_OUT_OF_RANGE beyond the log's end, KAFKA_STORAGE_ERROR.
         """
         self._check_online()
@@ -358,13 +359,13 @@ class PartitionLog(ReadableLog):
             raise self._out_of_range(offset)
         if offset > self._log_start_offset:
             self._advance_log_start(offset)
-            count = sum(1 for segment in self._local.segments[:-1] if segment.next_offset <= offset)
-            self._delete_first(count)
+            self._delete_below_start()
         return self._log_start_offset
 
     def apply_retention(self, now_ms: int, *, upper_bound: int | None = None) -> list[int]:
         """Let go of old segments by time, size and log start; returns their base offsets.
 
+        Those that only a flush can set free stay until then: `is_flush_due`.
         `upper_bound` is the high watermark, by default the log's end: nothing beyond it goes.
         Raises KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
@@ -388,7 +389,13 @@ class PartitionLog(ReadableLog):
         """The files of segments that were let go `file.delete.delay.ms` ago, for the caller to remove."""
         return self._local.take_marked(now_ms)
 
+    def _delete_below_start(self) -> None:
+        start = self._log_start_offset
+        self._delete_first(sum(1 for segment in self._local.segments[:-1] if segment.next_offset <= start))
+
     def _delete_first(self, count: int) -> list[int]:
+        """Let go of the oldest `count` segments, or as many of them as may go now."""
+        count = self._content.removable(count)
         if count == 0:
             return []
         try:
@@ -500,6 +507,12 @@ class PartitionLog(ReadableLog):
             raise self.flush_failed(error) from error
         self.finish_flush(pending)
 
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether a closed segment, or what is known of producers as of its end, is not on the disk yet."""
+        closed_up_to = self._local.active.base_offset
+        return closed_up_to > self._recovery_point or bool(self.producers.pending_snapshots(closed_up_to))
+
     def prepare_flush(self, up_to: int | None = None) -> PendingFlush | None:
         """Write the indexes and say what is to be synced; None if that is nothing. Raises KAFKA_STORAGE_ERROR.
 
@@ -507,7 +520,8 @@ class PartitionLog(ReadableLog):
         """
         self._check_online()
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-        if end <= self._recovery_point and not self._local.directory_dirty:
+        snapshots = self.producers.pending_snapshots(end)
+        if end <= self._recovery_point and not self._local.directory_dirty and not snapshots:
             return None
         try:
             logs, indexes = self._local.files_to_sync(self._recovery_point, end)
@@ -516,14 +530,16 @@ class PartitionLog(ReadableLog):
             raise self._fail("flush", error) from error
         directory = self.directory if self._local.directory_dirty else None
         self._local.directory_dirty = False
-        snapshots = self.producers.pending_snapshots(end)
         return PendingFlush(self._disk, directory, logs, indexes, snapshots, end, self.generation)
 
     def finish_flush(self, pending: PendingFlush) -> None:
-        """`pending` is synced: the recovery point moves."""
+        """`pending` is synced: the recovery point moves, and segments that waited for it go. KAFKA_STORAGE_ERROR."""
         self._last_flush_ms = self._clock.now_ms()
         if pending.generation == self.generation:
             self._recovery_point = max(self._recovery_point, pending.up_to)
+        self.producers.note_saved()
+        if self._offline is None:
+            self._delete_below_start()
 
     def flush_failed(self, error: OSError) -> KafkaError:
         """`PendingFlush.sync` raised: the log goes offline. Returns what is to be raised."""

@@ -90,7 +90,8 @@ class LogCleaner:
             if not log.config.is_compacted or log.is_offline or log in self._uncleanable or log in without:
                 continue
             try:
-                cleanable = cleanable_range_of(log, upper_bound=partition.last_stable_offset, now_ms=now_ms)
+                upper_bound = min(partition.last_stable_offset, log.producers.saved_up_to)
+                cleanable = cleanable_range_of(log, upper_bound=upper_bound, now_ms=now_ms)
             except (CorruptBatch, OSError) as error:
                 self._leave_alone(log, error)
                 continue

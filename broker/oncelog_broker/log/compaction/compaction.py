@@ -239,7 +239,7 @@ class Compaction:
         """Of the transactions whose ABORT markers lie in the neighbours `old`, those that may still have records.
 
         A transaction whose marker lies below `end` lies there as a whole, so nothing is left of its records. One that
-        ends behind has its marker still, and whatever lies behind `end`: in the middle of a segment if the map was full.
+        ends behind has its marker still, and what lies behind `end`: in the middle of a segment if the map was full.
         """
         start, end = max(old[0].base_offset, self._end), old[-1].next_offset
         return [transaction for transaction in self._aborted if start <= transaction.last_offset < end]

@@ -5,7 +5,8 @@ over, and an image of all is a list of references:
 
             46 bytes   as in Kafka's snapshot (S55): producer id, epoch, last sequence, last offset, offset delta,
                        timestamp, coordinator epoch, first offset of the open transaction or -1
-             4         how many sequences up to the last one are known to be in the log, in this epoch
+             4         how many sequences up to the last one are known to be in the log, in this epoch; without a
+                       last one, 0 if none came in this epoch (the next is 0), ANY_SEQUENCE if that is not known
              8         timestamp of the newest batch (the one above may be a marker's)
         0..4 x 24      the batches before that, newest first: last sequence, last offset, offset delta, timestamp
 
@@ -28,6 +29,7 @@ NO_COORDINATOR_EPOCH: Final = -1
 
 SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
 _TAIL: Final = Struct(">Iq")
+_OFFSET: Final = Struct(">q")
 HEAD: Final = Struct(SNAPSHOT_ENTRY.format + "Iq")
 PAST_BATCH: Final = Struct(">iqiq")
 EXPECTED: Final = Struct(">8xhi20xiqI")
@@ -39,6 +41,9 @@ WINDOW: Final = 5
 """Batches that are remembered: what an idempotent producer may have in flight (S14)."""
 MAX_KNOWN: Final = 2**30
 """Half of all sequences: more than that behind the last one is ahead of it."""
+ANY_SEQUENCE: Final = 2**32 - 1
+"""Known of an entry that a marker made without a batch before it: the producer's batches expired, or were deleted with
+their segments, so that the next one may have any sequence, as of a producer that is not known at all (E16)."""
 
 _NEWEST: Final = slice(10, 26)
 _NEWEST_TIMESTAMP_AND_PAST: Final = slice(50, HEAD.size + (WINDOW - 2) * PAST_BATCH.size)
@@ -74,7 +79,7 @@ def describe(entry: bytes) -> ProducerStateEntry:
 def entry_of_snapshot(fields: bytes) -> bytes:
     """The entry that Kafka's 46 bytes make, with its last batch as the only one that is remembered."""
     _, _, last, _, delta, timestamp, _, _ = SNAPSHOT_ENTRY.unpack(fields)
-    return fields + _TAIL.pack(delta + 1 if last >= 0 else 0, timestamp)
+    return fields + _TAIL.pack(delta + 1 if last >= 0 else ANY_SEQUENCE, timestamp)
 
 
 def entry_after(
@@ -117,10 +122,16 @@ def entry_after_marker(
                 )
                 + entry[HEAD.size :]
             )  # fmt: skip
-    # A new epoch, and no batch of it: the next sequence is 0 (S9).
+    # An epoch that begins with this marker has no batch yet, so its first sequence is 0 (S9).
+    known = ANY_SEQUENCE if entry is None else 0
     return HEAD.pack(
-        producer_id, epoch, NO_SEQUENCE, NO_OFFSET, 0, timestamp, coordinator_epoch, NO_OFFSET, 0, NO_TIMESTAMP
+        producer_id, epoch, NO_SEQUENCE, NO_OFFSET, 0, timestamp, coordinator_epoch, NO_OFFSET, known, NO_TIMESTAMP
     )
+
+
+def without_transaction(entry: bytes) -> bytes:
+    """The entry with no transaction open."""
+    return entry[: SNAPSHOT_ENTRY.size - _OFFSET.size] + _OFFSET.pack(NO_OFFSET) + entry[SNAPSHOT_ENTRY.size :]
 
 
 def past_batches(entry: bytes) -> bytes:

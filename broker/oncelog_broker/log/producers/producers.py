@@ -2,6 +2,10 @@
 
 After an open, the state is that of the newest valid snapshot plus all batches behind it. The transaction indexes of
 those batches are made anew on the way, as they may not have reached the disk. Only headers are read, and the markers.
+
+So what is known of a producer survives as long as the batches behind the newest snapshot *on the disk* do. A snapshot
+is taken in memory when the log rolls, and written by the next flush, after the records that it speaks of; segments that
+are not below it by then may be all that speaks of a producer, and must not go, nor be compacted: `saved_up_to`.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.config import LONG_MAX, LogConfig
 from oncelog_broker.log.producers.snapshot import PendingSnapshot, ProducerSnapshots
 from oncelog_broker.log.producers.state import ProducerState
 from oncelog_broker.log.producers.transaction_index import AbortedTransaction, TransactionIndexes
@@ -39,15 +43,16 @@ MAX_PENDING_SNAPSHOTS: Final = 8
 class LogProducers:
     """The producer state of one log, with its snapshots and transaction indexes. Not thread-safe."""
 
-    __slots__ = ("_pending", "_snapshot_offset", "_snapshots", "aborted", "state")
+    __slots__ = ("_pending", "_saved_offset", "_snapshots", "aborted", "state")
 
     def __init__(self, disk: Disk, directory: str, config: LogConfig) -> None:
         self.state = ProducerState(config)
         self.aborted = TransactionIndexes(disk, directory)
         self._snapshots = ProducerSnapshots(disk, directory)
-        self._snapshot_offset = -1
-        """From where the state need not be replayed, since a snapshot says it, or the log has nothing before."""
+        self._saved_offset = -1
+        """The state as of this offset is on the disk, or it is that of an empty log: replaying begins here."""
         self._pending: list[PendingSnapshot] = []
+        """Taken later than that, oldest first, and not known to be on the disk."""
 
     # --- appending -----------------------------------------------------------------------------------------------
 
@@ -97,27 +102,46 @@ class LogProducers:
 
     def take_snapshot(self, offset: int) -> None:
         """Remember the state, which is that as of `offset`, to be written with the next flush."""
-        if offset != self._snapshot_offset:
-            self._snapshot_offset = offset
-            self._pending = [*self.pending_snapshots(offset), self._snapshots.take(offset, self.state.image())]
+        newest = self._pending[-1].offset if self._pending else self._saved_offset
+        if offset != newest:
+            self._pending = [*self._pending, self._snapshots.take(offset, self.state.image())]
             del self._pending[:-MAX_PENDING_SNAPSHOTS]
+
+    @property
+    def saved_up_to(self) -> int:
+        """Segments below this offset are not needed to know the producers: what they say is on the disk elsewhere."""
+        return self._saved_offset if len(self.state) else LONG_MAX
 
     def is_saved(self, offset: int) -> bool:
         """Whether the state as of `offset` would be restored without a replay."""
-        return offset == self._snapshot_offset and not self._pending
+        return offset == self._saved_offset and not self._pending
 
     def pending_snapshots(self, end: int) -> list[PendingSnapshot]:
         """Those as of `end` or before that are not in their files yet."""
         return [snapshot for snapshot in self._pending if snapshot.offset <= end and not snapshot.is_written]
 
+    def note_saved(self) -> None:
+        """Some of the pending snapshots may have been written."""
+        written = [snapshot.offset for snapshot in self._pending if snapshot.is_written]
+        self._saved_offset = max([self._saved_offset, *written])
+        self._pending = [snapshot for snapshot in self._pending if not snapshot.is_written]
+
     # --- restoring -----------------------------------------------------------------------------------------------
 
-    def load(self, segments: Sequence[Segment], log_end_offset: int) -> None:
-        """The state as of the log's end. Raises OSError."""
-        names = self._snapshots.file_names()
+    def load(self, segments: Sequence[Segment], log_end_offset: int, *, decided_up_to: int) -> None:
+        """The state as of the log's end; transactions that began below `decided_up_to` have ended. Raises OSError."""
+        # Before anything is appended that they do not speak of: were they still there after a power cut, they would be
+        # taken for snapshots of it.
+        names = self._snapshots.remove_above(log_end_offset)
         damaged = self.aborted.load(names)
-        self._restore(segments, names, log_end_offset if damaged is None else damaged)
-        self._snapshots.remove_all_but(names, {self._snapshot_offset, *(segment.base_offset for segment in segments)})
+        if damaged is not None:
+            # For the transaction indexes alone: what a newer snapshot knows of producers may be nowhere else.
+            self._restore(segments, names, damaged)
+            names = self._snapshots.file_names()
+        self._restore(segments, names, log_end_offset)
+        self.state.end_transactions_before(decided_up_to)
+        kept = {self._saved_offset, *(segment.base_offset for segment in segments)}
+        self._snapshots.remove_all_but(names, kept)
 
     def truncate_to(self, segments: Sequence[Segment], log_end_offset: int) -> None:
         """The log ends at `log_end_offset` now; `segments` are those that are left. Raises OSError."""
@@ -132,11 +156,13 @@ class LogProducers:
         self._snapshots.remove_above(-1)
         self.aborted.clear()
         self.state.restore(())
-        self._snapshot_offset = -1
+        self._saved_offset = -1
 
     def forget_below(self, first_base: int) -> None:
         """The segments below are gone, with their files."""
-        self._pending = [snapshot for snapshot in self._pending if snapshot.offset >= first_base]
+        for snapshot in self._pending:
+            snapshot.is_cancelled = snapshot.offset < first_base
+        self._pending = [snapshot for snapshot in self._pending if not snapshot.is_cancelled]
         self.aborted.forget_below(first_base)
 
     def _cancel_above(self, offset: int) -> None:
@@ -150,10 +176,12 @@ class LogProducers:
         found = self._snapshots.load_newest(names, at_most)
         if found is not None and found[0] >= start:  # one from before the log's first batch is out of date
             start, entries = found
-        self._snapshot_offset = start
+        self._saved_offset, self._pending = start, []
         self.state.restore(entries)
         aborted: dict[int, list[AbortedTransaction]] = {}
         for segment in segments:
+            if segment is segments[-1] and segment.base_offset > start:
+                self.take_snapshot(segment.base_offset)
             if segment.next_offset > start:
                 found_aborted = list(self._replay(segment, start))
                 if found_aborted:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from oncelog_broker.log.config import KAFKA, LEGACY_2_0, LONG_MAX, LogConfig
 from oncelog_broker.log.producers.entry import (
+    ANY_SEQUENCE,
     EXPECTED,
     EXPIRY,
     HEAD,
@@ -29,6 +30,7 @@ from oncelog_broker.log.producers.entry import (
     entry_after_marker,
     past_batches,
     remembers_past,
+    without_transaction,
 )
 from oncelog_broker.log.validation import HeaderFields
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -144,6 +146,11 @@ class ProducerState:
             elif in_sequence(last, sequence) or sequence < 0:
                 if last >= 0:
                     past = past_batches(entry)
+                else:
+                    known = 0
+            elif known == ANY_SEQUENCE:
+                self._check_unknown(header, transaction_version)
+                known = 0
             else:
                 return self._out_of_sequence(header, entry)
             if first_offset >= 0 and not is_transactional:
@@ -179,7 +186,7 @@ class ProducerState:
         entry = self._entries.get(producer_id)
         if entry is not None:
             last_epoch, last, coordinator_epoch, first_offset, known = EXPECTED.unpack_from(entry)
-            if epoch != last_epoch or not in_sequence(last, sequence):
+            if epoch != last_epoch or last < 0 or not in_sequence(last, sequence):
                 known = 0
             if epoch == last_epoch and last >= 0:
                 past = past_batches(entry)
@@ -362,6 +369,15 @@ class ProducerState:
                 still_open.append((first_offset, producer_id))
         self._open = {producer_id: first_offset for first_offset, producer_id in sorted(still_open)}
         self._unreplicated = []
+        self._find_first_unstable()
+
+    def end_transactions_before(self, offset: int) -> None:
+        """Transactions that began below `offset` have ended, though their markers are not to be found any more."""
+        for producer_id, first_offset in list(self._open.items()):
+            if first_offset < offset:
+                del self._open[producer_id]
+                self._end_streak(producer_id)
+                self._entries[producer_id] = without_transaction(self._entries[producer_id])
         self._find_first_unstable()
 
     def expire(self, now_ms: int, expiration_ms: int) -> Iterator[int]:

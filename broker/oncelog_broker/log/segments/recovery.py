@@ -57,8 +57,13 @@ class LastKnown:
     recovery_point: int
     log_start_offset: int
     clean_shutdown: bool
-    was_compacted: bool
-    """A compaction was begun at some time, so there may be segments with nothing in them."""
+    compacted_up_to: int | None
+    """None if no compaction was ever begun."""
+
+    @property
+    def was_compacted(self) -> bool:
+        """There may be segments with nothing in them."""
+        return self.compacted_up_to is not None
 
     @property
     def synced_up_to(self) -> float:

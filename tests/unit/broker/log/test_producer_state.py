@@ -242,6 +242,28 @@ def test_s39_a_marker_without_a_transaction_or_a_repeated_one_ends_nothing(log):
     assert log.mark(epoch=3) is None
 
 
+@pytest.mark.parametrize("first", [0, 5])
+def test_e16_of_a_producer_that_only_a_marker_speaks_of_any_sequence_is_next(log, first):
+    """Its batches expired, or were deleted with their segments, and under transactions V1 it goes on in its epoch."""
+    log.mark(epoch=3)
+    assert log.append(first, 2, epoch=3, transactional=True) == 1
+    assert log.append(first, 2, epoch=3, transactional=True).base_offset == 1
+    with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.append(first + 3, epoch=3, transactional=True)
+    with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.append(first - 1 if first else MAX, epoch=3, transactional=True)  # nobody knows that it is in the log
+
+
+def test_e16_but_not_under_transactions_v2_nor_after_the_marker_of_a_new_epoch(log):
+    log.mark(epoch=3)
+    with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.append(5, epoch=3, transactional=True, version=TRANSACTIONS_V2)
+    log.append(0, epoch=3, transactional=True)
+    log.mark(epoch=4)
+    with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.append(5, epoch=4, transactional=True)
+
+
 def test_s39_under_transactions_v2_a_marker_has_the_next_epoch(log):
     log.append(0, transactional=True)
     with raises(ErrorCode.INVALID_PRODUCER_EPOCH):
