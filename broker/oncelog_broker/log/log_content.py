@@ -64,13 +64,15 @@ class LogContent:
     def _agree(self, known: LastKnown) -> None:
         """Make epochs and producers those of the segments, just after these were opened."""
         local, log_start_offset = self.local, known.log_start_offset
-        if log_start_offset > local.log_end_offset:
-            logger.warning("%s: ends at %d, below its start; emptied", local.first.path, local.log_end_offset)
-            self.truncate_fully_and_start_at(log_start_offset)
         # Only what is decided is compacted, so no transaction that began there is open. Its marker may be gone, where
         # an older snapshot, taken for a damaged one, says that it is.
         compacted_up_to = min(known.compacted_up_to or 0, local.log_end_offset)
         self.producers.load(local.segments, local.log_end_offset, decided_up_to=compacted_up_to)
+        if log_start_offset > local.log_end_offset:
+            logger.warning("%s: ends at %d, below its start; emptied", local.first.path, local.log_end_offset)
+            self.producers.move_on_to(log_start_offset)
+            self.local.truncate_fully_and_start_at(log_start_offset)
+            self.epochs.clear()
         self.epochs.truncate_from_end(local.log_end_offset)
         self.epochs.truncate_from_start(max(log_start_offset, local.first.base_offset))
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.flush import PendingFlush
+from oncelog_broker.log.flush import FlushesUnderWay, PendingFlush
 from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, checked_batches, stamp_append_time
 from oncelog_broker.log.log_content import LogContent
 from oncelog_broker.log.producers.state import DuplicateBatch
@@ -63,6 +64,7 @@ class PartitionLog(ReadableLog):
         "_append_limits",
         "_clock",
         "_disk",
+        "_flushes",
         "_last_flush_ms",
         "_producer_state",
         "_recovery_point",
@@ -99,6 +101,7 @@ class PartitionLog(ReadableLog):
         self._disk = disk
         self._clock = clock
         self._producer_state = self.producers.state
+        self._flushes = FlushesUnderWay()
         self._untouched_state: tuple[int, int, int, int] | None = None
         self._last_flush_ms = clock.now_ms()
         self._recovery_point = recovery_point
@@ -403,7 +406,6 @@ class PartitionLog(ReadableLog):
         except OSError as error:
             raise self._fail("delete segments of", error) from error
         first = self._local.first.base_offset
-        self._recovery_point = max(self._recovery_point, first)
         self._advance_log_start(first)
         return gone
 
@@ -521,20 +523,29 @@ class PartitionLog(ReadableLog):
         self._check_online()
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
         snapshots = self.producers.pending_snapshots(end)
-        if end <= self._recovery_point and not self._local.directory_dirty and not snapshots:
+        is_dirty = self._local.directory_dirty or self.producers.aborted.has_new_files or self._flushes.sync_directory
+        if end <= self._recovery_point and not is_dirty and not snapshots:
             return None
         try:
             logs, indexes = self._local.files_to_sync(self._recovery_point, end)
             indexes += self.producers.aborted.files_to_sync(end)
+            for path in self._flushes.index_paths(indexes):
+                with suppress(FileNotFoundError):  # its segment was deleted meanwhile
+                    indexes.append(self._disk.open_briefly(path))
         except OSError as error:
             raise self._fail("flush", error) from error
-        directory = self.directory if self._local.directory_dirty else None
-        self._local.directory_dirty = False
-        return PendingFlush(self._disk, directory, logs, indexes, snapshots, end, self.generation)
+        directory = self.directory if is_dirty else None
+        self._local.directory_dirty = self.producers.aborted.has_new_files = False
+        pending = PendingFlush(
+            self._disk, directory, logs, indexes, snapshots, end, self.generation, self._flushes.guard
+        )
+        self._flushes.begin(pending)
+        return pending
 
     def finish_flush(self, pending: PendingFlush) -> None:
         """`pending` is synced: the recovery point moves, and segments that waited for it go. KAFKA_STORAGE_ERROR."""
         self._last_flush_ms = self._clock.now_ms()
+        self._flushes.finish(pending)
         if pending.generation == self.generation:
             self._recovery_point = max(self._recovery_point, pending.up_to)
         self.producers.note_saved()

@@ -27,6 +27,7 @@ from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.steps import Job, Steps
 from oncelog_broker.runtime.tasks import Tasks, in_thread
+from oncelog_broker.upkeep.flushing import flush
 from oncelog_broker.upkeep.maintenance import LOGS_PER_SLICE
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
@@ -90,8 +91,7 @@ class LogCleaner:
             if not log.config.is_compacted or log.is_offline or log in self._uncleanable or log in without:
                 continue
             try:
-                upper_bound = min(partition.last_stable_offset, log.producers.saved_up_to)
-                cleanable = cleanable_range_of(log, upper_bound=upper_bound, now_ms=now_ms)
+                cleanable = cleanable_range_of(log, upper_bound=partition.last_stable_offset, now_ms=now_ms)
             except (CorruptBatch, OSError) as error:
                 self._leave_alone(log, error)
                 continue
@@ -102,18 +102,15 @@ class LogCleaner:
         """Compact one log. False if that failed; the log line says why."""
         log = partition.log
         started = self._clock.monotonic()
-        compaction = Compaction(
-            log,
-            disk=self._disk,
-            first_dirty=cleanable.first_dirty,
-            end=cleanable.end,
-            now_ms=self._clock.now_ms(),
-            offset_map_bytes=self._config()[keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
-            producer_id_expiration_ms=self._config()[keys.PRODUCER_ID_EXPIRATION_MS],
-        )
-        throttle = Throttle(self._config()[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
-        slices = Slices(self._clock, lambda: throttle.pause_after(compaction.bytes_done))
         try:
+            # What a compaction goes by must outlive it: the markers that decided what is dropped, and the producers'
+            # last batches, which a snapshot tells better than what it leaves. And recovery takes a hole behind the
+            # recovery point for a loss.
+            await flush(log)
+            await asyncio.to_thread(self._logs.checkpoint_recovery_points)
+            compaction = self._compaction(log, cleanable)
+            throttle = Throttle(self._config()[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
+            slices = Slices(self._clock, lambda: throttle.pause_after(compaction.bytes_done))
             if log.cleaner_checkpoint is None:
                 # Before anything changes: after a crash, it tells segments that were emptied from damaged ones.
                 log.cleaner_checkpoint = cleanable.first_dirty
@@ -145,6 +142,18 @@ class LogCleaner:
             },
         )
         return True
+
+    def _compaction(self, log: PartitionLog, cleanable: CleanableRange) -> Compaction:
+        config = self._config()
+        return Compaction(
+            log,
+            disk=self._disk,
+            first_dirty=cleanable.first_dirty,
+            end=min(cleanable.end, log.producers.saved_up_to),
+            now_ms=self._clock.now_ms(),
+            offset_map_bytes=config[keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
+            producer_id_expiration_ms=config[keys.PRODUCER_ID_EXPIRATION_MS],
+        )
 
     def _leave_alone(self, log: PartitionLog, error: Exception) -> None:
         logger.error(

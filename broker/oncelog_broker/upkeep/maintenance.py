@@ -19,6 +19,7 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.tasks import Tasks, in_thread
+from oncelog_broker.upkeep.flushing import flush
 from oncelog_protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -105,14 +106,7 @@ class LogMaintenance:
 
     async def _flush(self, log: PartitionLog, up_to: int) -> None:
         try:
-            pending = log.prepare_flush(up_to)
-            if pending is None:
-                return
-            try:
-                await asyncio.to_thread(pending.sync)
-            except OSError as error:
-                raise log.flush_failed(error) from error
-            log.finish_flush(pending)
+            await flush(log, up_to)
         except KafkaError as error:
             logger.error("flush failed", extra={"partition": log.name, "reason": error})
 

@@ -130,7 +130,6 @@ async def test_the_last_header_of_a_producer_stays_as_long_as_the_producer_is_kn
     put(log, (b"k", b"of a producer"), producer=(7, 0, 0), timestamp=clock.now_ms())
     for _ in range(3):
         put(log, (b"k", b"v"), timestamp=clock.now_ms())
-    log.flush()
     clock.advance_ms(10_000)
     partition = Partition("table", bytes(16), 0, log, leader_id=1)
     await cleaner_of(partition, logs, disk, clock, producer_id_expiration_ms=expiration_ms).clean_due()

@@ -137,6 +137,7 @@ class LogProducers:
         if damaged is not None:
             # For the transaction indexes alone: what a newer snapshot knows of producers may be nowhere else.
             self._restore(segments, names, damaged)
+            self.aborted.mend()
             names = self._snapshots.file_names()
         self._restore(segments, names, log_end_offset)
         self.state.end_transactions_before(decided_up_to)
@@ -149,6 +150,14 @@ class LogProducers:
         names = self._snapshots.remove_above(log_end_offset)
         self.aborted.truncate_to(log_end_offset, segments[-1].base_offset)
         self._restore(segments, names, log_end_offset)
+
+    def move_on_to(self, offset: int) -> None:
+        """All records are about to go, and the log to begin anew at `offset`, above its end: what is known of producers
+        stays. Raises OSError."""
+        snapshot = self._snapshots.take(offset, self.state.image())
+        snapshot.write()
+        self._saved_offset, self._pending = offset, []
+        self.aborted.clear()
 
     def truncate_fully(self) -> None:
         """The log is empty. Raises OSError."""

@@ -61,23 +61,27 @@ def parse_aborted(data: bytes | bytearray | memoryview) -> list[AbortedTransacti
 class TransactionIndex:
     """One file, all of it in memory: aborts are few. Methods raise OSError."""
 
-    __slots__ = ("_disk", "_entries", "_is_unsynced", "base_offset", "path")
+    __slots__ = ("_disk", "_entries", "_is_unsynced", "base_offset", "is_damaged", "path")
 
     def __init__(self, disk: Disk, directory: str, base_offset: int) -> None:
         self._disk = disk
         self._entries = bytearray()
         self._is_unsynced = False
+        self.is_damaged = False
+        """The file is of no use: it stays as it is until `mend`, so that the next start, too, finds it damaged."""
         self.base_offset = base_offset
         self.path = os.path.join(directory, file_prefix(base_offset) + TRANSACTION_INDEX_SUFFIX)
 
     def load(self) -> None:
-        """Raises IndexCorrupt."""
+        """What is read counts as unsynced: who wrote it may have been killed before the flush. Raises IndexCorrupt."""
         data = self._disk.read_file(self.path)
         try:
             parse_aborted(data)
         except IndexCorrupt as error:
+            self.is_damaged = True
             raise IndexCorrupt(f"{self.path}: {error}") from error
         self._entries = bytearray(data)
+        self._is_unsynced = True
 
     def entries(self) -> list[AbortedTransaction]:
         return parse_aborted(self._entries)
@@ -127,7 +131,15 @@ class TransactionIndex:
                 high = middle
         return low * ENTRY.size
 
+    def mend(self) -> None:
+        """Put the entries in the place of a damaged file, for good."""
+        self._disk.replace_file(self.path, bytes(self._entries))
+        self.is_damaged = False
+
     def _write(self, start: int, data: bytes) -> None:
+        if self.is_damaged:
+            self._entries[start:] = data
+            return
         file = self._disk.open_briefly(self.path, create=True)
         try:
             if file.size != start:
@@ -143,17 +155,19 @@ class TransactionIndex:
 class TransactionIndexes:
     """Those of one log, by segment; segments without one have none. Methods raise OSError."""
 
-    __slots__ = ("_bases", "_directory", "_disk", "_indexes")
+    __slots__ = ("_bases", "_directory", "_disk", "_indexes", "has_new_files")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
         self._indexes: dict[int, TransactionIndex] = {}
         self._bases: list[int] = []
+        self.has_new_files = False
+        """Whether the directory must be synced for their names to last."""
 
     def load(self, names: Iterable[str]) -> int | None:
-        """Read those among the files `names` of the directory; the base offset of the first damaged one, which has been
-        removed. None: all are good."""
+        """Read those among the files `names` of the directory; the base offset of the first damaged one, of which
+        nothing was taken. None: all are good."""
         damaged = None
         for name in names:
             prefix = name.removesuffix(TRANSACTION_INDEX_SUFFIX)
@@ -164,11 +178,15 @@ class TransactionIndexes:
             try:
                 index.load()
             except IndexCorrupt:
-                self._disk.remove(index.path)
                 damaged = base if damaged is None else damaged
-            else:
-                self._add(index)
+            self._add(index)
         return damaged
+
+    def mend(self) -> None:
+        """The damaged ones are complete again."""
+        for index in self._indexes.values():
+            if index.is_damaged:
+                index.mend()
 
     def __bool__(self) -> bool:
         """Whether any transaction was aborted."""
@@ -232,6 +250,7 @@ class TransactionIndexes:
         if index is None:
             index = TransactionIndex(self._disk, self._directory, base_offset)
             self._add(index)
+            self.has_new_files = True
         return index
 
     def _add(self, index: TransactionIndex) -> None:

@@ -201,8 +201,8 @@ class LocalLog:
         return self._row[self._number_of(offset)].end_before(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains `offset` and all after it. The newest segment goes first: a crash in between
-        leaves a log without a hole."""
+        """Remove the batch that contains `offset` and all after it, for good. The newest segment goes first: a crash in
+        between leaves a log without a hole."""
         self._reader.forget_positions()
         number = self._number_of(offset)
         for segment in reversed(self._row[number + 1 :]):
@@ -212,6 +212,8 @@ class LocalLog:
         if not last.offset_index.is_active:
             activate(last)
         last.truncate_to(offset)
+        last.file.sync()
+        self._loader.sync_directory()
         self._adopt_active(last)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -220,6 +222,7 @@ class LocalLog:
         for segment in reversed(self._row):
             self._mark_deleted(segment)
         segment = self._loader.create(offset, self._clock.now_ms())
+        self._loader.sync_directory()
         self._row, self._bases = [segment], [offset]
         self._adopt_active(segment)
 

@@ -393,7 +393,8 @@ class Segment:
             entry = min(by_position, self.offset_index.lookup(offset))
         except IndexCorrupt:
             return None
-        return self._indexed_batch(entry)
+        batch = self._indexed_batch(entry) if entry.position < position else None
+        return batch if batch is not None and batch.base_offset <= offset else None
 
     def _start_position(self, offset: int) -> int:
         """Where a batch begins that is not after the one with `offset`. A bad index is rebuilt on the way."""

@@ -4,9 +4,11 @@ A kill is a log that is let go of without a word, and opened again from what the
 """
 
 import dataclasses
+from random import Random
 
 import pytest
 from tests.support.compacted import COMPACTED, clean, put
+from tests.support.crashing_disk import CrashingDisk
 from tests.support.producers import ABORT, COMMIT, all_aborted, committed, mark, produce, producer_state
 from tests.support.storage import NOW, SMALL, CountingDisk, append, fill, open_log
 
@@ -174,7 +176,7 @@ class TestDamage:
         newest = max(directory.glob("*.snapshot"))
         log.abandon()
         newest.write_bytes(b"damaged")
-        log = open_log(directory, config, cleaner_checkpoint=end)
+        log = open_log(directory, config, cleaner_checkpoint=end, recovery_point=end)
         log.producers.state.on_high_watermark(end)
         assert log.last_stable_offset(end) == end
         assert committed(log) == [b"1", b"1", b"1"]
@@ -191,6 +193,64 @@ class TestDamage:
         log = open_log(directory, disk=disk)
         assert disk.synced == [str(directory)]
         log.close()
+
+
+class TestPowerCuts:
+    """What was not synced is gone; that it was in the file when the process before this one ended says nothing."""
+
+    def test_a_transaction_index_that_a_killed_process_wrote_is_synced_before_a_snapshot_says_so(self):
+        disk = CrashingDisk(Random(1))
+        log = open_log("/orders-0", disk=disk)
+        produce(log, 1, 0, transactional=True)
+        mark(log, 1, ABORT)
+        disk.kill()
+        log = open_log("/orders-0", disk=disk)
+        log.roll()
+        log.flush()
+        lose_unsynced(disk)
+        assert all_aborted(open_log("/orders-0", disk=disk, recovery_point=2)) == [(1, 0, 1, 2)]
+
+    def test_a_flush_that_was_never_done_is_done_by_the_next(self):
+        """As when the task is cancelled that waits for it, or another flush of the log comes first."""
+        disk = CrashingDisk(Random(1))
+        log = open_log("/orders-0", disk=disk)
+        produce(log, 1, 0, transactional=True)
+        mark(log, 1, ABORT)
+        log.roll()
+        assert log.prepare_flush() is not None
+        log.flush()
+        lose_unsynced(disk)
+        assert all_aborted(open_log("/orders-0", disk=disk, recovery_point=2)) == [(1, 0, 1, 2)]
+
+    def test_e16_producers_outlive_a_log_whose_records_were_all_deleted_or_lost(self):
+        disk = CrashingDisk(Random(1))
+        log = open_log("/orders-0", disk=disk)
+        write_history(log)
+        log.flush()
+        append(log)
+        before = producer_state(log)
+        log.delete_records_before(log.log_end_offset)
+        lose_unsynced(disk)
+        for _ in range(2):
+            log = open_log("/orders-0", disk=disk, log_start_offset=log.log_end_offset)
+            assert (log.log_start_offset, log.size_bytes) == (log.log_end_offset, 0)
+            assert producer_state(log) == before
+            lose_unsynced(disk)
+
+
+class LosingAll(Random):
+    """Always the worst."""
+
+    def choice(self, seq):
+        return seq[0]
+
+    def random(self):
+        return 0.999
+
+
+def lose_unsynced(disk: CrashingDisk) -> None:
+    disk.random = LosingAll()
+    disk.cut_power()
 
 
 class SyncCountingDisk(CountingDisk):

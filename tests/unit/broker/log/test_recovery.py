@@ -109,6 +109,27 @@ class TestTornTail:
         assert contents(log) == expected(bases[2] - 1 + 30)
         log.close()
 
+    @pytest.mark.parametrize("compacted_up_to", [None, 0, 15, 16])
+    def test_what_comes_behind_a_lost_tail_is_put_aside_unless_compaction_can_have_made_the_hole(
+        self, directory, compacted_up_to
+    ):
+        """A power cut may take the end of a segment, just between two batches, and leave the next segment whole."""
+        crashed(directory, 50, flushed=15)
+        bases = [int(file[:20]) for file in log_files(directory)]
+        path = directory / name(bases[1])
+        lost = locations(path)[-2]
+        path.write_bytes(path.read_bytes()[: lost.start])
+        log = open_log(directory, recovery_point=15, cleaner_checkpoint=compacted_up_to)
+        if compacted_up_to == 16:
+            assert log.log_end_offset == 50
+        else:
+            assert log.log_end_offset == lost.base_offset
+            assert contents(log) == expected(lost.base_offset)
+            assert [p.name for p in directory.glob("*.discarded")] == [name(b, "log.discarded") for b in bases[2:]]
+            append(log, b"next")
+            assert contents(log)[-1] == (lost.base_offset, b"next")
+        log.close()
+
     def test_a_tail_lost_at_a_batch_boundary(self, directory):
         crashed(directory, 8, flushed=4, config=LONG)
         path = directory / name(0)

@@ -91,15 +91,20 @@ def test_s52_the_search_ends_where_all_before_was_decided(filled):
         format_aborted([AbortedTransaction(1, -1, 5, 6)]),
     ],
 )
-def test_a_damaged_index_is_found_and_removed(tmp_path, data):
+def test_a_damaged_index_is_found_until_it_is_mended(tmp_path, data):
     with pytest.raises(IndexCorrupt):
         parse_aborted(data)
     (tmp_path / f"{10:020d}.txnindex").write_bytes(data)
     (tmp_path / f"{20:020d}.txnindex").write_bytes(format_aborted([C]))
-    loaded = TransactionIndexes(RealDisk(), str(tmp_path))
-    assert loaded.load(names(tmp_path)) == 10
-    assert names(tmp_path) == [f"{20:020d}.txnindex"]
-    assert loaded.collect(0, 100) == [C]
+    for _ in range(2):
+        loaded = TransactionIndexes(RealDisk(), str(tmp_path))
+        assert loaded.load(names(tmp_path)) == 10
+        assert loaded.collect(0, 100) == [C]
+        loaded.replace_from(10, {10: [A], 20: [C]})
+    loaded.mend()
+    again = TransactionIndexes(RealDisk(), str(tmp_path))
+    assert again.load(names(tmp_path)) is None
+    assert again.collect(0, 100) == [A, C]
 
 
 def test_what_was_written_is_loaded(filled, tmp_path):
