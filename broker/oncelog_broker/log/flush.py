@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from threading import Lock
 
 from oncelog_broker.log.producers.snapshot import PendingSnapshot
-from oncelog_broker.runtime.disk import Disk, File, FileClosed
+from oncelog_broker.runtime.disk import Disk, File, FileClosed, is_out_of_space
+
+logger = logging.getLogger(__name__)
 
 
 class PendingFlush:
@@ -70,7 +73,12 @@ class PendingFlush:
             for file in self._indexes:
                 file.sync()
             for snapshot in self._snapshots:  # after what they speak of
-                snapshot.write()
+                try:
+                    snapshot.write()
+                except OSError as error:
+                    if not is_out_of_space(error):
+                        raise
+                    logger.error("no room for a snapshot of the producers; what it would set free must wait: %s", error)
             if self._directory is not None:
                 self._disk.sync_directory(self._directory)
         finally:

@@ -33,8 +33,7 @@ from oncelog_broker.log.validation import (
     check_client_batch,
 )
 from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.descriptors import is_descriptor_limit
-from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.disk import Disk, is_out_of_space
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
     BASE_OFFSET,
@@ -308,7 +307,7 @@ class PartitionLog(ReadableLog):
         try:
             self._epochs.assign(epoch, self.log_end_offset if start_offset is None else start_offset)
         except OSError as error:
-            raise self._fail("write the leader epochs of", error) from error
+            raise self._fail_unless_refused("write the leader epochs of", error) from error
 
     def _append_several_as_leader(self, records: memoryview, leader_epoch: int, now_ms: int) -> tuple[int, int]:
         """Several batches of an internal producer, all or nothing."""
@@ -415,7 +414,8 @@ class PartitionLog(ReadableLog):
             try:
                 self._epochs.truncate_from_start(offset)
             except OSError as error:
-                raise self._fail("write the leader epochs of", error) from error
+                if not is_out_of_space(error):  # what the file has too many is dropped when it is next read
+                    raise self._fail("write the leader epochs of", error) from error
 
     # --- compaction ----------------------------------------------------------------------------------------------
 
@@ -527,6 +527,11 @@ class PartitionLog(ReadableLog):
         if end <= self._recovery_point and not is_dirty and not snapshots:
             return None
         try:
+            self._local.write_indexes(self._recovery_point, end)
+            self.producers.aborted.write(end)
+        except OSError as error:
+            raise self._fail_unless_refused("write the indexes of", error) from error
+        try:
             logs, indexes = self._local.files_to_sync(self._recovery_point, end)
             indexes += self.producers.aborted.files_to_sync(end)
             for path in self._flushes.index_paths(indexes):
@@ -589,12 +594,10 @@ class PartitionLog(ReadableLog):
     # --- faults --------------------------------------------------------------------------------------------------
 
     def _append_failed(self, error: Exception, log_end_offset: int) -> KafkaError:
-        """Nothing is wrong with a file that could not even be opened, as long as nothing was written: it was to be a
-        new segment's, and will be tried again with the next append."""
-        if is_descriptor_limit(error) and self._local.log_end_offset == log_end_offset:
-            logger.error("%s: could not append: %s; raise the limit of open files (ulimit -n)", self.directory, error)
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}: {error}")
-        return self._fail("append", error)
+        """`log_end_offset` is what it was before. What was appended in part can be neither kept nor undone."""
+        if self._local.log_end_offset != log_end_offset:
+            return self._fail("append to", error)
+        return self._fail_unless_refused("append to", error)
 
     def _larger_than_a_segment(self, size: int) -> KafkaError:
         return KafkaError(

@@ -2,6 +2,10 @@
 
 A failed write or fsync takes the log offline at once (E26): nothing is known of the file any more, so nothing is
 retried, and every later call raises KAFKA_STORAGE_ERROR until the log is opened again, which verifies its tail.
+
+Not so a write that the system refused for want of space or of descriptors, which has changed nothing: it raises
+KAFKA_STORAGE_ERROR, and the log goes on. It can be read, its oldest segments can be deleted, and the next write may
+succeed. An fsync is no such write: what it could not put on the disk may be lost, whatever the reason.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from oncelog_broker.log.producers.transaction_index import AbortedTransaction
 from oncelog_broker.log.segments import timestamp_lookup
 from oncelog_broker.log.segments.reader import EMPTY
 from oncelog_broker.log.segments.timestamp_lookup import TimestampedOffset
+from oncelog_broker.runtime.descriptors import is_descriptor_limit
+from oncelog_broker.runtime.disk import is_out_of_space
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
 
@@ -173,6 +179,14 @@ class ReadableLog:
         self._offline = f"could not {what} {self.name}: {error}"
         logger.error("%s: offline: %s", self.directory, self._offline)
         return self._offline_error()
+
+    def _fail_unless_refused(self, what: str, error: Exception) -> KafkaError:
+        """As `_fail`, for a write before which nothing was changed and that may be tried again."""
+        if not (is_out_of_space(error) or is_descriptor_limit(error)):
+            return self._fail(what, error)
+        hint = "; raise the limit of open files (ulimit -n)" if is_descriptor_limit(error) else ""
+        logger.error("%s: could not %s: %s%s", self.directory, what, error, hint)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"could not {what} {self.name}: {error}")
 
     def _read_error(self, error: Exception) -> KafkaError:
         """A read that fails says nothing of the rest of the log, so the log stays online."""

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from oncelog_broker.log.segments.index import IndexCorrupt
 from oncelog_broker.log.segments.lost_segments import log_file_base
 from oncelog_broker.log.segments.segment import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_prefix
-from oncelog_broker.runtime.disk import Disk, File
+from oncelog_broker.runtime.disk import Disk, File, is_out_of_space
 
 ENTRY: Final = Struct(">hqqqq")
 ENTRY_VERSION: Final = 0
@@ -59,13 +59,28 @@ def parse_aborted(data: bytes | bytearray | memoryview) -> list[AbortedTransacti
 
 
 class TransactionIndex:
-    """One file, all of it in memory: aborts are few. Methods raise OSError."""
+    """One file, all of it in memory: aborts are few. Methods raise OSError.
 
-    __slots__ = ("_disk", "_entries", "_is_unsynced", "base_offset", "is_damaged", "path")
+    Where the disk is full, an entry is kept, and written with the next one or the next flush: its marker is in the log.
+    """
+
+    __slots__ = (
+        "_disk",
+        "_entries",
+        "_is_unsynced",
+        "_is_unwritten",
+        "_written",
+        "base_offset",
+        "is_damaged",
+        "path",
+    )
 
     def __init__(self, disk: Disk, directory: str, base_offset: int) -> None:
         self._disk = disk
         self._entries = bytearray()
+        self._written = 0
+        """So many bytes of the entries are in the file."""
+        self._is_unwritten = False
         self._is_unsynced = False
         self.is_damaged = False
         """The file is of no use: it stays as it is until `mend`, so that the next start, too, finds it damaged."""
@@ -81,6 +96,7 @@ class TransactionIndex:
             self.is_damaged = True
             raise IndexCorrupt(f"{self.path}: {error}") from error
         self._entries = bytearray(data)
+        self._written = len(data)
         self._is_unsynced = True
 
     def entries(self) -> list[AbortedTransaction]:
@@ -89,16 +105,17 @@ class TransactionIndex:
     def adopt(self, transactions: Iterable[AbortedTransaction]) -> None:
         """The file, which somebody else has written and synced, holds these."""
         self._entries = bytearray(format_aborted(transactions))
+        self._written = len(self._entries)
 
     def append(self, transaction: AbortedTransaction) -> None:
-        self._write(len(self._entries), format_aborted([transaction]))
+        self._change(len(self._entries), format_aborted([transaction]))
 
     def replace_from(self, offset: int, transactions: Iterable[AbortedTransaction]) -> None:
         """From `offset` on, the markers are those of `transactions`; the file is written only if that is news."""
         start = self._position_of(offset)
         data = format_aborted(transactions)
         if self._entries[start:] != data:
-            self._write(start, data)
+            self._change(start, data)
 
     def collect(self, fetch_offset: int, upper_bound: int, found: list[AbortedTransaction]) -> bool:
         """Add to `found` those that a reader of `fetch_offset` to before `upper_bound` must know (S52).
@@ -114,7 +131,7 @@ class TransactionIndex:
         return False
 
     def file_to_sync(self) -> File | None:
-        """The file if it has something unsynced, for the caller to sync and close."""
+        """The file if it has something unsynced, for the caller to sync and close. To be called after `write`."""
         if not self._is_unsynced:
             return None
         self._is_unsynced = False
@@ -134,22 +151,34 @@ class TransactionIndex:
     def mend(self) -> None:
         """Put the entries in the place of a damaged file, for good."""
         self._disk.replace_file(self.path, bytes(self._entries))
+        self._written = len(self._entries)
         self.is_damaged = False
 
-    def _write(self, start: int, data: bytes) -> None:
-        if self.is_damaged:
-            self._entries[start:] = data
+    def write(self) -> None:
+        """Write to the file what it lacks."""
+        if not self._is_unwritten:
             return
         file = self._disk.open_briefly(self.path, create=True)
         try:
-            if file.size != start:
-                file.truncate(start)
-            if data:
-                file.append(data)
+            if file.size != self._written:
+                file.truncate(self._written)
+            if self._written < len(self._entries):
+                file.append(bytes(self._entries[self._written :]))
         finally:
             file.close()
+        self._written, self._is_unwritten = len(self._entries), False
+
+    def _change(self, start: int, data: bytes) -> None:
         self._entries[start:] = data
-        self._is_unsynced = True
+        if self.is_damaged:
+            return
+        self._is_unsynced = self._is_unwritten = True
+        self._written = min(self._written, start)
+        try:
+            self.write()
+        except OSError as error:
+            if not is_out_of_space(error):
+                raise
 
 
 class TransactionIndexes:
@@ -226,6 +255,11 @@ class TransactionIndexes:
         """Opened for the caller to sync and close."""
         files = (self._indexes[base].file_to_sync() for base in self._bases[: bisect_left(self._bases, end)])
         return [file for file in files if file is not None]
+
+    def write(self, end: int) -> None:
+        """Write to the files of segments below `end` what they lack."""
+        for base in self._bases[: bisect_left(self._bases, end)]:
+            self._indexes[base].write()
 
     def forget_below(self, base_offset: int) -> None:
         """The segments below are gone, with their files."""

@@ -176,13 +176,20 @@ class LocalLog:
     def files_to_sync(self, start: int, end: int) -> tuple[list[File], list[File]]:
         """(log files that hold what lies between the offsets, index files to be synced and closed by the caller)."""
         logs, indexes = [], []
+        for segment in self._segments_to_sync(start, end):
+            logs.append(segment.file)
+            indexes += segment.files_to_sync()
+        return logs, indexes
+
+    def write_indexes(self, start: int, end: int) -> None:
+        """Write to the index files of the segments between the offsets what they lack."""
+        for segment in self._segments_to_sync(start, end):
+            segment.persist_indexes()
+
+    def _segments_to_sync(self, start: int, end: int) -> list[Segment]:
         # From the segment before `start` on: if a segment was rolled right there, the last index entries of the one
         # before it may not have been synced.
-        for segment in self.from_offset(start - 1):
-            if segment.base_offset <= end:
-                logs.append(segment.file)
-                indexes += segment.files_to_sync()
-        return logs, indexes
+        return [segment for segment in self.from_offset(start - 1) if segment.base_offset <= end]
 
     # --- letting go ----------------------------------------------------------------------------------------------
 

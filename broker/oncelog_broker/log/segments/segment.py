@@ -193,6 +193,10 @@ class Segment:
     def write_indexes(self) -> None:
         """Write the indexes as those of a closed segment. It may be appended to after that."""
         self.index_max_timestamp()
+        self.persist_indexes()
+
+    def persist_indexes(self) -> None:
+        """Write to the index files what they lack, as those of a segment that is appended to."""
         self.offset_index.persist()
         self.time_index.persist()
 
@@ -239,8 +243,7 @@ class Segment:
         self.time_index.truncate_to(offset)
         self.file.truncate(position)
         self.size = position
-        self.offset_index.persist()
-        self.time_index.persist()
+        self.persist_indexes()
         self._replay_tail()
 
     # --- opening -------------------------------------------------------------------------------------------------

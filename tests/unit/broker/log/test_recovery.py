@@ -1,6 +1,7 @@
 """Opening a log after a crash, damage, failed writes, and directories that Kafka left."""
 
 import dataclasses
+import errno
 import os
 import shutil
 import struct
@@ -312,8 +313,8 @@ class TestFailedWrites:
         disk = FaultyDisk()
         log = open_log(directory, disk=disk)
         fill(log, 5)
-        disk.full(torn_bytes)
-        with pytest.raises(KafkaError, match=r"KAFKA_STORAGE_ERROR.*append.*No space"):
+        disk.append_fault, disk.torn_bytes = errno.EIO, torn_bytes
+        with pytest.raises(KafkaError, match=r"KAFKA_STORAGE_ERROR.*append.*Input/output"):
             append(log, b"lost")
         assert log.is_offline
         assert log.log_end_offset == 5
@@ -367,7 +368,7 @@ class TestFailedWrites:
         log = open_log(directory, disk=disk)
         fill(log, 8)
         disk.suffix = suffix
-        disk.full()
+        disk.append_fault = errno.EIO
         with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
             log.roll()
         assert log.is_offline
