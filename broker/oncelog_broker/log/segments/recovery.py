@@ -5,11 +5,13 @@ and checked, indexes and leader epochs made anew on the way. A bad batch there i
 the disk: the log is cut in front of it. A bad batch *below* the recovery point had been synced, so it is no torn end
 but corruption, and cutting would lose acknowledged records: then `LogCorrupt` is raised and not a byte is changed. So
 it is with closed segments that lost records; `lost_segments` says which of them are noticed.
+
 Behind the recovery point a segment begins where the one before it ends: holes are made by compaction, and that waits
 for a flush and for its recovery point. So a hole there is a lost end, though what follows it has reached the disk, and
 the log is cut in front of it too. Another's log, such as Kafka's, may have been compacted beyond its recovery point.
 
 What is cut is synced at once: it must not come back, behind what is appended since, after a power cut.
+
 Source: Kafka's LogLoader.
 """
 
