@@ -7,11 +7,11 @@ import tempfile
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.producers import ABORT, COMMIT, committed, mark, produce, producer_state
+from tests.support.producers import ABORT, COMMIT, committed, mark, open_transactions, produce, producer_state
 from tests.support.storage import append, open_log
 
 from oncelog_broker.log.config import KAFKA, STRICT, LogConfig
-from oncelog_broker.log.producers.entry import Streak
+from oncelog_broker.log.producers.entry import BatchStreak
 from oncelog_broker.log.producers.state import DuplicateBatch, ProducerState
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import TRANSACTIONAL_BIT
@@ -108,11 +108,11 @@ class Run:
         except KafkaError as error:
             found = error.code
         answer = found.base_offset if isinstance(found, DuplicateBatch) else found
-        if isinstance(found, bytes | Streak):
+        if isinstance(found, bytes | BatchStreak):
             self.state.adopt(found, header, self.end, 0)
             answer = self.end
         assert answer == self.naive[pid].append(epoch, first, count, transactional, self.end)
-        if isinstance(found, bytes | Streak):
+        if isinstance(found, bytes | BatchStreak):
             self.end += count
             self.sent[pid].append((epoch, first, count, transactional))
             self.next[pid] = first + count
@@ -158,7 +158,7 @@ def test_s7_to_s13_as_a_model_that_keeps_every_batch(is_strict, start, steps):
                 run.state = ProducerState(run.config)
                 run.state.restore(image)
         opened = sorted((n.transaction, pid) for pid, n in enumerate(run.naive) if n.transaction is not None)
-        assert run.state.open_transactions() == opened
+        assert open_transactions(run.state) == opened
         run.state.on_high_watermark(run.end)
         assert run.state.first_unstable_offset == (opened[0][0] if opened else 2**63 - 1)
 

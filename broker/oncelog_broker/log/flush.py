@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from contextlib import suppress
 from threading import Lock
 
@@ -93,15 +92,31 @@ class FlushesUnderWay:
     So each one syncs all that those before it do, whether they ever come to it or not.
     """
 
-    __slots__ = ("_flushes", "guard")
+    __slots__ = ("_flushes", "_guard")
 
     def __init__(self) -> None:
         self._flushes: list[PendingFlush] = []
-        self.guard = Lock()
+        self._guard = Lock()
         """One syncs at a time: two would write the same snapshot."""
 
-    def begin(self, flush: PendingFlush) -> None:
+    def begin(
+        self,
+        disk: Disk,
+        directory: str | None,
+        logs: list[File],
+        indexes: list[File],
+        snapshots: list[PendingSnapshot],
+        up_to: int,
+        generation: int,
+    ) -> PendingFlush:
+        """A flush of what is new, and of what those before it are to sync. Raises OSError."""
+        unsynced = {path for flush in self._flushes for path in flush.index_paths}
+        for path in unsynced.difference([file.path for file in indexes]):
+            with suppress(FileNotFoundError):  # its segment was deleted meanwhile
+                indexes.append(disk.open_briefly(path))
+        flush = PendingFlush(disk, directory, logs, indexes, snapshots, up_to, generation, self._guard)
         self._flushes.append(flush)
+        return flush
 
     def finish(self, flush: PendingFlush) -> None:
         """It is synced, and with it those before."""
@@ -112,8 +127,3 @@ class FlushesUnderWay:
     def sync_directory(self) -> bool:
         """Whether one of them is to sync the log's directory."""
         return any(flush.syncs_directory for flush in self._flushes)
-
-    def index_paths(self, but: Iterable[File]) -> set[str]:
-        """The index files that they are to sync, without those in `but`."""
-        paths = {path for flush in self._flushes for path in flush.index_paths}
-        return paths.difference(file.path for file in but)

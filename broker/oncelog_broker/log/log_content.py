@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.producers.producers import LogProducers
-from oncelog_broker.log.producers.transaction_index import AbortedTransaction
 from oncelog_broker.log.segments.local_log import LocalLog
 from oncelog_broker.log.segments.recovery import LastKnown, SegmentLoader, load_epochs, rebuild_epochs
 from oncelog_broker.log.segments.segment import Segment
@@ -93,7 +93,7 @@ class LogContent:
     # --- in the middle -------------------------------------------------------------------------------------------
 
     def replace(
-        self, old: Sequence[Segment], cleaned: Segment, aborted: Sequence[AbortedTransaction], *, suffix: str
+        self, old: Sequence[Segment], cleaned: Segment, aborted: Sequence[EndedTransaction], *, suffix: str
     ) -> None:
         """Put a compacted segment, whose transaction index holds `aborted`, in the place of those that it was made
         from."""

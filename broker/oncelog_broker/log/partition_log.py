@@ -11,15 +11,23 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.flush import FlushesUnderWay, PendingFlush
+from oncelog_broker.log.header_fields import (
+    ATTRIBUTES,
+    BATCH_LENGTH,
+    LAST_OFFSET_DELTA,
+    MAX_TIMESTAMP,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    HeaderFields,
+)
 from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, checked_batches, stamp_append_time
 from oncelog_broker.log.log_content import LogContent
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.producers.state import DuplicateBatch
-from oncelog_broker.log.producers.transaction_index import AbortedTransaction
 from oncelog_broker.log.readable_log import ReadableLog
 from oncelog_broker.log.segments.lost_segments import LogCorrupt
 from oncelog_broker.log.segments.recovery import LastKnown
@@ -27,7 +35,6 @@ from oncelog_broker.log.segments.retention import SegmentFacts, deletable_segmen
 from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.log.validation import (
     AppendOrigin,
-    HeaderFields,
     ValidationLimits,
     check_batch,
     check_client_batch,
@@ -203,19 +210,19 @@ class PartitionLog(ReadableLog):
         check_batch(batch, header, limits)
         if origin is AppendOrigin.CLIENT:
             check_client_batch(batch, header, limits, now_ms)
-        elif header[1] + LOG_OVERHEAD != size:
+        elif header[BATCH_LENGTH] + LOG_OVERHEAD != size:
             return self._append_several_as_leader(batch, leader_epoch, now_ms)
-        elif header[5] & CONTROL_BIT:
+        elif header[ATTRIBUTES] & CONTROL_BIT:
             marker = self.producers.read_marker(batch)
             return self._append_marker(batch, header, marker, leader_epoch, transaction_version, now_ms)
         if size > limits.max_segment_size:
             raise self._larger_than_a_segment(size)
         base_offset = self._local.log_end_offset
-        max_timestamp, append_time = header[8], NO_APPEND_TIME
+        max_timestamp, append_time = header[MAX_TIMESTAMP], NO_APPEND_TIME
         if limits.stamps_append_time:
             max_timestamp = append_time = now_ms
         entry = None
-        if header[9] >= 0:
+        if header[PRODUCER_ID] >= 0:
             # The check of KIP-890 whether the coordinator knows of the transaction belongs before this: ask it where
             # `producers.state.has_open_transaction` says no, and be sure that no marker came in between (E2, E3).
             prepared = self._producer_state.prepare_append(header, base_offset, max_timestamp, transaction_version)
@@ -259,12 +266,14 @@ class PartitionLog(ReadableLog):
     ) -> tuple[int, int]:
         """`append_as_leader` of `marker`, which `batch` holds."""
         stamped = self._append_limits.stamps_append_time
-        timestamp = now_ms if stamped else header[8]
-        entry = self._producer_state.prepare_marker(header[9], header[10], marker, timestamp, transaction_version)
+        timestamp = now_ms if stamped else header[MAX_TIMESTAMP]
+        entry = self._producer_state.prepare_marker(
+            header[PRODUCER_ID], header[PRODUCER_EPOCH], marker, timestamp, transaction_version
+        )
         base_offset = self._local.log_end_offset
         self._write(batch, header, base_offset, leader_epoch, timestamp, now_ms)
         try:
-            self.producers.complete(header[9], entry, marker, base_offset, self._local.active.base_offset)
+            self.producers.complete(header[PRODUCER_ID], entry, marker, base_offset, self._local.active.base_offset)
         except OSError as error:
             raise self._append_failed(error, base_offset) from error
         return base_offset, now_ms if stamped else NO_APPEND_TIME
@@ -280,13 +289,13 @@ class PartitionLog(ReadableLog):
     ) -> None:
         """Append one batch, all of which is checked. Raises KAFKA_STORAGE_ERROR."""
         if self._append_limits.stamps_append_time:
-            stamp_append_time(batch, header[5], now_ms)
+            stamp_append_time(batch, header[ATTRIBUTES], now_ms)
         BASE_OFFSET.pack_into(batch, 0, base_offset)
         LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
         if leader_epoch != self._epochs.latest_epoch:
             self.assign_leader_epoch(leader_epoch, base_offset)
         try:
-            self._local.append(batch, base_offset + header[6], max_timestamp, now_ms)
+            self._local.append(batch, base_offset + header[LAST_OFFSET_DELTA], max_timestamp, now_ms)
         except OSError as error:
             raise self._append_failed(error, base_offset) from error
 
@@ -338,14 +347,6 @@ class PartitionLog(ReadableLog):
             self._local.roll()
         except OSError as error:
             raise self._append_failed(error, self.log_end_offset) from error
-
-    def roll_if_due(self, now_ms: int) -> bool:
-        """Roll if the active segment is older than `segment.ms` by wall time: an idle log is to age too."""
-        self._check_online()
-        due = self._local.is_old(now_ms)
-        if due:
-            self.roll()
-        return due
 
     # --- letting go ----------------------------------------------------------------------------------------------
 
@@ -433,7 +434,7 @@ class PartitionLog(ReadableLog):
         self,
         old: Sequence[Segment],
         cleaned: Segment,
-        aborted: Sequence[AbortedTransaction],
+        aborted: Sequence[EndedTransaction],
         *,
         suffix: str,
         generation: int,
@@ -534,17 +535,12 @@ class PartitionLog(ReadableLog):
         try:
             logs, indexes = self._local.files_to_sync(self._recovery_point, end)
             indexes += self.producers.aborted.files_to_sync(end)
-            for path in self._flushes.index_paths(indexes):
-                with suppress(FileNotFoundError):  # its segment was deleted meanwhile
-                    indexes.append(self._disk.open_briefly(path))
+            pending = self._flushes.begin(
+                self._disk, self.directory if is_dirty else None, logs, indexes, snapshots, end, self.generation
+            )
         except OSError as error:
             raise self._fail("flush", error) from error
-        directory = self.directory if is_dirty else None
         self._local.directory_dirty = self.producers.aborted.has_new_files = False
-        pending = PendingFlush(
-            self._disk, directory, logs, indexes, snapshots, end, self.generation, self._flushes.guard
-        )
-        self._flushes.begin(pending)
         return pending
 
     def finish_flush(self, pending: PendingFlush) -> None:

@@ -14,7 +14,7 @@ import logging
 
 from oncelog_broker.log.leader_epochs import LeaderEpochs
 from oncelog_broker.log.log_content import LogContent
-from oncelog_broker.log.producers.transaction_index import AbortedTransaction
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.segments import timestamp_lookup
 from oncelog_broker.log.segments.reader import EMPTY
 from oncelog_broker.log.segments.timestamp_lookup import TimestampedOffset
@@ -85,10 +85,6 @@ class ReadableLog:
         return self._offline is not None
 
     @property
-    def offline_reason(self) -> str | None:
-        return self._offline
-
-    @property
     def leader_epochs(self) -> LeaderEpochs:
         return self._epochs
 
@@ -96,6 +92,10 @@ class ReadableLog:
     def latest_epoch(self) -> int:
         """-1 if no epoch is known."""
         return self._epochs.latest_epoch
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer has a transaction of just this epoch open here: it need not be verified (KIP-890)."""
+        return self.producers.state.has_open_transaction(producer_id, producer_epoch)
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class ReadableLog:
 
     def read_committed(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool
-    ) -> tuple[memoryview, list[AbortedTransaction]]:
+    ) -> tuple[memoryview, list[EndedTransaction]]:
         """As `read`, with the aborted transactions that have records among what was read (S52)."""
         if not self.producers.aborted:
             return self.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch), []

@@ -14,6 +14,7 @@ from typing import Final
 from crc32c import crc32c
 
 from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.header_fields import HeaderFields
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
     COMPRESSION_MASK,
@@ -36,9 +37,6 @@ HIGHEST_COMPRESSION: Final = 4
 """zstd; 0 none, 1 gzip, 2 snappy, 3 lz4."""
 
 _CONTROL_OR_TRANSACTIONAL: Final = CONTROL_BIT | TRANSACTIONAL_BIT
-
-HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""What `batch.HEADER` unpacks to."""
 
 
 class AppendOrigin(Enum):

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.log.compaction.compaction import Compaction
-from oncelog_broker.log.compaction.due import CleanableRange, filthiest
+from oncelog_broker.log.compaction.due import CleanableRange, dirtiest
 from oncelog_broker.log.compaction.segment_summary import cleanable_range_of
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
@@ -74,14 +74,14 @@ class LogCleaner:
         """Compact log after log until none is due. One that fails is tried again next time."""
         failed: set[PartitionLog] = set()
         while True:
-            found = await self._filthiest(failed)
+            found = await self._dirtiest(failed)
             if found is None:
                 return
             partition, cleanable = found
             if not await self._clean(partition, cleanable):
                 failed.add(partition.log)
 
-    async def _filthiest(self, without: set[PartitionLog]) -> tuple[Partition, CleanableRange] | None:
+    async def _dirtiest(self, without: set[PartitionLog]) -> tuple[Partition, CleanableRange] | None:
         now_ms = self._clock.now_ms()
         candidates: list[tuple[tuple[Partition, CleanableRange], CleanableRange, LogConfig]] = []
         for number, partition in enumerate(list(self._replicas.partitions())):
@@ -96,7 +96,7 @@ class LogCleaner:
                 self._leave_alone(log, error)
                 continue
             candidates.append(((partition, cleanable), cleanable, log.config))
-        return filthiest(candidates)
+        return dirtiest(candidates)
 
     async def _clean(self, partition: Partition, cleanable: CleanableRange) -> bool:
         """Compact one log. False if that failed; the log line says why."""

@@ -16,7 +16,8 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from oncelog_broker.log.producers.transaction_index import AbortedTransaction, format_aborted
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
+from oncelog_broker.log.producers.transaction_index import format_aborted
 from oncelog_broker.log.segments.batch_scan import BatchLocation, parse_location
 from oncelog_broker.log.segments.recovery import CLEANED_SUFFIX, SWAP_SUFFIX
 from oncelog_broker.log.segments.segment import (
@@ -50,7 +51,7 @@ class CleanedSegment:
         self._pending_bytes = 0
         self.size = 0
         """Bytes of all batches added."""
-        self.aborted: Sequence[AbortedTransaction] = ()
+        self.aborted: Sequence[EndedTransaction] = ()
         """What its transaction index is to hold, in the order of markers. To be set before `finish`."""
 
     @property

@@ -28,7 +28,7 @@ from oncelog_broker.log.compaction.live_batches import LiveBatches
 from oncelog_broker.log.compaction.offset_map import OffsetMap
 from oncelog_broker.log.config import LONG_MAX
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.producers.transaction_index import AbortedTransaction
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.segments.recovery import SWAP_SUFFIX
 from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.runtime.disk import Disk
@@ -86,7 +86,7 @@ class Compaction:
         self._first_dirty = first_dirty
         self._end = end
         self._now_ms = now_ms
-        self._aborted: Sequence[AbortedTransaction] = log.producers.aborted.all()
+        self._aborted: Sequence[EndedTransaction] = log.producers.aborted.all()
         self._map = OffsetMap(offset_map_bytes)
         self._live = LiveBatches()
         self._producers = ProducerBatches(now_ms, producer_id_expiration_ms)
@@ -235,7 +235,7 @@ class Compaction:
             old, cleaned.segment, cleaned.aborted, suffix=SWAP_SUFFIX, generation=self._generation
         )
 
-    def _still_aborted(self, old: Sequence[Segment]) -> list[AbortedTransaction]:
+    def _still_aborted(self, old: Sequence[Segment]) -> list[EndedTransaction]:
         """Of the transactions whose ABORT markers lie in the neighbours `old`, those that may still have records.
 
         A transaction whose marker lies below `end` lies there as a whole, so nothing is left of its records. One that

@@ -10,7 +10,7 @@ over, and an image of all is a list of references:
              8         timestamp of the newest batch (the one above may be a marker's)
         0..4 x 24      the batches before that, newest first: last sequence, last offset, offset delta, timestamp
 
-A producer that is writing is an entry and a `Streak`: the batches that came since, one after another.
+A producer that is writing is an entry and a `BatchStreak`: the batches that came since, one after another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from oncelog_broker.log.validation import HeaderFields
+from oncelog_broker.log.header_fields import (
+    ATTRIBUTES,
+    BASE_SEQUENCE,
+    LAST_OFFSET_DELTA,
+    PRODUCER_EPOCH,
+    HeaderFields,
+)
 from oncelog_protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_BIT
 from oncelog_protocol.records.sequence import decrement_sequence, increment_sequence
 
@@ -93,7 +99,7 @@ def entry_after(
 ) -> bytes:
     """The entry after a batch, before which `known` sequences are known to be in the log. One without a sequence is a
     coordinator's."""
-    delta, producer_id, epoch, sequence = header[6], header[9], header[10], header[11]
+    _, _, _, _, _, _, delta, _, _, producer_id, epoch, sequence, _ = header
     if sequence >= 0:
         known += delta + 1
         last = increment_sequence(sequence, delta)
@@ -152,7 +158,7 @@ def batches(entry: bytes) -> Iterator[tuple[int, int, int, int]]:
         yield from PAST_BATCH.iter_unpack(entry[HEAD.size :])
 
 
-class Streak:
+class BatchStreak:
     """Batches of one producer that were appended one after another since its `entry` was made.
 
     For a producer that keeps writing an entry with each batch is half of what idempotence costs. Here a batch is three
@@ -165,9 +171,9 @@ class Streak:
     def __init__(self, entry: bytes, header: HeaderFields) -> None:
         """`entry` is that after the batch of `header`."""
         self.entry = entry
-        self.epoch = header[10]
-        self.transactional = header[5] & TRANSACTIONAL_BIT
-        self._first_sequence = self.next_sequence = header[11] + header[6] + 1
+        self.epoch = header[PRODUCER_EPOCH]
+        self.transactional = header[ATTRIBUTES] & TRANSACTIONAL_BIT
+        self._first_sequence = self.next_sequence = header[BASE_SEQUENCE] + header[LAST_OFFSET_DELTA] + 1
         self.batches: deque[tuple[HeaderFields, int, int]] = deque(maxlen=WINDOW)
         """(header, base offset, timestamp) of the newest ones."""
 
@@ -178,7 +184,7 @@ class Streak:
         for header, base_offset, timestamp in self.batches:
             past = past_batches(self.entry)
             self.entry = entry_after(
-                header, base_offset, timestamp, coordinator_epoch, first_offset, known + header[11], past
+                header, base_offset, timestamp, coordinator_epoch, first_offset, known + header[BASE_SEQUENCE], past
             )
         self._first_sequence = self.next_sequence
         self.batches.clear()

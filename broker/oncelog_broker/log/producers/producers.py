@@ -15,12 +15,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from oncelog_broker.log.config import LONG_MAX, LogConfig
+from oncelog_broker.log.header_fields import (
+    ATTRIBUTES,
+    BATCH_LENGTH,
+    FIRST_OFFSET,
+    MAGIC,
+    MAX_TIMESTAMP,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    HeaderFields,
+)
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.producers.snapshot import PendingSnapshot, ProducerSnapshots
 from oncelog_broker.log.producers.state import ProducerState
-from oncelog_broker.log.producers.transaction_index import AbortedTransaction, TransactionIndexes
+from oncelog_broker.log.producers.transaction_index import TransactionIndexes
 from oncelog_broker.log.segments.batch_scan import HEADER_WINDOW
 from oncelog_broker.log.segments.segment import Segment
-from oncelog_broker.log.validation import HeaderFields
 from oncelog_broker.runtime.disk import Disk, File
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
@@ -74,7 +84,7 @@ class LogProducers:
         abort whose index entry could not be written."""
         completed = self.state.complete(producer_id, entry, offset)
         if completed is not None and not marker.is_commit:
-            self.aborted.append(segment_base, AbortedTransaction._make(completed))
+            self.aborted.append(segment_base, completed)
 
     def follow(self, whole: Iterable[RecordBatch], segment_base: int) -> None:
         """Batches of a leader, with their offsets, are in the log (E27). Raises OSError, CorruptBatch."""
@@ -84,9 +94,9 @@ class LogProducers:
                 if aborted is not None:
                     self.aborted.append(segment_base, aborted)
 
-    def _follow(self, header: HeaderFields, control: RecordBatch | None) -> AbortedTransaction | None:
+    def _follow(self, header: HeaderFields, control: RecordBatch | None) -> EndedTransaction | None:
         """One batch; `control` need be given for control batches only."""
-        if not header[5] & CONTROL_BIT or control is None:
+        if not header[ATTRIBUTES] & CONTROL_BIT or control is None:
             self.state.follow(header)
             return None
         marker = read_marker(control)
@@ -94,9 +104,11 @@ class LogProducers:
             return None  # of a transaction that compaction has taken away as a whole
         return self._follow_marker(header, marker)
 
-    def _follow_marker(self, header: HeaderFields, marker: EndTransactionMarker) -> AbortedTransaction | None:
-        completed = self.state.follow_marker(header[9], header[10], marker, header[8], header[0])
-        return None if completed is None or marker.is_commit else AbortedTransaction._make(completed)
+    def _follow_marker(self, header: HeaderFields, marker: EndTransactionMarker) -> EndedTransaction | None:
+        completed = self.state.follow_marker(
+            header[PRODUCER_ID], header[PRODUCER_EPOCH], marker, header[MAX_TIMESTAMP], header[FIRST_OFFSET]
+        )
+        return None if completed is None or marker.is_commit else completed
 
     # --- snapshots -----------------------------------------------------------------------------------------------
 
@@ -187,7 +199,7 @@ class LogProducers:
             start, entries = found
         self._saved_offset, self._pending = start, []
         self.state.restore(entries)
-        aborted: dict[int, list[AbortedTransaction]] = {}
+        aborted: dict[int, list[EndedTransaction]] = {}
         for segment in segments:
             if segment is segments[-1] and segment.base_offset > start:
                 self.take_snapshot(segment.base_offset)
@@ -197,7 +209,7 @@ class LogProducers:
                     aborted[segment.base_offset] = found_aborted
         self.aborted.replace_from(start, aborted)
 
-    def _replay(self, segment: Segment, start: int) -> Iterator[AbortedTransaction]:
+    def _replay(self, segment: Segment, start: int) -> Iterator[EndedTransaction]:
         """Follow the batches of `segment` from offset `start` on."""
         try:
             position = 0
@@ -206,8 +218,8 @@ class LogProducers:
                 position = segment.size if first is None else first.position
             for at, header in _producer_batches(segment.file, position, segment.size):
                 control = None
-                if header[5] & CONTROL_BIT:
-                    control = RecordBatch(segment.file.read(at, header[1] + LOG_OVERHEAD))
+                if header[ATTRIBUTES] & CONTROL_BIT:
+                    control = RecordBatch(segment.file.read(at, header[BATCH_LENGTH] + LOG_OVERHEAD))
                 aborted = self._follow(header, control)
                 if aborted is not None:
                     yield aborted
@@ -226,9 +238,9 @@ def _producer_batches(file: File, position: int, end: int) -> Iterator[tuple[int
             if len(window) < HEADER_SIZE:
                 raise CorruptBatch(f"{len(window)} bytes at position {position} are no batch header")
         header: HeaderFields = HEADER.unpack_from(window, at)
-        size = header[1] + LOG_OVERHEAD
-        if header[3] != MAGIC_V2 or size < HEADER_SIZE or position + size > end:
+        size = header[BATCH_LENGTH] + LOG_OVERHEAD
+        if header[MAGIC] != MAGIC_V2 or size < HEADER_SIZE or position + size > end:
             raise CorruptBatch(f"no whole batch at position {position}")
-        if header[9] >= 0:
+        if header[PRODUCER_ID] >= 0:
             yield position, header
         position += size

@@ -16,8 +16,9 @@ import os
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.segments.index import IndexCorrupt
 from oncelog_broker.log.segments.lost_segments import log_file_base
 from oncelog_broker.log.segments.segment import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_prefix
@@ -29,26 +30,17 @@ _LAST_OFFSET: Final = Struct(">q")
 _LAST_OFFSET_AT: Final = 18
 
 
-class AbortedTransaction(NamedTuple):
-    """From its first record to its marker; no transaction below `last_stable_offset` was open when it ended."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-
-def format_aborted(transactions: Iterable[AbortedTransaction]) -> bytes:
+def format_aborted(transactions: Iterable[EndedTransaction]) -> bytes:
     return b"".join(ENTRY.pack(ENTRY_VERSION, *transaction) for transaction in transactions)
 
 
-def parse_aborted(data: bytes | bytearray | memoryview) -> list[AbortedTransaction]:
+def parse_aborted(data: bytes | bytearray | memoryview) -> list[EndedTransaction]:
     """All entries of a file. Raises IndexCorrupt."""
     if len(data) % ENTRY.size:
         raise IndexCorrupt(f"{len(data)} bytes are no multiple of {ENTRY.size}")
     found, before = [], -1
     for version, *fields in ENTRY.iter_unpack(data):
-        entry = AbortedTransaction._make(fields)
+        entry = EndedTransaction._make(fields)
         if version != ENTRY_VERSION:
             raise IndexCorrupt(f"version {version}, only {ENTRY_VERSION} is known")
         if not 0 <= entry.first_offset < entry.last_offset or entry.last_offset <= before:
@@ -99,31 +91,31 @@ class TransactionIndex:
         self._written = len(data)
         self._is_unsynced = True
 
-    def entries(self) -> list[AbortedTransaction]:
+    def entries(self) -> list[EndedTransaction]:
         return parse_aborted(self._entries)
 
-    def adopt(self, transactions: Iterable[AbortedTransaction]) -> None:
+    def adopt(self, transactions: Iterable[EndedTransaction]) -> None:
         """The file, which somebody else has written and synced, holds these."""
         self._entries = bytearray(format_aborted(transactions))
         self._written = len(self._entries)
 
-    def append(self, transaction: AbortedTransaction) -> None:
+    def append(self, transaction: EndedTransaction) -> None:
         self._change(len(self._entries), format_aborted([transaction]))
 
-    def replace_from(self, offset: int, transactions: Iterable[AbortedTransaction]) -> None:
+    def replace_from(self, offset: int, transactions: Iterable[EndedTransaction]) -> None:
         """From `offset` on, the markers are those of `transactions`; the file is written only if that is news."""
         start = self._position_of(offset)
         data = format_aborted(transactions)
         if self._entries[start:] != data:
             self._change(start, data)
 
-    def collect(self, fetch_offset: int, upper_bound: int, found: list[AbortedTransaction]) -> bool:
+    def collect(self, fetch_offset: int, upper_bound: int, found: list[EndedTransaction]) -> bool:
         """Add to `found` those that a reader of `fetch_offset` to before `upper_bound` must know (S52).
 
         Returns whether that is all, so that later segments need not be asked.
         """
         for position in range(self._position_of(fetch_offset), len(self._entries), ENTRY.size):
-            entry = AbortedTransaction._make(ENTRY.unpack_from(self._entries, position)[1:])
+            entry = EndedTransaction._make(ENTRY.unpack_from(self._entries, position)[1:])
             if entry.first_offset < upper_bound:
                 found.append(entry)
             if entry.last_stable_offset >= upper_bound:
@@ -221,21 +213,21 @@ class TransactionIndexes:
         """Whether any transaction was aborted."""
         return bool(self._bases)
 
-    def append(self, base_offset: int, transaction: AbortedTransaction) -> None:
+    def append(self, base_offset: int, transaction: EndedTransaction) -> None:
         """The marker of `transaction` is in the segment at `base_offset`."""
         self._index(base_offset).append(transaction)
 
-    def replace_from(self, offset: int, by_segment: dict[int, list[AbortedTransaction]]) -> None:
+    def replace_from(self, offset: int, by_segment: dict[int, list[EndedTransaction]]) -> None:
         """The markers from `offset` on are these, by the base offset of their segments, and no others."""
         first = max(bisect_right(self._bases, offset) - 1, 0)
         for base in {*self._bases[first:], *by_segment}:
             self._index(base).replace_from(offset, by_segment.get(base, ()))
 
-    def all(self) -> list[AbortedTransaction]:
+    def all(self) -> list[EndedTransaction]:
         """In the order of markers."""
         return [entry for base in self._bases for entry in self._indexes[base].entries()]
 
-    def replace(self, old_bases: Iterable[int], base_offset: int, transactions: Sequence[AbortedTransaction]) -> None:
+    def replace(self, old_bases: Iterable[int], base_offset: int, transactions: Sequence[EndedTransaction]) -> None:
         """A segment at `base_offset` with these markers, synced with its index, has taken the place of others."""
         for base in old_bases:
             if self._indexes.pop(base, None) is not None:
@@ -243,9 +235,9 @@ class TransactionIndexes:
         if transactions:
             self._index(base_offset).adopt(transactions)
 
-    def collect(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
+    def collect(self, fetch_offset: int, upper_bound: int) -> list[EndedTransaction]:
         """Those that a reader of `fetch_offset` to before `upper_bound` must know, in the order of markers (S52)."""
-        found: list[AbortedTransaction] = []
+        found: list[EndedTransaction] = []
         for base in self._bases[max(bisect_right(self._bases, fetch_offset) - 1, 0) :]:
             if self._indexes[base].collect(fetch_offset, upper_bound, found):
                 break

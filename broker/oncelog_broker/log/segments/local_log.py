@@ -138,10 +138,6 @@ class LocalLog:
         self._bases.append(segment.base_offset)
         self._adopt_active(segment)
 
-    def is_old(self, now_ms: int) -> bool:
-        """Whether the active segment has data and is older than `segment.ms` by wall time."""
-        return self.active.size > 0 and now_ms - self.active.created_ms > self._roll_params.max_age_ms
-
     def _roll_reason(
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, pending: int = 0
     ) -> RollReason | None:
@@ -149,12 +145,12 @@ class LocalLog:
         active = self.active
         return roll_reason(
             self._roll_params,
-            active.size + pending,
-            len(active.offset_index),
-            len(active.time_index),
-            active.age_ms(max_timestamp, now_ms),
-            size,
-            last_offset,
+            segment_size=active.size + pending,
+            offset_entries=len(active.offset_index),
+            time_entries=len(active.time_index),
+            age_ms=active.age_ms(max_timestamp, now_ms),
+            batch_size=size,
+            last_offset=last_offset,
         )
 
     def _adopt_active(self, segment: Segment) -> None:

@@ -198,7 +198,7 @@ def _append_in_transaction(
     (E3)."""
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
     producer_id, epoch = PRODUCER.unpack_from(records, PRODUCER_AT)
-    if not partition.log.producers.state.has_open_transaction(producer_id, epoch):
+    if not partition.log.has_open_transaction(producer_id, epoch):
         producer = Producer(producer_id, epoch)
         check_in_transaction(context.services.transactions, transactional_id, producer, [partition], registers=is_v2)
     return partition.append(records, required_acks=request.acks, transaction_version=TRANSACTIONS_V2 if is_v2 else 0)

@@ -24,7 +24,8 @@ from tests.support.storage import (
     open_log,
 )
 
-from oncelog_broker.log.producers.transaction_index import AbortedTransaction, format_aborted
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
+from oncelog_broker.log.producers.transaction_index import format_aborted
 from oncelog_broker.log.segments.batch_scan import HEADER_WINDOW
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -407,7 +408,7 @@ class TestLeftovers:
         # A compaction of the first two segments that was complete ...
         compacted = make_batch(b"only", base_offset=bases[2] - 1, partition_leader_epoch=0)
         (directory / name(0, "log.swap")).write_bytes(compacted)
-        (directory / name(0, "txnindex")).write_bytes(format_aborted([AbortedTransaction(1, 0, 1, 2)]))
+        (directory / name(0, "txnindex")).write_bytes(format_aborted([EndedTransaction(1, 0, 1, 2)]))
         # ... and one of the last that was not.
         (directory / name(bases[3], "log.cleaned")).write_bytes(b"x")
         (directory / name(bases[3], "log.swap")).write_bytes(b"x")

@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.producers.transaction_index import (
-    AbortedTransaction,
     TransactionIndexes,
     format_aborted,
     parse_aborted,
@@ -13,10 +13,10 @@ from oncelog_broker.log.producers.transaction_index import (
 from oncelog_broker.log.segments.index import IndexCorrupt
 from oncelog_broker.runtime.disk import RealDisk
 
-A = AbortedTransaction(1, 0, 12, 5)
-B = AbortedTransaction(2, 5, 15, 16)
-C = AbortedTransaction(1, 20, 25, 22)
-D = AbortedTransaction(3, 22, 40, 41)
+A = EndedTransaction(1, 0, 12, 5)
+B = EndedTransaction(2, 5, 15, 16)
+C = EndedTransaction(1, 20, 25, 22)
+D = EndedTransaction(3, 22, 40, 41)
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ def test_s52_the_search_ends_where_all_before_was_decided(filled):
         b"\x00\x01" + format_aborted([A])[2:],
         format_aborted([B, A]),
         format_aborted([A, A]),
-        format_aborted([AbortedTransaction(1, 5, 5, 6)]),
-        format_aborted([AbortedTransaction(1, -1, 5, 6)]),
+        format_aborted([EndedTransaction(1, 5, 5, 6)]),
+        format_aborted([EndedTransaction(1, -1, 5, 6)]),
     ],
 )
 def test_a_damaged_index_is_found_until_it_is_mended(tmp_path, data):
