@@ -7,6 +7,8 @@ from typing import Any
 from tests.support.storage import make_batch
 
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.producers.entry import describe
+from oncelog_broker.log.producers.state import ProducerState
 from oncelog_protocol.records.batch import batches
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker, read_marker
 from oncelog_protocol.records.record import read_records
@@ -67,7 +69,13 @@ def committed(log: PartitionLog, start: int = 0, max_bytes: int = 1000) -> list[
 def producer_state(log: PartitionLog) -> tuple[Any, ...]:
     """All that a restart must bring back."""
     state = log.producers.state
-    return sorted(state.image()), state.open_transactions(), all_aborted(log)
+    return sorted(state.image()), open_transactions(state), all_aborted(log)
+
+
+def open_transactions(state: ProducerState) -> list[tuple[int, int]]:
+    """(first offset, producer id), the oldest transaction first."""
+    entries = (describe(entry) for entry in state.image())
+    return sorted((e.transaction_first_offset, e.producer_id) for e in entries if e.transaction_first_offset >= 0)
 
 
 def all_aborted(log: PartitionLog) -> list[tuple[int, ...]]:

@@ -1,21 +1,35 @@
 """A flush in three steps, so that the slow one can run in a worker thread: prepare, sync, finish.
 
 `PartitionLog.prepare_flush` and `finish_flush` belong to the thread of the log; `PendingFlush.sync` may run anywhere.
-`PartitionLog.flush` is all three in a row.
+`PartitionLog.flush` is all three in a row. Flushes of one log may overlap: `FlushesUnderWay`.
 """
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
+from threading import Lock
 
 from oncelog_broker.log.producers.snapshot import PendingSnapshot
-from oncelog_broker.runtime.disk import Disk, File, FileClosed
+from oncelog_broker.runtime.disk import Disk, File, FileClosed, is_out_of_space
+
+logger = logging.getLogger(__name__)
 
 
 class PendingFlush:
     """Files with unsynced bytes, and what is durable once they are synced."""
 
-    __slots__ = ("_directory", "_disk", "_indexes", "_logs", "_snapshots", "generation", "up_to")
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_guard",
+        "_indexes",
+        "_logs",
+        "_snapshots",
+        "generation",
+        "index_paths",
+        "up_to",
+    )
 
     def __init__(
         self,
@@ -26,6 +40,7 @@ class PendingFlush:
         snapshots: list[PendingSnapshot],
         up_to: int,
         generation: int,
+        guard: Lock,
     ) -> None:
         self._disk = disk
         self._directory = directory
@@ -33,13 +48,23 @@ class PendingFlush:
         self._indexes = indexes
         """Opened for this flush, hence closed by it."""
         self._snapshots = snapshots
+        self._guard = guard
+        self.index_paths = [file.path for file in indexes]
         self.up_to = up_to
         """Every record below this offset is durable after `sync`."""
         self.generation = generation
         """Of the log's content: a truncation in between makes `up_to` say nothing."""
 
+    @property
+    def syncs_directory(self) -> bool:
+        return self._directory is not None
+
     def sync(self) -> None:
         """fsync all. Raises OSError, once: nothing is known of the files after that, and there is no trying again."""
+        with self._guard:
+            self._sync()
+
+    def _sync(self) -> None:
         try:
             for file in self._logs:
                 with suppress(FileClosed):  # its segment was deleted meanwhile: nothing of it is to be durable
@@ -47,10 +72,58 @@ class PendingFlush:
             for file in self._indexes:
                 file.sync()
             for snapshot in self._snapshots:  # after what they speak of
-                snapshot.write()
+                try:
+                    snapshot.write()
+                except OSError as error:
+                    if not is_out_of_space(error):
+                        raise
+                    logger.error("no room for a snapshot of the producers; what it would set free must wait: %s", error)
             if self._directory is not None:
                 self._disk.sync_directory(self._directory)
         finally:
             for file in self._indexes:
                 file.close()
             self._indexes = []
+
+
+class FlushesUnderWay:
+    """Those of one log that were prepared and not finished: what they are to sync cannot be taken for synced.
+
+    So each one syncs all that those before it do, whether they ever come to it or not.
+    """
+
+    __slots__ = ("_flushes", "_guard")
+
+    def __init__(self) -> None:
+        self._flushes: list[PendingFlush] = []
+        self._guard = Lock()
+        """One syncs at a time: two would write the same snapshot."""
+
+    def begin(
+        self,
+        disk: Disk,
+        directory: str | None,
+        logs: list[File],
+        indexes: list[File],
+        snapshots: list[PendingSnapshot],
+        up_to: int,
+        generation: int,
+    ) -> PendingFlush:
+        """A flush of what is new, and of what those before it are to sync. Raises OSError."""
+        unsynced = {path for flush in self._flushes for path in flush.index_paths}
+        for path in unsynced.difference([file.path for file in indexes]):
+            with suppress(FileNotFoundError):  # its segment was deleted meanwhile
+                indexes.append(disk.open_briefly(path))
+        flush = PendingFlush(disk, directory, logs, indexes, snapshots, up_to, generation, self._guard)
+        self._flushes.append(flush)
+        return flush
+
+    def finish(self, flush: PendingFlush) -> None:
+        """It is synced, and with it those before."""
+        if flush in self._flushes:
+            del self._flushes[: self._flushes.index(flush) + 1]
+
+    @property
+    def sync_directory(self) -> bool:
+        """Whether one of them is to sync the log's directory."""
+        return any(flush.syncs_directory for flush in self._flushes)

@@ -51,11 +51,18 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, start_offset: int, *, persist: bool = True) -> None:
         """`epoch` begins at `start_offset`. Entries that contradict it (not below it in both fields) are dropped.
+        Nothing has changed where this raises.
 
         `persist=False` leaves the writing to a later `flush`: for recovery, which assigns many.
         """
+        before = list(self._entries)
         if self._insert(EpochEntry(epoch, start_offset)) and persist:
-            self.flush()
+            try:
+                self.flush()
+            except OSError:
+                self._entries = before
+                self.latest_epoch = before[-1].epoch if before else UNDEFINED_EPOCH
+                raise
 
     def epoch_for_offset(self, offset: int) -> int | None:
         """The epoch that the record at `offset` was written in, None if it is older than all that is known."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.producers.producers import LogProducers
 from oncelog_broker.log.segments.local_log import LocalLog
 from oncelog_broker.log.segments.recovery import LastKnown, SegmentLoader, load_epochs, rebuild_epochs
@@ -51,7 +52,7 @@ class LogContent:
                 rebuild_epochs(segments, epochs)
             local = LocalLog(loader, segments, name=name, config=config, clock=clock)
             content = cls(local, epochs, LogProducers(disk, directory, config))
-            content._agree(known.log_start_offset)
+            content._agree(known)
             if epochs.entries != before or epochs_lost:
                 epochs.flush()
         except BaseException:
@@ -60,17 +61,28 @@ class LogContent:
             raise
         return content
 
-    def _agree(self, log_start_offset: int) -> None:
+    def _agree(self, known: LastKnown) -> None:
         """Make epochs and producers those of the segments, just after these were opened."""
-        local = self.local
+        local, log_start_offset = self.local, known.log_start_offset
+        # Only what is decided is compacted, so no transaction that began there is open. Its marker may be gone, where
+        # an older snapshot, taken for a damaged one, says that it is.
+        compacted_up_to = min(known.compacted_up_to or 0, local.log_end_offset)
+        self.producers.load(local.segments, local.log_end_offset, decided_up_to=compacted_up_to)
         if log_start_offset > local.log_end_offset:
             logger.warning("%s: ends at %d, below its start; emptied", local.first.path, local.log_end_offset)
-            self.truncate_fully_and_start_at(log_start_offset)
-        self.producers.load(local.segments, local.log_end_offset)
+            self.producers.move_on_to(log_start_offset)
+            self.local.truncate_fully_and_start_at(log_start_offset)
+            self.epochs.clear()
         self.epochs.truncate_from_end(local.log_end_offset)
         self.epochs.truncate_from_start(max(log_start_offset, local.first.base_offset))
 
     # --- at the front --------------------------------------------------------------------------------------------
+
+    def removable(self, count: int) -> int:
+        """How many of the `count` oldest segments may go now: those of which everything that is known of producers is
+        on the disk elsewhere. The next flush sees to the others."""
+        saved_up_to = self.producers.saved_up_to
+        return sum(1 for segment in self.local.segments[:count] if segment.next_offset <= saved_up_to)
 
     def remove_first(self, count: int) -> list[int]:
         """Let go of the oldest segments; returns their base offsets. The epochs follow when the log start is moved."""
@@ -80,10 +92,14 @@ class LogContent:
 
     # --- in the middle -------------------------------------------------------------------------------------------
 
-    def replace(self, old: Sequence[Segment], cleaned: Segment, *, suffix: str) -> None:
-        """Put a compacted segment in the place of those that it was made from: nothing aborted is left in it."""
+    def replace(
+        self, old: Sequence[Segment], cleaned: Segment, aborted: Sequence[EndedTransaction], *, suffix: str
+    ) -> None:
+        """Put a compacted segment, whose transaction index holds `aborted`, in the place of those that it was made
+        from."""
         self.local.replace(old, cleaned, suffix=suffix)
-        self.producers.aborted.forget(segment.base_offset for segment in old)
+        bases = [segment.base_offset for segment in old]
+        self.producers.aborted.replace(bases, cleaned.base_offset, aborted)
 
     # --- at the end ----------------------------------------------------------------------------------------------
 

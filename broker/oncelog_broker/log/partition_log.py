@@ -14,9 +14,19 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.flush import PendingFlush
+from oncelog_broker.log.flush import FlushesUnderWay, PendingFlush
+from oncelog_broker.log.header_fields import (
+    ATTRIBUTES,
+    BATCH_LENGTH,
+    LAST_OFFSET_DELTA,
+    MAX_TIMESTAMP,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    HeaderFields,
+)
 from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, checked_batches, stamp_append_time
 from oncelog_broker.log.log_content import LogContent
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.producers.state import DuplicateBatch
 from oncelog_broker.log.readable_log import ReadableLog
 from oncelog_broker.log.record_validation import has_wrong_timestamp, records_check, refuse_timestamps
@@ -26,14 +36,12 @@ from oncelog_broker.log.segments.retention import SegmentFacts, deletable_segmen
 from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.log.validation import (
     AppendOrigin,
-    HeaderFields,
     ValidationLimits,
     check_batch,
     check_client_batch,
 )
 from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.descriptors import is_descriptor_limit
-from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.disk import Disk, is_out_of_space
 from oncelog_broker.runtime.steps import Steps, run_steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
@@ -64,6 +72,7 @@ class PartitionLog(ReadableLog):
         "_append_limits",
         "_clock",
         "_disk",
+        "_flushes",
         "_last_flush_ms",
         "_producer_state",
         "_recovery_point",
@@ -99,6 +108,7 @@ class PartitionLog(ReadableLog):
         self._disk = disk
         self._clock = clock
         self._producer_state = self.producers.state
+        self._flushes = FlushesUnderWay()
         self._untouched_state: tuple[int, int, int, int] | None = None
         self._last_flush_ms = clock.now_ms()
         self._recovery_point = recovery_point
@@ -125,7 +135,7 @@ class PartitionLog(ReadableLog):
         which file and why, and nothing has been changed.
         """
         path, name = os.fspath(directory), f"{topic}-{partition}"
-        known = LastKnown(recovery_point, log_start_offset, clean_shutdown, cleaner_checkpoint is not None)
+        known = LastKnown(recovery_point, log_start_offset, clean_shutdown, cleaner_checkpoint)
         try:
             content = LogContent.open(disk, path, name=name, config=config, clock=clock, known=known)
         except (OSError, LogCorrupt, CorruptBatch) as error:
@@ -208,19 +218,19 @@ class PartitionLog(ReadableLog):
             check_client_batch(batch, header, walks_frames=limits.walks_frames)
             if has_wrong_timestamp(header, limits, now_ms):
                 refuse_timestamps(batch, header, limits, now_ms)
-        elif header[1] + LOG_OVERHEAD != size:
+        elif header[BATCH_LENGTH] + LOG_OVERHEAD != size:
             return self._append_several_as_leader(batch, leader_epoch, now_ms)
-        elif header[5] & CONTROL_BIT:
+        elif header[ATTRIBUTES] & CONTROL_BIT:
             marker = self.producers.read_marker(batch)
             return self._append_marker(batch, header, marker, leader_epoch, transaction_version, now_ms)
         if size > limits.max_segment_size:
             raise self._larger_than_a_segment(size)
         base_offset = self._local.log_end_offset
-        max_timestamp, append_time = header[8], NO_APPEND_TIME
+        max_timestamp, append_time = header[MAX_TIMESTAMP], NO_APPEND_TIME
         if limits.stamps_append_time:
             max_timestamp = append_time = now_ms
         entry = None
-        if header[9] >= 0:
+        if header[PRODUCER_ID] >= 0:
             # The check of KIP-890 whether the coordinator knows of the transaction belongs before this: ask it where
             # `producers.state.has_open_transaction` says no, and be sure that no marker came in between (E2, E3).
             prepared = self._producer_state.prepare_append(header, base_offset, max_timestamp, transaction_version)
@@ -273,12 +283,14 @@ class PartitionLog(ReadableLog):
     ) -> tuple[int, int]:
         """`append_as_leader` of `marker`, which `batch` holds."""
         stamped = self._append_limits.stamps_append_time
-        timestamp = now_ms if stamped else header[8]
-        entry = self._producer_state.prepare_marker(header[9], header[10], marker, timestamp, transaction_version)
+        timestamp = now_ms if stamped else header[MAX_TIMESTAMP]
+        entry = self._producer_state.prepare_marker(
+            header[PRODUCER_ID], header[PRODUCER_EPOCH], marker, timestamp, transaction_version
+        )
         base_offset = self._local.log_end_offset
         self._write(batch, header, base_offset, leader_epoch, timestamp, now_ms)
         try:
-            self.producers.complete(header[9], entry, marker, base_offset, self._local.active.base_offset)
+            self.producers.complete(header[PRODUCER_ID], entry, marker, base_offset, self._local.active.base_offset)
         except OSError as error:
             raise self._append_failed(error, base_offset) from error
         return base_offset, now_ms if stamped else NO_APPEND_TIME
@@ -294,13 +306,13 @@ class PartitionLog(ReadableLog):
     ) -> None:
         """Append one batch, all of which is checked. Raises KAFKA_STORAGE_ERROR."""
         if self._append_limits.stamps_append_time:
-            stamp_append_time(batch, header[5], now_ms)
+            stamp_append_time(batch, header[ATTRIBUTES], now_ms)
         BASE_OFFSET.pack_into(batch, 0, base_offset)
         LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
         if leader_epoch != self._epochs.latest_epoch:
             self.assign_leader_epoch(leader_epoch, base_offset)
         try:
-            self._local.append(batch, base_offset + header[6], max_timestamp, now_ms)
+            self._local.append(batch, base_offset + header[LAST_OFFSET_DELTA], max_timestamp, now_ms)
         except OSError as error:
             raise self._append_failed(error, base_offset) from error
 
@@ -321,7 +333,7 @@ class PartitionLog(ReadableLog):
         try:
             self._epochs.assign(epoch, self.log_end_offset if start_offset is None else start_offset)
         except OSError as error:
-            raise self._fail("write the leader epochs of", error) from error
+            raise self._fail_unless_refused("write the leader epochs of", error) from error
 
     def _append_several_as_leader(self, records: memoryview, leader_epoch: int, now_ms: int) -> tuple[int, int]:
         """Several batches of an internal producer, all or nothing."""
@@ -353,20 +365,13 @@ class PartitionLog(ReadableLog):
         except OSError as error:
             raise self._append_failed(error, self.log_end_offset) from error
 
-    def roll_if_due(self, now_ms: int) -> bool:
-        """Roll if the active segment is older than `segment.ms` by wall time: an idle log is to age too."""
-        self._check_online()
-        due = self._local.is_old(now_ms)
-        if due:
-            self.roll()
-        return due
-
     # --- letting go ----------------------------------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start up to `offset` (DeleteRecords); returns where it is now.
 
-        Segments wholly below go. Until the log start is checkpointed, a crash brings back what their files still held.
+        Segments wholly below go, at the latest with the next flush. Until the log start is checkpointed, a crash brings
+        back what their files still held.
         Raises OFFSET_OUT_OF_RANGE beyond the log's end, KAFKA_STORAGE_ERROR.
         """
         self._check_online()
@@ -374,13 +379,13 @@ class PartitionLog(ReadableLog):
             raise self._out_of_range(offset)
         if offset > self._log_start_offset:
             self._advance_log_start(offset)
-            count = sum(1 for segment in self._local.segments[:-1] if segment.next_offset <= offset)
-            self._delete_first(count)
+            self._delete_below_start()
         return self._log_start_offset
 
     def apply_retention(self, now_ms: int, *, upper_bound: int | None = None) -> list[int]:
         """Let go of old segments by time, size and log start; returns their base offsets.
 
+        Those that only a flush can set free stay until then: `is_flush_due`.
         `upper_bound` is the high watermark, by default the log's end: nothing beyond it goes.
         Raises KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
@@ -404,7 +409,13 @@ class PartitionLog(ReadableLog):
         """The files of segments that were let go `file.delete.delay.ms` ago, for the caller to remove."""
         return self._local.take_marked(now_ms)
 
+    def _delete_below_start(self) -> None:
+        start = self._log_start_offset
+        self._delete_first(sum(1 for segment in self._local.segments[:-1] if segment.next_offset <= start))
+
     def _delete_first(self, count: int) -> list[int]:
+        """Let go of the oldest `count` segments, or as many of them as may go now."""
+        count = self._content.removable(count)
         if count == 0:
             return []
         try:
@@ -412,7 +423,6 @@ class PartitionLog(ReadableLog):
         except OSError as error:
             raise self._fail("delete segments of", error) from error
         first = self._local.first.base_offset
-        self._recovery_point = max(self._recovery_point, first)
         self._advance_log_start(first)
         return gone
 
@@ -422,7 +432,8 @@ class PartitionLog(ReadableLog):
             try:
                 self._epochs.truncate_from_start(offset)
             except OSError as error:
-                raise self._fail("write the leader epochs of", error) from error
+                if not is_out_of_space(error):  # what the file has too many is dropped when it is next read
+                    raise self._fail("write the leader epochs of", error) from error
 
     # --- compaction ----------------------------------------------------------------------------------------------
 
@@ -436,17 +447,26 @@ class PartitionLog(ReadableLog):
         """All but the active one. They never change, but for truncation; they may leave the log at any time."""
         return self._local.segments[:-1]
 
-    def replace_segments(self, old: Sequence[Segment], cleaned: Segment, *, suffix: str, generation: int) -> bool:
+    def replace_segments(
+        self,
+        old: Sequence[Segment],
+        cleaned: Segment,
+        aborted: Sequence[EndedTransaction],
+        *,
+        suffix: str,
+        generation: int,
+    ) -> bool:
         """Put `cleaned`, complete and synced under names with `suffix`, in the place of the neighbours `old`.
 
-        `cleaned` holds no record that they do not hold, and no aborted one. False, and nothing is done, if the log is
+        `cleaned` holds no record that they do not hold, and its transaction index holds `aborted`: at least all those
+        of `old` of which it still has records. False, and nothing is done, if the log is
         not what it was at `generation` or has let go of one of them. Raises KAFKA_STORAGE_ERROR.
         """
         self._check_online()
         if generation != self.generation or not self._local.holds(old):
             return False
         try:
-            self._content.replace(old, cleaned, suffix=suffix)
+            self._content.replace(old, cleaned, aborted, suffix=suffix)
         except OSError as error:
             raise self._fail("replace compacted segments of", error) from error
         return True
@@ -507,6 +527,12 @@ class PartitionLog(ReadableLog):
             raise self.flush_failed(error) from error
         self.finish_flush(pending)
 
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether a closed segment, or what is known of producers as of its end, is not on the disk yet."""
+        closed_up_to = self._local.active.base_offset
+        return closed_up_to > self._recovery_point or bool(self.producers.pending_snapshots(closed_up_to))
+
     def prepare_flush(self, up_to: int | None = None) -> PendingFlush | None:
         """Write the indexes and say what is to be synced; None if that is nothing. Raises KAFKA_STORAGE_ERROR.
 
@@ -514,23 +540,35 @@ class PartitionLog(ReadableLog):
         """
         self._check_online()
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-        if end <= self._recovery_point and not self._local.directory_dirty:
+        snapshots = self.producers.pending_snapshots(end)
+        is_dirty = self._local.directory_dirty or self.producers.aborted.has_new_files or self._flushes.sync_directory
+        if end <= self._recovery_point and not is_dirty and not snapshots:
             return None
+        try:
+            self._local.write_indexes(self._recovery_point, end)
+            self.producers.aborted.write(end)
+        except OSError as error:
+            raise self._fail_unless_refused("write the indexes of", error) from error
         try:
             logs, indexes = self._local.files_to_sync(self._recovery_point, end)
             indexes += self.producers.aborted.files_to_sync(end)
+            pending = self._flushes.begin(
+                self._disk, self.directory if is_dirty else None, logs, indexes, snapshots, end, self.generation
+            )
         except OSError as error:
             raise self._fail("flush", error) from error
-        directory = self.directory if self._local.directory_dirty else None
-        self._local.directory_dirty = False
-        snapshots = self.producers.pending_snapshots(end)
-        return PendingFlush(self._disk, directory, logs, indexes, snapshots, end, self.generation)
+        self._local.directory_dirty = self.producers.aborted.has_new_files = False
+        return pending
 
     def finish_flush(self, pending: PendingFlush) -> None:
-        """`pending` is synced: the recovery point moves."""
+        """`pending` is synced: the recovery point moves, and segments that waited for it go. KAFKA_STORAGE_ERROR."""
         self._last_flush_ms = self._clock.now_ms()
+        self._flushes.finish(pending)
         if pending.generation == self.generation:
             self._recovery_point = max(self._recovery_point, pending.up_to)
+        self.producers.note_saved()
+        if self._offline is None:
+            self._delete_below_start()
 
     def flush_failed(self, error: OSError) -> KafkaError:
         """`PendingFlush.sync` raised: the log goes offline. Returns what is to be raised."""
@@ -569,12 +607,10 @@ class PartitionLog(ReadableLog):
     # --- faults --------------------------------------------------------------------------------------------------
 
     def _append_failed(self, error: Exception, log_end_offset: int) -> KafkaError:
-        """Nothing is wrong with a file that could not even be opened, as long as nothing was written: it was to be a
-        new segment's, and will be tried again with the next append."""
-        if is_descriptor_limit(error) and self._local.log_end_offset == log_end_offset:
-            logger.error("%s: could not append: %s; raise the limit of open files (ulimit -n)", self.directory, error)
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}: {error}")
-        return self._fail("append", error)
+        """`log_end_offset` is what it was before. What was appended in part can be neither kept nor undone."""
+        if self._local.log_end_offset != log_end_offset:
+            return self._fail("append to", error)
+        return self._fail_unless_refused("append to", error)
 
     def _larger_than_a_segment(self, size: int) -> KafkaError:
         return KafkaError(

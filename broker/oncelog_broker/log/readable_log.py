@@ -2,6 +2,10 @@
 
 A failed write or fsync takes the log offline at once (E26): nothing is known of the file any more, so nothing is
 retried, and every later call raises KAFKA_STORAGE_ERROR until the log is opened again, which verifies its tail.
+
+Not so a write that the system refused for want of space or of descriptors, which has changed nothing: it raises
+KAFKA_STORAGE_ERROR, and the log goes on. It can be read, its oldest segments can be deleted, and the next write may
+succeed. An fsync is no such write: what it could not put on the disk may be lost, whatever the reason.
 """
 
 from __future__ import annotations
@@ -11,10 +15,12 @@ import logging
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.leader_epochs import LeaderEpochs
 from oncelog_broker.log.log_content import LogContent
-from oncelog_broker.log.producers.transaction_index import AbortedTransaction
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.segments import timestamp_lookup
 from oncelog_broker.log.segments.reader import EMPTY
 from oncelog_broker.log.segments.timestamp_lookup import TimestampedOffset
+from oncelog_broker.runtime.descriptors import is_descriptor_limit
+from oncelog_broker.runtime.disk import is_out_of_space
 from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
@@ -84,10 +90,6 @@ class ReadableLog:
         return self._offline is not None
 
     @property
-    def offline_reason(self) -> str | None:
-        return self._offline
-
-    @property
     def leader_epochs(self) -> LeaderEpochs:
         return self._epochs
 
@@ -95,6 +97,10 @@ class ReadableLog:
     def latest_epoch(self) -> int:
         """-1 if no epoch is known."""
         return self._epochs.latest_epoch
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer has a transaction of just this epoch open here: it need not be verified (KIP-890)."""
+        return self.producers.state.has_open_transaction(producer_id, producer_epoch)
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -119,7 +125,7 @@ class ReadableLog:
 
     def read_committed(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool
-    ) -> tuple[memoryview, list[AbortedTransaction]]:
+    ) -> tuple[memoryview, list[EndedTransaction]]:
         """As `read`, with the aborted transactions that have records among what was read (S52)."""
         if not self.producers.aborted:
             return self.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch), []
@@ -187,6 +193,14 @@ class ReadableLog:
         self._offline = f"could not {what} {self.name}: {error}"
         logger.error("%s: offline: %s", self.directory, self._offline)
         return self._offline_error()
+
+    def _fail_unless_refused(self, what: str, error: Exception) -> KafkaError:
+        """As `_fail`, for a write before which nothing was changed and that may be tried again."""
+        if not (is_out_of_space(error) or is_descriptor_limit(error)):
+            return self._fail(what, error)
+        hint = "; raise the limit of open files (ulimit -n)" if is_descriptor_limit(error) else ""
+        logger.error("%s: could not %s: %s%s", self.directory, what, error, hint)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"could not {what} {self.name}: {error}")
 
     def _read_error(self, error: Exception) -> KafkaError:
         """A read that fails says nothing of the rest of the log, so the log stays online."""

@@ -13,9 +13,15 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple, NoReturn
 
+from oncelog_broker.log.header_fields import (
+    ATTRIBUTES,
+    BASE_TIMESTAMP,
+    MAX_TIMESTAMP,
+    RECORDS_COUNT,
+    HeaderFields,
+)
 from oncelog_broker.log.unpacking import unpacked
 from oncelog_broker.log.validation import (
-    HeaderFields,
     ValidationLimits,
     check_batch,
     check_client_batch,
@@ -40,8 +46,8 @@ MAX_RECORDS_NAMED: Final = 1000
 """Records at fault that an answer names; beyond, the first ones stand for all."""
 NAMED_IN_PLACE: Final = 1000
 """Records of an uncompressed batch up to which those with a wrong timestamp are named in the middle of an append."""
-TIMESTAMP: Final = Struct(">q")
-CRC: Final = Struct(">I")
+TIMESTAMP_FIELD: Final = Struct(">q")
+CRC_FIELD: Final = Struct(">I")
 
 
 class RecordError(NamedTuple):
@@ -73,18 +79,18 @@ def records_check(batch: memoryview, limits: ValidationLimits, now_ms: int) -> S
 def has_wrong_timestamp(header: HeaderFields, limits: ValidationLimits, now_ms: int) -> bool:
     """Whether, by its header, a record of the batch lies outside the bounds on timestamps."""
     return not limits.stamps_append_time and (
-        header[8] - now_ms > limits.timestamp_after_max_ms
-        or (now_ms - header[7] > limits.timestamp_before_max_ms and header[7] != NO_TIMESTAMP)
+        header[MAX_TIMESTAMP] - now_ms > limits.timestamp_after_max_ms
+        or (now_ms - header[BASE_TIMESTAMP] > limits.timestamp_before_max_ms and header[BASE_TIMESTAMP] != NO_TIMESTAMP)
     )
 
 
 def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: ValidationLimits, now_ms: int) -> NoReturn:
     """Raises KafkaError INVALID_TIMESTAMP: RecordsRefused where it is cheap to tell which records are at fault."""
-    if header[-1] <= NAMED_IN_PLACE and not header[5] & COMPRESSION_MASK:
+    if header[RECORDS_COUNT] <= NAMED_IN_PLACE and not header[ATTRIBUTES] & COMPRESSION_MASK:
         run_steps(_walk(batch, limits, now_ms))
     raise KafkaError(
         ErrorCode.INVALID_TIMESTAMP,
-        f"timestamps {header[7]} to {header[8]}: they may lie {limits.timestamp_before_max_ms} ms before and "
+        f"timestamps {header[BASE_TIMESTAMP]} to {header[MAX_TIMESTAMP]}: they may lie {limits.timestamp_before_max_ms} ms before and "
         f"{limits.timestamp_after_max_ms} ms after the clock",
     )
 
@@ -106,8 +112,8 @@ def _walk(batch: memoryview, limits: ValidationLimits, now_ms: int) -> Steps[Non
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
     found.refuse()
     if found.largest_timestamp != whole.max_timestamp:
-        TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_AT, found.largest_timestamp)
-        CRC.pack_into(batch, CRC_AT, batch_crc(batch))
+        TIMESTAMP_FIELD.pack_into(batch, MAX_TIMESTAMP_AT, found.largest_timestamp)
+        CRC_FIELD.pack_into(batch, CRC_AT, batch_crc(batch))
 
 
 class _Findings:

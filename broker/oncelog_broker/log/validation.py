@@ -17,6 +17,7 @@ from typing import Final
 from crc32c import crc32c
 
 from oncelog_broker.log.config import FULL, HEADER, LogConfig
+from oncelog_broker.log.header_fields import BATCH_LENGTH, CRC, MAGIC, HeaderFields
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
     COMPRESSION_MASK,
@@ -44,9 +45,6 @@ FRAMES_WALKED: Final = 32
 broken producer writes is wrong from the first record on."""
 
 _CONTROL_OR_TRANSACTIONAL: Final = CONTROL_BIT | TRANSACTIONAL_BIT
-
-HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""What `batch.HEADER` unpacks to."""
 
 
 class AppendOrigin(Enum):
@@ -94,16 +92,18 @@ def check_batch(batch: memoryview, header: HeaderFields, limits: ValidationLimit
 
     `batch` has at least HEADER_SIZE bytes and begins with `header`; more may follow the batch. Raises KafkaError.
     """
-    size = header[1] + LOG_OVERHEAD
-    if header[3] != MAGIC_V2:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"message format v{header[3]}: only v2 is accepted")
+    size = header[BATCH_LENGTH] + LOG_OVERHEAD
+    if header[MAGIC] != MAGIC_V2:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"message format v{header[MAGIC]}: only v2 is accepted")
     if size < HEADER_SIZE or size > len(batch):
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch length {header[1]} in {len(batch)} bytes of records")
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"batch length {header[BATCH_LENGTH]} in {len(batch)} bytes of records"
+        )
     if size > limits.max_batch_size:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes: max.message.bytes is {limits.max_batch_size}"
         )
-    if crc32c(batch[CRC_START:size]) != header[4]:
+    if crc32c(batch[CRC_START:size]) != header[CRC]:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch does not fit its content")
 
 

@@ -7,6 +7,7 @@ All paths are `str`.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -27,6 +28,11 @@ there, where a mapping answers with SIGBUS. Larger reads are slices of a mapping
 
 TEMPORARY_SUFFIX: Final = ".tmp"
 """What `replace_file` writes before the rename; Kafka's name for it too."""
+
+
+def is_out_of_space(error: BaseException | None) -> bool:
+    """Whether a write was refused since the disk, or the quota, is full: nothing has changed, and nothing is wrong."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class LockHeld(RuntimeError):
@@ -147,7 +153,7 @@ class RealFile:
                 wanted = sum(map(len, buffers))
                 written = os.pwritev(self._fd, buffers, position)
             if written != wanted:
-                raise OSError(f"{self.path}: {written} of {wanted} bytes were written at {position}; is the disk full?")
+                raise OSError(errno.ENOSPC, f"{written} of {wanted} bytes were written at {position}", self.path)
         except OSError:
             with suppress(OSError):
                 os.ftruncate(self._fd, position)
@@ -249,7 +255,11 @@ class RealDisk:
 
     def replace_file(self, path: str, data: bytes) -> None:
         temporary = path + TEMPORARY_SUFFIX
-        self._for_a_moment(lambda: _write_file(temporary, data))
+        try:
+            self._for_a_moment(lambda: _write_file(temporary, data))
+        except OSError:
+            self.remove(temporary)  # a part of it would take room that may be what is lacking
+            raise
         os.replace(temporary, path)
         self.sync_directory(os.path.dirname(path))
 

@@ -1,4 +1,5 @@
 """What a broker does with its logs between requests.
 
-`maintenance` applies retention, flushes, writes checkpoints and forgets silent producers; `cleaning` compacts.
+`maintenance` applies retention, flushes, writes checkpoints and forgets silent producers; `cleaning` compacts;
+`flushing` syncs a log beside the event loop.
 """

@@ -15,7 +15,7 @@ from typing import Final
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.log.compaction.compaction import Compaction
-from oncelog_broker.log.compaction.due import CleanableRange, filthiest
+from oncelog_broker.log.compaction.due import CleanableRange, dirtiest
 from oncelog_broker.log.compaction.segment_summary import cleanable_range_of
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
@@ -27,6 +27,7 @@ from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.slices import Pace, Slices
 from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.upkeep.flushing import flush
 from oncelog_broker.upkeep.maintenance import LOGS_PER_SLICE
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
@@ -71,14 +72,14 @@ class LogCleaner:
         """Compact log after log until none is due. One that fails is tried again next time."""
         failed: set[PartitionLog] = set()
         while True:
-            found = await self._filthiest(failed)
+            found = await self._dirtiest(failed)
             if found is None:
                 return
             partition, cleanable = found
             if not await self._clean(partition, cleanable):
                 failed.add(partition.log)
 
-    async def _filthiest(self, without: set[PartitionLog]) -> tuple[Partition, CleanableRange] | None:
+    async def _dirtiest(self, without: set[PartitionLog]) -> tuple[Partition, CleanableRange] | None:
         now_ms = self._clock.now_ms()
         candidates: list[tuple[tuple[Partition, CleanableRange], CleanableRange, LogConfig]] = []
         for number, partition in enumerate(list(self._replicas.partitions())):
@@ -93,24 +94,21 @@ class LogCleaner:
                 self._leave_alone(log, error)
                 continue
             candidates.append(((partition, cleanable), cleanable, log.config))
-        return filthiest(candidates)
+        return dirtiest(candidates)
 
     async def _clean(self, partition: Partition, cleanable: CleanableRange) -> bool:
         """Compact one log. False if that failed; the log line says why."""
         log = partition.log
         started = self._clock.monotonic()
-        compaction = Compaction(
-            log,
-            disk=self._disk,
-            first_dirty=cleanable.first_dirty,
-            end=cleanable.end,
-            now_ms=self._clock.now_ms(),
-            offset_map_bytes=self._config()[keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
-            producer_id_expiration_ms=self._config()[keys.PRODUCER_ID_EXPIRATION_MS],
-        )
-        throttle = Throttle(self._config()[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
-        pace = CleaningPace(lambda: throttle.pause_after(compaction.bytes_done))
         try:
+            # What a compaction goes by must outlive it: the markers that decided what is dropped, and the producers'
+            # last batches, which a snapshot tells better than what it leaves. And recovery takes a hole behind the
+            # recovery point for a loss.
+            await flush(log)
+            await asyncio.to_thread(self._logs.checkpoint_recovery_points)
+            compaction = self._compaction(log, cleanable)
+            throttle = Throttle(self._config()[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
+            pace = CleaningPace(lambda: throttle.pause_after(compaction.bytes_done))
             if log.cleaner_checkpoint is None:
                 # Before anything changes: after a crash, it tells segments that were emptied from damaged ones.
                 log.cleaner_checkpoint = cleanable.first_dirty
@@ -142,6 +140,18 @@ class LogCleaner:
             },
         )
         return True
+
+    def _compaction(self, log: PartitionLog, cleanable: CleanableRange) -> Compaction:
+        config = self._config()
+        return Compaction(
+            log,
+            disk=self._disk,
+            first_dirty=cleanable.first_dirty,
+            end=min(cleanable.end, log.producers.saved_up_to),
+            now_ms=self._clock.now_ms(),
+            offset_map_bytes=config[keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
+            producer_id_expiration_ms=config[keys.PRODUCER_ID_EXPIRATION_MS],
+        )
 
     def _leave_alone(self, log: PartitionLog, error: Exception) -> None:
         logger.error(

@@ -15,9 +15,11 @@ from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.tasks import Tasks, in_thread
+from oncelog_broker.upkeep.flushing import flush
 from oncelog_protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -75,12 +77,18 @@ class LogMaintenance:
         for number, partition in enumerate(list(self._replicas.partitions())):
             if partition.log.is_offline or not partition.log.config.deletes_by_retention:
                 continue
-            try:
-                partition.log.apply_retention(now_ms, upper_bound=partition.high_watermark)
-            except KafkaError as error:
-                logger.error("retention failed", extra={"partition": partition.log.name, "reason": error})
+            self._apply_retention(partition, now_ms)
+            if not partition.log.is_offline and partition.log.is_flush_due:  # perhaps more may go after a flush
+                await self._flush(partition.log, partition.log.segment_base_offsets[-1])
+                self._apply_retention(partition, now_ms)
             if number % LOGS_PER_SLICE == 0:
                 await asyncio.sleep(0)
+
+    def _apply_retention(self, partition: Partition, now_ms: int) -> None:
+        try:
+            partition.log.apply_retention(now_ms, upper_bound=partition.high_watermark)
+        except KafkaError as error:
+            logger.error("retention failed", extra={"partition": partition.log.name, "reason": error})
 
     async def purge(self) -> None:
         """Free files and directories whose file.delete.delay.ms has passed."""
@@ -93,20 +101,12 @@ class LogMaintenance:
         for log in self._logs.logs_due_for_flush():
             await self._flush(log, log.log_end_offset)
         for log in self._logs.logs():
-            full_up_to = log.segment_base_offsets[-1]
-            if not log.is_offline and full_up_to > log.recovery_point:
-                await self._flush(log, full_up_to)
+            if not log.is_offline and log.is_flush_due:
+                await self._flush(log, log.segment_base_offsets[-1])
 
     async def _flush(self, log: PartitionLog, up_to: int) -> None:
         try:
-            pending = log.prepare_flush(up_to)
-            if pending is None:
-                return
-            try:
-                await asyncio.to_thread(pending.sync)
-            except OSError as error:
-                raise log.flush_failed(error) from error
-            log.finish_flush(pending)
+            await flush(log, up_to)
         except KafkaError as error:
             logger.error("flush failed", extra={"partition": log.name, "reason": error})
 

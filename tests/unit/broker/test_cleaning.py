@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from tests.support.compacted import COMPACTED, all_batches, put
+from tests.support.logs import make_log
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.log.checkpoints import CLEANER_OFFSET_CHECKPOINT
@@ -53,7 +54,7 @@ async def test_the_last_header_of_a_producer_stays_as_long_as_the_producer_is_kn
     disk, clock = RealDisk(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
     config = dataclasses.replace(COMPACTED, segment_bytes=100, min_cleanable_dirty_ratio=0.0)
-    log = logs.get_or_create("table", 0, None, config)
+    log = make_log(logs, "table", 0, None, config)
     put(log, (b"k", b"of a producer"), producer=(7, 0, 0), timestamp=clock.now_ms())
     for _ in range(3):
         put(log, (b"k", b"v"), timestamp=clock.now_ms())
@@ -94,7 +95,7 @@ async def test_it_is_noted_that_a_log_is_compacted_before_anything_of_it_changes
     disk, clock = WatchedDisk(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
     config = dataclasses.replace(COMPACTED, segment_bytes=100, min_cleanable_dirty_ratio=0.0)
-    log = logs.get_or_create("table", 0, None, config)
+    log = make_log(logs, "table", 0, None, config)
     for _ in range(4):
         put(log, (b"k", b"v"))
     partition = Partition("table", bytes(16), 0, log, leader_id=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+from tests.support.logs import make_log
 from tests.support.storage import SMALL, fill
 
 from oncelog_broker.log.directories.log_manager import LogManager
@@ -34,10 +35,10 @@ class WatchedDisk(RealDisk):
 async def test_large_files_are_freed_in_a_worker_thread(tmp_path: Path) -> None:
     disk, clock = WatchedDisk(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
-    log = logs.get_or_create("orders", 0, None, SMALL)
+    log = make_log(logs, "orders", 0, None, SMALL)
     fill(log, 40)
     log.delete_records_before(35)
-    fill(logs.get_or_create("gone", 0, None, SMALL), 1)
+    fill(make_log(logs, "gone", 0, None, SMALL), 1)
     logs.delete("gone", 0)
     marked = [*(tmp_path / "orders-0").glob("*.deleted"), *tmp_path.glob("gone-*")]
     assert len(marked) > 4

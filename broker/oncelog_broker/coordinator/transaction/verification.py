@@ -43,7 +43,7 @@ def check_in_transaction(
     unknown = [
         TopicPartition(partition.topic, partition.index)
         for partition in partitions
-        if not partition.log.producers.state.has_open_transaction(*producer)
+        if not partition.log.has_open_transaction(*producer)
     ]
     if not unknown or not (registers or coordinator.verifies):
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oncelog_broker.log.producers.transaction_index import AbortedTransaction
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.control import ControlType
 
@@ -55,13 +55,13 @@ class TransactionScan:
     A marker may go only when no batch of its transaction was met on the way: then an earlier cleaning has taken them.
     So markers outlive their data, and aborted data can never look committed.
 
-    `aborted` comes from the transaction index. The cleaned segments need none: no aborted record is left in them, only
+    `aborted` comes from the transaction index. Of what is cleaned it may go: no aborted record is left there, only
     headers and markers, and a marker that no index speaks of does nothing to a reader (S53).
     """
 
-    def __init__(self, aborted: Sequence[AbortedTransaction] = ()) -> None:
+    def __init__(self, aborted: Sequence[EndedTransaction] = ()) -> None:
         self._coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
-        self._open_aborted: dict[int, AbortedTransaction] = {}
+        self._open_aborted: dict[int, EndedTransaction] = {}
         self._with_data: set[int] = set()
         """Producers of which the open aborted transaction has shown a batch."""
         self._committed_with_data: set[int] = set()

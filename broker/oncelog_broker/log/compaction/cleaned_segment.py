@@ -13,11 +13,20 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from typing import Final
 
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
+from oncelog_broker.log.producers.transaction_index import format_aborted
 from oncelog_broker.log.segments.batch_scan import BatchLocation, parse_location
 from oncelog_broker.log.segments.recovery import CLEANED_SUFFIX, SWAP_SUFFIX
-from oncelog_broker.log.segments.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_prefix
+from oncelog_broker.log.segments.segment import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+    file_prefix,
+)
 from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.records.batch import NO_TIMESTAMP, Buffer
 
@@ -42,6 +51,8 @@ class CleanedSegment:
         self._pending_bytes = 0
         self.size = 0
         """Bytes of all batches added."""
+        self.aborted: Sequence[EndedTransaction] = ()
+        """What its transaction index is to hold, in the order of markers. To be set before `finish`."""
 
     @property
     def segment(self) -> Segment:
@@ -92,8 +103,18 @@ class CleanedSegment:
                 file.sync()
             finally:
                 file.close()
+        if self.aborted:
+            self._write_transaction_index()
         segment.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
         self._disk.sync_directory(self._directory)
+
+    def _write_transaction_index(self) -> None:
+        file = self._disk.open_briefly(self._path(TRANSACTION_INDEX_SUFFIX + CLEANED_SUFFIX), create=True)
+        try:
+            file.append(format_aborted(self.aborted))
+            file.sync()
+        finally:
+            file.close()
 
     def discard(self) -> None:
         """It is not wanted any more, whatever state it is in but a part of the log.
@@ -106,12 +127,12 @@ class CleanedSegment:
             self._remove_files(CLEANED_SUFFIX)
             self._remove_files(SWAP_SUFFIX)
         except OSError as error:
-            logger.warning(
-                "%s: could not be removed: %s", os.path.join(self._directory, file_prefix(self._base_offset)), error
-            )
+            logger.warning("%s: could not be removed: %s", self._path(""), error)
 
     def _remove_files(self, suffix: str) -> None:
         # The log last: an index alone would be taken for the old log's after a crash.
-        prefix = os.path.join(self._directory, file_prefix(self._base_offset))
-        for kind in (TIME_INDEX_SUFFIX, OFFSET_INDEX_SUFFIX, LOG_SUFFIX):
-            self._disk.remove(prefix + kind + suffix)
+        for kind in (*INDEX_SUFFIXES, LOG_SUFFIX):
+            self._disk.remove(self._path(kind + suffix))
+
+    def _path(self, suffix: str) -> str:
+        return os.path.join(self._directory, file_prefix(self._base_offset) + suffix)

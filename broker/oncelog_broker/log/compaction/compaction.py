@@ -7,7 +7,8 @@ A batch from which nothing goes is copied as it is; one from which all goes is d
 alone. Deletions (tombstones) stay for delete.retention.ms after the first compaction that met them, so that readers get
 to see them; so do the markers of transactions whose data is gone. Nothing at or above `end` is touched.
 
-If the offset map is full, the dirty part ends where it was filled, and the rest is left to the next cleaning.
+If the offset map is full, the dirty part ends where it was filled, be it in the middle of a segment, and the rest is
+left to the next cleaning: what lies behind is copied as it is, and so are its entries in the transaction index.
 Source: Kafka's Cleaner.
 """
 
@@ -27,7 +28,7 @@ from oncelog_broker.log.compaction.live_batches import LiveBatches
 from oncelog_broker.log.compaction.offset_map import OffsetMap
 from oncelog_broker.log.config import LONG_MAX
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.producers.transaction_index import AbortedTransaction
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.segments.recovery import SWAP_SUFFIX
 from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.runtime.disk import Disk
@@ -85,7 +86,7 @@ class Compaction:
         self._first_dirty = first_dirty
         self._end = end
         self._now_ms = now_ms
-        self._aborted: Sequence[AbortedTransaction] = log.producers.aborted.all()
+        self._aborted: Sequence[EndedTransaction] = log.producers.aborted.all()
         self._map = OffsetMap(offset_map_bytes)
         self._live = LiveBatches()
         self._producers = ProducerBatches(now_ms, producer_id_expiration_ms)
@@ -227,9 +228,21 @@ class Compaction:
         )
 
     def _put_in_place(self, cleaned: CleanedSegment, old: Sequence[Segment]) -> Steps[bool]:
+        cleaned.aborted = self._still_aborted(old)
         yield cleaned.finish
         self.stats.bytes_written += cleaned.size
-        return self._log.replace_segments(old, cleaned.segment, suffix=SWAP_SUFFIX, generation=self._generation)
+        return self._log.replace_segments(
+            old, cleaned.segment, cleaned.aborted, suffix=SWAP_SUFFIX, generation=self._generation
+        )
+
+    def _still_aborted(self, old: Sequence[Segment]) -> list[EndedTransaction]:
+        """Of the transactions whose ABORT markers lie in the neighbours `old`, those that may still have records.
+
+        A transaction whose marker lies below `end` lies there as a whole, so nothing is left of its records. One that
+        ends behind has its marker still, and what lies behind `end`: in the middle of a segment if the map was full.
+        """
+        start, end = max(old[0].base_offset, self._end), old[-1].next_offset
+        return [transaction for transaction in self._aborted if start <= transaction.last_offset < end]
 
     def _clean_segment(self, segment: Segment, cleaned: CleanedSegment) -> Steps[bool]:
         """Add what stays of `segment` to `cleaned`; returns whether that is less than all, or something else."""

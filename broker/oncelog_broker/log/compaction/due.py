@@ -84,7 +84,7 @@ def cleanable_range(
 Name = TypeVar("Name")
 
 
-def filthiest(logs: Iterable[tuple[Name, CleanableRange, LogConfig]]) -> Name | None:
+def dirtiest(logs: Iterable[tuple[Name, CleanableRange, LogConfig]]) -> Name | None:
     """Of the logs that are due, the one with the largest part dirty; None if none is due."""
     due = [(cleanable.dirty_ratio, name) for name, cleanable, config in logs if cleanable.is_due(config)]
     return max(due, key=lambda entry: entry[0])[1] if due else None

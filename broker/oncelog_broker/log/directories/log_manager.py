@@ -106,16 +106,6 @@ class LogManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failures[key])
         return self._logs.get(key)
 
-    def get_or_create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
-        """`begin_opening` and all that follows, for one log and at one go. Raises what is the result there."""
-        wanted = WantedLog(topic, partition, topic_id, config)
-        opening = self.begin_opening([wanted])
-        opening.run()
-        (result,) = self.finish_opening(opening)
-        if isinstance(result, KafkaError):
-            raise result
-        return result
-
     def find(self, wanted: WantedLog) -> PartitionLog | KafkaError | None:
         """What `begin_opening` would lead to, if the disk is not needed for it; None if it is."""
         try:

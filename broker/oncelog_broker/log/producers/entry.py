@@ -5,11 +5,12 @@ over, and an image of all is a list of references:
 
             46 bytes   as in Kafka's snapshot (S55): producer id, epoch, last sequence, last offset, offset delta,
                        timestamp, coordinator epoch, first offset of the open transaction or -1
-             4         how many sequences up to the last one are known to be in the log, in this epoch
+             4         how many sequences up to the last one are known to be in the log, in this epoch; without a
+                       last one, 0 if none came in this epoch (the next is 0), ANY_SEQUENCE if that is not known
              8         timestamp of the newest batch (the one above may be a marker's)
         0..4 x 24      the batches before that, newest first: last sequence, last offset, offset delta, timestamp
 
-A producer that is writing is an entry and a `Streak`: the batches that came since, one after another.
+A producer that is writing is an entry and a `BatchStreak`: the batches that came since, one after another.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from oncelog_broker.log.validation import HeaderFields
+from oncelog_broker.log.header_fields import (
+    ATTRIBUTES,
+    BASE_SEQUENCE,
+    LAST_OFFSET_DELTA,
+    PRODUCER_EPOCH,
+    HeaderFields,
+)
 from oncelog_protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_BIT
 from oncelog_protocol.records.sequence import decrement_sequence, increment_sequence
 
@@ -28,6 +35,7 @@ NO_COORDINATOR_EPOCH: Final = -1
 
 SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
 _TAIL: Final = Struct(">Iq")
+_OFFSET: Final = Struct(">q")
 HEAD: Final = Struct(SNAPSHOT_ENTRY.format + "Iq")
 PAST_BATCH: Final = Struct(">iqiq")
 EXPECTED: Final = Struct(">8xhi20xiqI")
@@ -39,6 +47,9 @@ WINDOW: Final = 5
 """Batches that are remembered: what an idempotent producer may have in flight (S14)."""
 MAX_KNOWN: Final = 2**30
 """Half of all sequences: more than that behind the last one is ahead of it."""
+ANY_SEQUENCE: Final = 2**32 - 1
+"""Known of an entry that a marker made without a batch before it: the producer's batches expired, or were deleted with
+their segments, so that the next one may have any sequence, as of a producer that is not known at all (E16)."""
 
 _NEWEST: Final = slice(10, 26)
 _NEWEST_TIMESTAMP_AND_PAST: Final = slice(50, HEAD.size + (WINDOW - 2) * PAST_BATCH.size)
@@ -74,7 +85,7 @@ def describe(entry: bytes) -> ProducerStateEntry:
 def entry_of_snapshot(fields: bytes) -> bytes:
     """The entry that Kafka's 46 bytes make, with its last batch as the only one that is remembered."""
     _, _, last, _, delta, timestamp, _, _ = SNAPSHOT_ENTRY.unpack(fields)
-    return fields + _TAIL.pack(delta + 1 if last >= 0 else 0, timestamp)
+    return fields + _TAIL.pack(delta + 1 if last >= 0 else ANY_SEQUENCE, timestamp)
 
 
 def entry_after(
@@ -88,7 +99,7 @@ def entry_after(
 ) -> bytes:
     """The entry after a batch, before which `known` sequences are known to be in the log. One without a sequence is a
     coordinator's."""
-    delta, producer_id, epoch, sequence = header[6], header[9], header[10], header[11]
+    _, _, _, _, _, _, delta, _, _, producer_id, epoch, sequence, _ = header
     if sequence >= 0:
         known += delta + 1
         last = increment_sequence(sequence, delta)
@@ -117,10 +128,16 @@ def entry_after_marker(
                 )
                 + entry[HEAD.size :]
             )  # fmt: skip
-    # A new epoch, and no batch of it: the next sequence is 0 (S9).
+    # An epoch that begins with this marker has no batch yet, so its first sequence is 0 (S9).
+    known = ANY_SEQUENCE if entry is None else 0
     return HEAD.pack(
-        producer_id, epoch, NO_SEQUENCE, NO_OFFSET, 0, timestamp, coordinator_epoch, NO_OFFSET, 0, NO_TIMESTAMP
+        producer_id, epoch, NO_SEQUENCE, NO_OFFSET, 0, timestamp, coordinator_epoch, NO_OFFSET, known, NO_TIMESTAMP
     )
+
+
+def without_transaction(entry: bytes) -> bytes:
+    """The entry with no transaction open."""
+    return entry[: SNAPSHOT_ENTRY.size - _OFFSET.size] + _OFFSET.pack(NO_OFFSET) + entry[SNAPSHOT_ENTRY.size :]
 
 
 def past_batches(entry: bytes) -> bytes:
@@ -141,7 +158,7 @@ def batches(entry: bytes) -> Iterator[tuple[int, int, int, int]]:
         yield from PAST_BATCH.iter_unpack(entry[HEAD.size :])
 
 
-class Streak:
+class BatchStreak:
     """Batches of one producer that were appended one after another since its `entry` was made.
 
     For a producer that keeps writing an entry with each batch is half of what idempotence costs. Here a batch is three
@@ -154,9 +171,9 @@ class Streak:
     def __init__(self, entry: bytes, header: HeaderFields) -> None:
         """`entry` is that after the batch of `header`."""
         self.entry = entry
-        self.epoch = header[10]
-        self.transactional = header[5] & TRANSACTIONAL_BIT
-        self._first_sequence = self.next_sequence = header[11] + header[6] + 1
+        self.epoch = header[PRODUCER_EPOCH]
+        self.transactional = header[ATTRIBUTES] & TRANSACTIONAL_BIT
+        self._first_sequence = self.next_sequence = header[BASE_SEQUENCE] + header[LAST_OFFSET_DELTA] + 1
         self.batches: deque[tuple[HeaderFields, int, int]] = deque(maxlen=WINDOW)
         """(header, base offset, timestamp) of the newest ones."""
 
@@ -167,7 +184,7 @@ class Streak:
         for header, base_offset, timestamp in self.batches:
             past = past_batches(self.entry)
             self.entry = entry_after(
-                header, base_offset, timestamp, coordinator_epoch, first_offset, known + header[11], past
+                header, base_offset, timestamp, coordinator_epoch, first_offset, known + header[BASE_SEQUENCE], past
             )
         self._first_sequence = self.next_sequence
         self.batches.clear()

@@ -2,6 +2,10 @@
 
 After an open, the state is that of the newest valid snapshot plus all batches behind it. The transaction indexes of
 those batches are made anew on the way, as they may not have reached the disk. Only headers are read, and the markers.
+
+So what is known of a producer survives as long as the batches behind the newest snapshot *on the disk* do. A snapshot
+is taken in memory when the log rolls, and written by the next flush, after the records that it speaks of; segments that
+are not below it by then may be all that speaks of a producer, and must not go, nor be compacted: `saved_up_to`.
 """
 
 from __future__ import annotations
@@ -10,13 +14,23 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.config import LONG_MAX, LogConfig
+from oncelog_broker.log.header_fields import (
+    ATTRIBUTES,
+    BATCH_LENGTH,
+    FIRST_OFFSET,
+    MAGIC,
+    MAX_TIMESTAMP,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    HeaderFields,
+)
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.producers.snapshot import PendingSnapshot, ProducerSnapshots
 from oncelog_broker.log.producers.state import ProducerState
-from oncelog_broker.log.producers.transaction_index import AbortedTransaction, TransactionIndexes
+from oncelog_broker.log.producers.transaction_index import TransactionIndexes
 from oncelog_broker.log.segments.batch_scan import HEADER_WINDOW
 from oncelog_broker.log.segments.segment import Segment
-from oncelog_broker.log.validation import HeaderFields
 from oncelog_broker.runtime.disk import Disk, File
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
@@ -39,15 +53,16 @@ MAX_PENDING_SNAPSHOTS: Final = 8
 class LogProducers:
     """The producer state of one log, with its snapshots and transaction indexes. Not thread-safe."""
 
-    __slots__ = ("_pending", "_snapshot_offset", "_snapshots", "aborted", "state")
+    __slots__ = ("_pending", "_saved_offset", "_snapshots", "aborted", "state")
 
     def __init__(self, disk: Disk, directory: str, config: LogConfig) -> None:
         self.state = ProducerState(config)
         self.aborted = TransactionIndexes(disk, directory)
         self._snapshots = ProducerSnapshots(disk, directory)
-        self._snapshot_offset = -1
-        """From where the state need not be replayed, since a snapshot says it, or the log has nothing before."""
+        self._saved_offset = -1
+        """The state as of this offset is on the disk, or it is that of an empty log: replaying begins here."""
         self._pending: list[PendingSnapshot] = []
+        """Taken later than that, oldest first, and not known to be on the disk."""
 
     # --- appending -----------------------------------------------------------------------------------------------
 
@@ -69,7 +84,7 @@ class LogProducers:
         abort whose index entry could not be written."""
         completed = self.state.complete(producer_id, entry, offset)
         if completed is not None and not marker.is_commit:
-            self.aborted.append(segment_base, AbortedTransaction._make(completed))
+            self.aborted.append(segment_base, completed)
 
     def follow(self, whole: Iterable[RecordBatch], segment_base: int) -> None:
         """Batches of a leader, with their offsets, are in the log (E27). Raises OSError, CorruptBatch."""
@@ -79,9 +94,9 @@ class LogProducers:
                 if aborted is not None:
                     self.aborted.append(segment_base, aborted)
 
-    def _follow(self, header: HeaderFields, control: RecordBatch | None) -> AbortedTransaction | None:
+    def _follow(self, header: HeaderFields, control: RecordBatch | None) -> EndedTransaction | None:
         """One batch; `control` need be given for control batches only."""
-        if not header[5] & CONTROL_BIT or control is None:
+        if not header[ATTRIBUTES] & CONTROL_BIT or control is None:
             self.state.follow(header)
             return None
         marker = read_marker(control)
@@ -89,35 +104,57 @@ class LogProducers:
             return None  # of a transaction that compaction has taken away as a whole
         return self._follow_marker(header, marker)
 
-    def _follow_marker(self, header: HeaderFields, marker: EndTransactionMarker) -> AbortedTransaction | None:
-        completed = self.state.follow_marker(header[9], header[10], marker, header[8], header[0])
-        return None if completed is None or marker.is_commit else AbortedTransaction._make(completed)
+    def _follow_marker(self, header: HeaderFields, marker: EndTransactionMarker) -> EndedTransaction | None:
+        completed = self.state.follow_marker(
+            header[PRODUCER_ID], header[PRODUCER_EPOCH], marker, header[MAX_TIMESTAMP], header[FIRST_OFFSET]
+        )
+        return None if completed is None or marker.is_commit else completed
 
     # --- snapshots -----------------------------------------------------------------------------------------------
 
     def take_snapshot(self, offset: int) -> None:
         """Remember the state, which is that as of `offset`, to be written with the next flush."""
-        if offset != self._snapshot_offset:
-            self._snapshot_offset = offset
-            self._pending = [*self.pending_snapshots(offset), self._snapshots.take(offset, self.state.image())]
+        newest = self._pending[-1].offset if self._pending else self._saved_offset
+        if offset != newest:
+            self._pending = [*self._pending, self._snapshots.take(offset, self.state.image())]
             del self._pending[:-MAX_PENDING_SNAPSHOTS]
+
+    @property
+    def saved_up_to(self) -> int:
+        """Segments below this offset are not needed to know the producers: what they say is on the disk elsewhere."""
+        return self._saved_offset if len(self.state) else LONG_MAX
 
     def is_saved(self, offset: int) -> bool:
         """Whether the state as of `offset` would be restored without a replay."""
-        return offset == self._snapshot_offset and not self._pending
+        return offset == self._saved_offset and not self._pending
 
     def pending_snapshots(self, end: int) -> list[PendingSnapshot]:
         """Those as of `end` or before that are not in their files yet."""
         return [snapshot for snapshot in self._pending if snapshot.offset <= end and not snapshot.is_written]
 
+    def note_saved(self) -> None:
+        """Some of the pending snapshots may have been written."""
+        written = [snapshot.offset for snapshot in self._pending if snapshot.is_written]
+        self._saved_offset = max([self._saved_offset, *written])
+        self._pending = [snapshot for snapshot in self._pending if not snapshot.is_written]
+
     # --- restoring -----------------------------------------------------------------------------------------------
 
-    def load(self, segments: Sequence[Segment], log_end_offset: int) -> None:
-        """The state as of the log's end. Raises OSError."""
-        names = self._snapshots.file_names()
+    def load(self, segments: Sequence[Segment], log_end_offset: int, *, decided_up_to: int) -> None:
+        """The state as of the log's end; transactions that began below `decided_up_to` have ended. Raises OSError."""
+        # Before anything is appended that they do not speak of: were they still there after a power cut, they would be
+        # taken for snapshots of it.
+        names = self._snapshots.remove_above(log_end_offset)
         damaged = self.aborted.load(names)
-        self._restore(segments, names, log_end_offset if damaged is None else damaged)
-        self._snapshots.remove_all_but(names, {self._snapshot_offset, *(segment.base_offset for segment in segments)})
+        if damaged is not None:
+            # For the transaction indexes alone: what a newer snapshot knows of producers may be nowhere else.
+            self._restore(segments, names, damaged)
+            self.aborted.mend()
+            names = self._snapshots.file_names()
+        self._restore(segments, names, log_end_offset)
+        self.state.end_transactions_before(decided_up_to)
+        kept = {self._saved_offset, *(segment.base_offset for segment in segments)}
+        self._snapshots.remove_all_but(names, kept)
 
     def truncate_to(self, segments: Sequence[Segment], log_end_offset: int) -> None:
         """The log ends at `log_end_offset` now; `segments` are those that are left. Raises OSError."""
@@ -126,17 +163,27 @@ class LogProducers:
         self.aborted.truncate_to(log_end_offset, segments[-1].base_offset)
         self._restore(segments, names, log_end_offset)
 
+    def move_on_to(self, offset: int) -> None:
+        """All records are about to go, and the log to begin anew at `offset`, above its end: what is known of producers
+        stays. Raises OSError."""
+        snapshot = self._snapshots.take(offset, self.state.image())
+        snapshot.write()
+        self._saved_offset, self._pending = offset, []
+        self.aborted.clear()
+
     def truncate_fully(self) -> None:
         """The log is empty. Raises OSError."""
         self._cancel_above(-1)
         self._snapshots.remove_above(-1)
         self.aborted.clear()
         self.state.restore(())
-        self._snapshot_offset = -1
+        self._saved_offset = -1
 
     def forget_below(self, first_base: int) -> None:
         """The segments below are gone, with their files."""
-        self._pending = [snapshot for snapshot in self._pending if snapshot.offset >= first_base]
+        for snapshot in self._pending:
+            snapshot.is_cancelled = snapshot.offset < first_base
+        self._pending = [snapshot for snapshot in self._pending if not snapshot.is_cancelled]
         self.aborted.forget_below(first_base)
 
     def _cancel_above(self, offset: int) -> None:
@@ -150,17 +197,19 @@ class LogProducers:
         found = self._snapshots.load_newest(names, at_most)
         if found is not None and found[0] >= start:  # one from before the log's first batch is out of date
             start, entries = found
-        self._snapshot_offset = start
+        self._saved_offset, self._pending = start, []
         self.state.restore(entries)
-        aborted: dict[int, list[AbortedTransaction]] = {}
+        aborted: dict[int, list[EndedTransaction]] = {}
         for segment in segments:
+            if segment is segments[-1] and segment.base_offset > start:
+                self.take_snapshot(segment.base_offset)
             if segment.next_offset > start:
                 found_aborted = list(self._replay(segment, start))
                 if found_aborted:
                     aborted[segment.base_offset] = found_aborted
         self.aborted.replace_from(start, aborted)
 
-    def _replay(self, segment: Segment, start: int) -> Iterator[AbortedTransaction]:
+    def _replay(self, segment: Segment, start: int) -> Iterator[EndedTransaction]:
         """Follow the batches of `segment` from offset `start` on."""
         try:
             position = 0
@@ -169,8 +218,8 @@ class LogProducers:
                 position = segment.size if first is None else first.position
             for at, header in _producer_batches(segment.file, position, segment.size):
                 control = None
-                if header[5] & CONTROL_BIT:
-                    control = RecordBatch(segment.file.read(at, header[1] + LOG_OVERHEAD))
+                if header[ATTRIBUTES] & CONTROL_BIT:
+                    control = RecordBatch(segment.file.read(at, header[BATCH_LENGTH] + LOG_OVERHEAD))
                 aborted = self._follow(header, control)
                 if aborted is not None:
                     yield aborted
@@ -189,9 +238,9 @@ def _producer_batches(file: File, position: int, end: int) -> Iterator[tuple[int
             if len(window) < HEADER_SIZE:
                 raise CorruptBatch(f"{len(window)} bytes at position {position} are no batch header")
         header: HeaderFields = HEADER.unpack_from(window, at)
-        size = header[1] + LOG_OVERHEAD
-        if header[3] != MAGIC_V2 or size < HEADER_SIZE or position + size > end:
+        size = header[BATCH_LENGTH] + LOG_OVERHEAD
+        if header[MAGIC] != MAGIC_V2 or size < HEADER_SIZE or position + size > end:
             raise CorruptBatch(f"no whole batch at position {position}")
-        if header[9] >= 0:
+        if header[PRODUCER_ID] >= 0:
             yield position, header
         position += size

@@ -196,10 +196,14 @@ class ProducerSnapshots:
         return PendingSnapshot(self._disk, self._directory, offset, entries)
 
     def remove_above(self, offset: int) -> list[str]:
-        """Those of states that the log has not reached any more; returns the names of the files that are left."""
-        for found in _all_offsets(self.file_names()):
-            if found > offset:
-                self._remove(found)
+        """Those of states that the log has not reached any more, for good; returns the names of all files then."""
+        names = self.file_names()
+        above = [found for found in _all_offsets(names) if found > offset]
+        if not above:
+            return names
+        for found in above:
+            self._remove(found)
+        self._disk.sync_directory(self._directory)
         return self.file_names()
 
     def remove_all_but(self, names: Iterable[str], kept: Collection[int]) -> None:

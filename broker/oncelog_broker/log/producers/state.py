@@ -14,23 +14,33 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from oncelog_broker.log.config import KAFKA, LEGACY_2_0, LONG_MAX, LogConfig
+from oncelog_broker.log.header_fields import (
+    ATTRIBUTES,
+    BASE_SEQUENCE,
+    LAST_OFFSET_DELTA,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    HeaderFields,
+)
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.producers.entry import (
+    ANY_SEQUENCE,
     EXPECTED,
     EXPIRY,
     HEAD,
     NO_COORDINATOR_EPOCH,
     NO_OFFSET,
     SNAPSHOT_ENTRY,
+    BatchStreak,
     ProducerStateEntry,
-    Streak,
     batches,
     describe,
     entry_after,
     entry_after_marker,
     past_batches,
     remembers_past,
+    without_transaction,
 )
-from oncelog_broker.log.validation import HeaderFields
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import TRANSACTIONAL_BIT
 from oncelog_protocol.records.control import EndTransactionMarker
@@ -52,15 +62,6 @@ class DuplicateBatch(NamedTuple):
 
     base_offset: int
     timestamp: int
-
-
-class CompletedTransaction(NamedTuple):
-    """A transaction that a marker at `last_offset` has ended; `last_stable_offset` as of then (S51)."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
 
 
 @dataclass(slots=True)
@@ -96,7 +97,7 @@ class ProducerState:
 
     def __init__(self, config: LogConfig) -> None:
         self._entries: dict[int, bytes] = {}
-        self._streaks: dict[int, Streak] = {}
+        self._streaks: dict[int, BatchStreak] = {}
         self._open: dict[int, int] = {}
         self._unreplicated: list[tuple[int, int]] = []
         """A heap of (first offset, offset of the marker)."""
@@ -115,7 +116,7 @@ class ProducerState:
 
     def prepare_append(
         self, header: HeaderFields, base_offset: int, timestamp: int, transaction_version: int = 0
-    ) -> bytes | Streak | DuplicateBatch:
+    ) -> bytes | BatchStreak | DuplicateBatch:
         """What a data batch that is to be appended at `base_offset` makes of its producer; for `adopt`.
 
         A batch without a sequence is a coordinator's, and has its epoch checked only.
@@ -144,6 +145,11 @@ class ProducerState:
             elif in_sequence(last, sequence) or sequence < 0:
                 if last >= 0:
                     past = past_batches(entry)
+                else:
+                    known = 0
+            elif known == ANY_SEQUENCE:
+                self._check_unknown(header, transaction_version)
+                known = 0
             else:
                 return self._out_of_sequence(header, entry)
             if first_offset >= 0 and not is_transactional:
@@ -156,20 +162,20 @@ class ProducerState:
             first_offset = base_offset
         return entry_after(header, base_offset, timestamp, coordinator_epoch, first_offset, known, past)
 
-    def adopt(self, prepared: bytes | Streak, header: HeaderFields, base_offset: int, timestamp: int) -> None:
+    def adopt(self, prepared: bytes | BatchStreak, header: HeaderFields, base_offset: int, timestamp: int) -> None:
         """The batch that `prepare_append` gave `prepared` for is in the log."""
-        if isinstance(prepared, Streak):
-            prepared.next_sequence = header[11] + header[6] + 1
+        if isinstance(prepared, BatchStreak):
+            prepared.next_sequence = header[BASE_SEQUENCE] + header[LAST_OFFSET_DELTA] + 1
             prepared.batches.append((header, base_offset, timestamp))
             return
-        producer_id = header[9]
+        producer_id = header[PRODUCER_ID]
         self._entries[producer_id] = prepared
-        if header[5] & TRANSACTIONAL_BIT and producer_id not in self._open:
+        if header[ATTRIBUTES] & TRANSACTIONAL_BIT and producer_id not in self._open:
             self._open[producer_id] = base_offset
             if base_offset < self.first_unstable_offset:
                 self.first_unstable_offset = base_offset
         elif remembers_past(prepared) and len(self._streaks) < MAX_STREAKS:
-            self._streaks[producer_id] = Streak(prepared, header)
+            self._streaks[producer_id] = BatchStreak(prepared, header)
 
     def follow(self, header: HeaderFields) -> None:
         """A data batch that is in the log, with its offsets: a leader has checked it, whatever we know (E27)."""
@@ -179,7 +185,7 @@ class ProducerState:
         entry = self._entries.get(producer_id)
         if entry is not None:
             last_epoch, last, coordinator_epoch, first_offset, known = EXPECTED.unpack_from(entry)
-            if epoch != last_epoch or not in_sequence(last, sequence):
+            if epoch != last_epoch or last < 0 or not in_sequence(last, sequence):
                 known = 0
             if epoch == last_epoch and last >= 0:
                 past = past_batches(entry)
@@ -201,8 +207,8 @@ class ProducerState:
     def _check_unknown(self, header: HeaderFields, transaction_version: int) -> None:
         """Of a producer that we do not know, any sequence is accepted: its state may have expired, or its records may
         have been deleted (E16). Under transactions V2 every transaction begins at 0, so there is nothing to forgive."""
-        producer_id, sequence = header[9], header[11]
-        if transaction_version >= TRANSACTIONS_V2 and header[5] & TRANSACTIONAL_BIT:
+        producer_id, sequence = header[PRODUCER_ID], header[BASE_SEQUENCE]
+        if transaction_version >= TRANSACTIONS_V2 and header[ATTRIBUTES] & TRANSACTIONAL_BIT:
             self.counters.gaps += 1
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -213,7 +219,7 @@ class ProducerState:
 
     def _check_epoch(self, header: HeaderFields, last_epoch: int) -> None:
         """A lower epoch is fenced; a higher one begins at sequence 0, which a producer may do by itself (S9)."""
-        producer_id, epoch, sequence = header[9], header[10], header[11]
+        producer_id, epoch, sequence = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE]
         if epoch < last_epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} is at epoch {last_epoch}, not {epoch}"
@@ -227,7 +233,7 @@ class ProducerState:
 
     def _out_of_sequence(self, header: HeaderFields, entry: bytes) -> DuplicateBatch:
         """A batch of the current epoch that is not the next one: a duplicate, or else an error (S8, S9, S12)."""
-        delta, producer_id, sequence = header[6], header[9], header[11]
+        delta, producer_id, sequence = header[LAST_OFFSET_DELTA], header[PRODUCER_ID], header[BASE_SEQUENCE]
         wanted = increment_sequence(sequence, delta)
         for last, last_offset, last_delta, timestamp in batches(entry):
             if last == wanted and last_delta == delta:
@@ -281,7 +287,7 @@ class ProducerState:
                 )
         return entry_after_marker(producer_id, epoch, marker.coordinator_epoch, timestamp, entry)
 
-    def complete(self, producer_id: int, entry: bytes, marker_offset: int) -> CompletedTransaction | None:
+    def complete(self, producer_id: int, entry: bytes, marker_offset: int) -> EndedTransaction | None:
         """The marker that `prepare_marker` gave `entry` for is in the log; None if it has ended nothing (S39)."""
         self._entries[producer_id] = entry
         first_offset = self._open.pop(producer_id, None)
@@ -290,11 +296,11 @@ class ProducerState:
         heappush(self._unreplicated, (first_offset, marker_offset))
         self._find_first_unstable()
         last_stable_offset = next(iter(self._open.values()), marker_offset + 1)
-        return CompletedTransaction(producer_id, first_offset, marker_offset, last_stable_offset)
+        return EndedTransaction(producer_id, first_offset, marker_offset, last_stable_offset)
 
     def follow_marker(
         self, producer_id: int, epoch: int, marker: EndTransactionMarker, timestamp: int, offset: int
-    ) -> CompletedTransaction | None:
+    ) -> EndedTransaction | None:
         """A marker that is in the log, as `follow`."""
         self._end_streak(producer_id)
         entry = self._entries.get(producer_id)
@@ -312,20 +318,12 @@ class ProducerState:
                 heappop(unreplicated)
             self._find_first_unstable()
 
-    def open_transaction(self, producer_id: int) -> int | None:
-        """The first offset of the producer's open transaction."""
-        return self._open.get(producer_id)
-
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a transaction of just this epoch is open: batches of it need not be verified again (KIP-890)."""
         streak = self._streaks.get(producer_id)
         if streak is not None:
             return streak.transactional != 0 and streak.epoch == epoch
         return producer_id in self._open and EXPECTED.unpack_from(self._entries[producer_id])[0] == epoch
-
-    def open_transactions(self) -> list[tuple[int, int]]:
-        """(first offset, producer id), the oldest transaction first: which one holds back the last stable offset."""
-        return [(first_offset, producer_id) for producer_id, first_offset in self._open.items()]
 
     def _find_first_unstable(self) -> None:
         first = next(iter(self._open.values()), NOTHING_UNSTABLE)
@@ -353,7 +351,7 @@ class ProducerState:
         return list(self._entries.values())
 
     def restore(self, entries: Iterable[bytes]) -> None:
-        """Forget all, and take on the entries of an image. Whatever they hold open is open."""
+        """Forget all, and take on the entries of an image. A transaction that an entry says is open is open here."""
         self._entries, self._streaks, still_open = {}, {}, []
         for entry in entries:
             producer_id, _, _, _, _, _, _, first_offset = SNAPSHOT_ENTRY.unpack_from(entry)
@@ -362,6 +360,15 @@ class ProducerState:
                 still_open.append((first_offset, producer_id))
         self._open = {producer_id: first_offset for first_offset, producer_id in sorted(still_open)}
         self._unreplicated = []
+        self._find_first_unstable()
+
+    def end_transactions_before(self, offset: int) -> None:
+        """Transactions that began below `offset` have ended, though their markers are not to be found any more."""
+        for producer_id, first_offset in list(self._open.items()):
+            if first_offset < offset:
+                del self._open[producer_id]
+                self._end_streak(producer_id)
+                self._entries[producer_id] = without_transaction(self._entries[producer_id])
         self._find_first_unstable()
 
     def expire(self, now_ms: int, expiration_ms: int) -> Iterator[int]:

@@ -3,21 +3,26 @@
     int16 version 0, int64 producer id, int64 first offset, int64 last offset, int64 last stable offset    34 bytes
 
 An entry for each ABORT marker of the segment that ended a transaction with data; `last offset` is the marker's. Entries
-are in the order of their markers. Where there is no entry, there is no file. Source: Kafka's TransactionIndex.
+are in the order of their markers. Where there is no entry, there is no file.
+
+The rule that compaction must keep: an entry goes with its marker, never before the last aborted record that it speaks
+of (a reader would take that for committed), and never stays behind its marker (a reader would skip what its producer
+commits later). Source: Kafka's TransactionIndex.
 """
 
 from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.segments.index import IndexCorrupt
 from oncelog_broker.log.segments.lost_segments import log_file_base
 from oncelog_broker.log.segments.segment import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_prefix
-from oncelog_broker.runtime.disk import Disk, File
+from oncelog_broker.runtime.disk import Disk, File, is_out_of_space
 
 ENTRY: Final = Struct(">hqqqq")
 ENTRY_VERSION: Final = 0
@@ -25,26 +30,17 @@ _LAST_OFFSET: Final = Struct(">q")
 _LAST_OFFSET_AT: Final = 18
 
 
-class AbortedTransaction(NamedTuple):
-    """From its first record to its marker; no transaction below `last_stable_offset` was open when it ended."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-
-def format_aborted(transactions: Iterable[AbortedTransaction]) -> bytes:
+def format_aborted(transactions: Iterable[EndedTransaction]) -> bytes:
     return b"".join(ENTRY.pack(ENTRY_VERSION, *transaction) for transaction in transactions)
 
 
-def parse_aborted(data: bytes | bytearray | memoryview) -> list[AbortedTransaction]:
+def parse_aborted(data: bytes | bytearray | memoryview) -> list[EndedTransaction]:
     """All entries of a file. Raises IndexCorrupt."""
     if len(data) % ENTRY.size:
         raise IndexCorrupt(f"{len(data)} bytes are no multiple of {ENTRY.size}")
     found, before = [], -1
     for version, *fields in ENTRY.iter_unpack(data):
-        entry = AbortedTransaction._make(fields)
+        entry = EndedTransaction._make(fields)
         if version != ENTRY_VERSION:
             raise IndexCorrupt(f"version {version}, only {ENTRY_VERSION} is known")
         if not 0 <= entry.first_offset < entry.last_offset or entry.last_offset <= before:
@@ -55,46 +51,71 @@ def parse_aborted(data: bytes | bytearray | memoryview) -> list[AbortedTransacti
 
 
 class TransactionIndex:
-    """One file, all of it in memory: aborts are few. Methods raise OSError."""
+    """One file, all of it in memory: aborts are few. Methods raise OSError.
 
-    __slots__ = ("_disk", "_entries", "_is_unsynced", "base_offset", "path")
+    Where the disk is full, an entry is kept, and written with the next one or the next flush: its marker is in the log.
+    """
+
+    __slots__ = (
+        "_disk",
+        "_entries",
+        "_is_unsynced",
+        "_is_unwritten",
+        "_written",
+        "base_offset",
+        "is_damaged",
+        "path",
+    )
 
     def __init__(self, disk: Disk, directory: str, base_offset: int) -> None:
         self._disk = disk
         self._entries = bytearray()
+        self._written = 0
+        """So many bytes of the entries are in the file."""
+        self._is_unwritten = False
         self._is_unsynced = False
+        self.is_damaged = False
+        """The file is of no use: it stays as it is until `mend`, so that the next start, too, finds it damaged."""
         self.base_offset = base_offset
         self.path = os.path.join(directory, file_prefix(base_offset) + TRANSACTION_INDEX_SUFFIX)
 
     def load(self) -> None:
-        """Raises IndexCorrupt."""
+        """What is read counts as unsynced: who wrote it may have been killed before the flush. Raises IndexCorrupt."""
         data = self._disk.read_file(self.path)
         try:
             parse_aborted(data)
         except IndexCorrupt as error:
+            self.is_damaged = True
             raise IndexCorrupt(f"{self.path}: {error}") from error
         self._entries = bytearray(data)
+        self._written = len(data)
+        self._is_unsynced = True
 
-    def entries(self) -> list[AbortedTransaction]:
+    def entries(self) -> list[EndedTransaction]:
         return parse_aborted(self._entries)
 
-    def append(self, transaction: AbortedTransaction) -> None:
-        self._write(len(self._entries), format_aborted([transaction]))
+    def adopt(self, transactions: Iterable[EndedTransaction]) -> None:
+        """The file, which somebody else has written and synced, holds these."""
+        self._entries = bytearray(format_aborted(transactions))
+        self._written = len(self._entries)
 
-    def replace_from(self, offset: int, transactions: Iterable[AbortedTransaction]) -> None:
+    def append(self, transaction: EndedTransaction) -> None:
+        self._change(len(self._entries), format_aborted([transaction]))
+
+    def replace_from(self, offset: int, transactions: Iterable[EndedTransaction]) -> None:
         """From `offset` on, the markers are those of `transactions`; the file is written only if that is news."""
         start = self._position_of(offset)
         data = format_aborted(transactions)
         if self._entries[start:] != data:
-            self._write(start, data)
+            self._change(start, data)
 
-    def collect(self, fetch_offset: int, upper_bound: int, found: list[AbortedTransaction]) -> bool:
+    def collect(self, fetch_offset: int, upper_bound: int, found: list[EndedTransaction]) -> bool:
         """Add to `found` those that a reader of `fetch_offset` to before `upper_bound` must know (S52).
 
         Returns whether that is all, so that later segments need not be asked.
         """
         for position in range(self._position_of(fetch_offset), len(self._entries), ENTRY.size):
-            entry = AbortedTransaction._make(ENTRY.unpack_from(self._entries, position)[1:])
+            entry = EndedTransaction._make(ENTRY.unpack_from(self._entries, position)[1:])
             if entry.first_offset < upper_bound:
                 found.append(entry)
             if entry.last_stable_offset >= upper_bound:
@@ -102,7 +123,7 @@ class TransactionIndex:
         return False
 
     def file_to_sync(self) -> File | None:
-        """The file if it has something unsynced, for the caller to sync and close."""
+        """The file if it has something unsynced, for the caller to sync and close. To be called after `write`."""
         if not self._is_unsynced:
             return None
         self._is_unsynced = False
@@ -119,33 +140,55 @@ class TransactionIndex:
                 high = middle
         return low * ENTRY.size
 
-    def _write(self, start: int, data: bytes) -> None:
+    def mend(self) -> None:
+        """Put the entries in the place of a damaged file, for good."""
+        self._disk.replace_file(self.path, bytes(self._entries))
+        self._written = len(self._entries)
+        self.is_damaged = False
+
+    def write(self) -> None:
+        """Write to the file what it lacks."""
+        if not self._is_unwritten:
+            return
         file = self._disk.open_briefly(self.path, create=True)
         try:
-            if file.size != start:
-                file.truncate(start)
-            if data:
-                file.append(data)
+            if file.size != self._written:
+                file.truncate(self._written)
+            if self._written < len(self._entries):
+                file.append(bytes(self._entries[self._written :]))
         finally:
             file.close()
+        self._written, self._is_unwritten = len(self._entries), False
+
+    def _change(self, start: int, data: bytes) -> None:
         self._entries[start:] = data
-        self._is_unsynced = True
+        if self.is_damaged:
+            return
+        self._is_unsynced = self._is_unwritten = True
+        self._written = min(self._written, start)
+        try:
+            self.write()
+        except OSError as error:
+            if not is_out_of_space(error):
+                raise
 
 
 class TransactionIndexes:
     """Those of one log, by segment; segments without one have none. Methods raise OSError."""
 
-    __slots__ = ("_bases", "_directory", "_disk", "_indexes")
+    __slots__ = ("_bases", "_directory", "_disk", "_indexes", "has_new_files")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
         self._indexes: dict[int, TransactionIndex] = {}
         self._bases: list[int] = []
+        self.has_new_files = False
+        """Whether the directory must be synced for their names to last."""
 
     def load(self, names: Iterable[str]) -> int | None:
-        """Read those among the files `names` of the directory; the base offset of the first damaged one, which has been
-        removed. None: all are good."""
+        """Read those among the files `names` of the directory; the base offset of the first damaged one, of which
+        nothing was taken. None: all are good."""
         damaged = None
         for name in names:
             prefix = name.removesuffix(TRANSACTION_INDEX_SUFFIX)
@@ -156,39 +199,45 @@ class TransactionIndexes:
             try:
                 index.load()
             except IndexCorrupt:
-                self._disk.remove(index.path)
                 damaged = base if damaged is None else damaged
-            else:
-                self._add(index)
+            self._add(index)
         return damaged
+
+    def mend(self) -> None:
+        """The damaged ones are complete again."""
+        for index in self._indexes.values():
+            if index.is_damaged:
+                index.mend()
 
     def __bool__(self) -> bool:
         """Whether any transaction was aborted."""
         return bool(self._bases)
 
-    def append(self, base_offset: int, transaction: AbortedTransaction) -> None:
+    def append(self, base_offset: int, transaction: EndedTransaction) -> None:
         """The marker of `transaction` is in the segment at `base_offset`."""
         self._index(base_offset).append(transaction)
 
-    def replace_from(self, offset: int, by_segment: dict[int, list[AbortedTransaction]]) -> None:
+    def replace_from(self, offset: int, by_segment: dict[int, list[EndedTransaction]]) -> None:
         """The markers from `offset` on are these, by the base offset of their segments, and no others."""
         first = max(bisect_right(self._bases, offset) - 1, 0)
         for base in {*self._bases[first:], *by_segment}:
             self._index(base).replace_from(offset, by_segment.get(base, ()))
 
-    def all(self) -> list[AbortedTransaction]:
+    def all(self) -> list[EndedTransaction]:
         """In the order of markers."""
         return [entry for base in self._bases for entry in self._indexes[base].entries()]
 
-    def forget(self, base_offsets: Iterable[int]) -> None:
-        """These segments have been compacted: nothing aborted is left in them, and their files are gone."""
-        for base in base_offsets:
+    def replace(self, old_bases: Iterable[int], base_offset: int, transactions: Sequence[EndedTransaction]) -> None:
+        """A segment at `base_offset` with these markers, synced with its index, has taken the place of others."""
+        for base in old_bases:
             if self._indexes.pop(base, None) is not None:
                 self._bases.remove(base)
+        if transactions:
+            self._index(base_offset).adopt(transactions)
 
-    def collect(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
+    def collect(self, fetch_offset: int, upper_bound: int) -> list[EndedTransaction]:
         """Those that a reader of `fetch_offset` to before `upper_bound` must know, in the order of markers (S52)."""
-        found: list[AbortedTransaction] = []
+        found: list[EndedTransaction] = []
         for base in self._bases[max(bisect_right(self._bases, fetch_offset) - 1, 0) :]:
             if self._indexes[base].collect(fetch_offset, upper_bound, found):
                 break
@@ -198,6 +247,11 @@ class TransactionIndexes:
         """Opened for the caller to sync and close."""
         files = (self._indexes[base].file_to_sync() for base in self._bases[: bisect_left(self._bases, end)])
         return [file for file in files if file is not None]
+
+    def write(self, end: int) -> None:
+        """Write to the files of segments below `end` what they lack."""
+        for base in self._bases[: bisect_left(self._bases, end)]:
+            self._indexes[base].write()
 
     def forget_below(self, base_offset: int) -> None:
         """The segments below are gone, with their files."""
@@ -222,6 +276,7 @@ class TransactionIndexes:
         if index is None:
             index = TransactionIndex(self._disk, self._directory, base_offset)
             self._add(index)
+            self.has_new_files = True
         return index
 
     def _add(self, index: TransactionIndex) -> None:

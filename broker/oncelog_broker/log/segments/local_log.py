@@ -138,10 +138,6 @@ class LocalLog:
         self._bases.append(segment.base_offset)
         self._adopt_active(segment)
 
-    def is_old(self, now_ms: int) -> bool:
-        """Whether the active segment has data and is older than `segment.ms` by wall time."""
-        return self.active.size > 0 and now_ms - self.active.created_ms > self._roll_params.max_age_ms
-
     def _roll_reason(
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, pending: int = 0
     ) -> RollReason | None:
@@ -149,12 +145,12 @@ class LocalLog:
         active = self.active
         return roll_reason(
             self._roll_params,
-            active.size + pending,
-            len(active.offset_index),
-            len(active.time_index),
-            active.age_ms(max_timestamp, now_ms),
-            size,
-            last_offset,
+            segment_size=active.size + pending,
+            offset_entries=len(active.offset_index),
+            time_entries=len(active.time_index),
+            age_ms=active.age_ms(max_timestamp, now_ms),
+            batch_size=size,
+            last_offset=last_offset,
         )
 
     def _adopt_active(self, segment: Segment) -> None:
@@ -176,13 +172,20 @@ class LocalLog:
     def files_to_sync(self, start: int, end: int) -> tuple[list[File], list[File]]:
         """(log files that hold what lies between the offsets, index files to be synced and closed by the caller)."""
         logs, indexes = [], []
+        for segment in self._segments_to_sync(start, end):
+            logs.append(segment.file)
+            indexes += segment.files_to_sync()
+        return logs, indexes
+
+    def write_indexes(self, start: int, end: int) -> None:
+        """Write to the index files of the segments between the offsets what they lack."""
+        for segment in self._segments_to_sync(start, end):
+            segment.persist_indexes()
+
+    def _segments_to_sync(self, start: int, end: int) -> list[Segment]:
         # From the segment before `start` on: if a segment was rolled right there, the last index entries of the one
         # before it may not have been synced.
-        for segment in self.from_offset(start - 1):
-            if segment.base_offset <= end:
-                logs.append(segment.file)
-                indexes += segment.files_to_sync()
-        return logs, indexes
+        return [segment for segment in self.from_offset(start - 1) if segment.base_offset <= end]
 
     # --- letting go ----------------------------------------------------------------------------------------------
 
@@ -201,8 +204,8 @@ class LocalLog:
         return self._row[self._number_of(offset)].end_before(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains `offset` and all after it. The newest segment goes first: a crash in between
-        leaves a log without a hole."""
+        """Remove the batch that contains `offset` and all after it, for good. The newest segment goes first: a crash in
+        between leaves a log without a hole."""
         self._reader.forget_positions()
         number = self._number_of(offset)
         for segment in reversed(self._row[number + 1 :]):
@@ -212,6 +215,8 @@ class LocalLog:
         if not last.offset_index.is_active:
             activate(last)
         last.truncate_to(offset)
+        last.file.sync()
+        self._loader.sync_directory()
         self._adopt_active(last)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -220,6 +225,7 @@ class LocalLog:
         for segment in reversed(self._row):
             self._mark_deleted(segment)
         segment = self._loader.create(offset, self._clock.now_ms())
+        self._loader.sync_directory()
         self._row, self._bases = [segment], [offset]
         self._adopt_active(segment)
 

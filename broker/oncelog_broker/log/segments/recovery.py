@@ -5,6 +5,13 @@ and checked, indexes and leader epochs made anew on the way. A bad batch there i
 the disk: the log is cut in front of it. A bad batch *below* the recovery point had been synced, so it is no torn end
 but corruption, and cutting would lose acknowledged records: then `LogCorrupt` is raised and not a byte is changed. So
 it is with closed segments that lost records; `lost_segments` says which of them are noticed.
+
+Behind the recovery point a segment begins where the one before it ends: holes are made by compaction, and that waits
+for a flush and for its recovery point. So a hole there is a lost end, though what follows it has reached the disk, and
+the log is cut in front of it too. Another's log, such as Kafka's, may have been compacted beyond its recovery point.
+
+What is cut is synced at once: it must not come back, behind what is appended since, after a power cut.
+
 Source: Kafka's LogLoader.
 """
 
@@ -57,8 +64,18 @@ class LastKnown:
     recovery_point: int
     log_start_offset: int
     clean_shutdown: bool
-    was_compacted: bool
-    """A compaction was begun at some time, so there may be segments with nothing in them."""
+    compacted_up_to: int | None
+    """None if no compaction was ever begun."""
+
+    @property
+    def was_compacted(self) -> bool:
+        """There may be segments with nothing in them."""
+        return self.compacted_up_to is not None
+
+    @property
+    def holes_are_losses(self) -> bool:
+        """Whether no compaction can have come beyond the recovery point."""
+        return self.compacted_up_to is None or self.compacted_up_to <= self.recovery_point
 
     @property
     def synced_up_to(self) -> float:
@@ -118,6 +135,9 @@ class SegmentLoader:
             index_interval_bytes=self.index_interval_bytes,
             now_ms=now_ms,
         )
+
+    def sync_directory(self) -> None:
+        self.disk.sync_directory(self.directory)
 
     def _open_all(self) -> list[Segment]:
         names = self.disk.list_directory(self.directory)
@@ -192,6 +212,9 @@ class SegmentLoader:
                 return segments[: number + 1]
             if not is_last:
                 expected = segment.next_offset
+                if known.holes_are_losses and segments[number + 1].base_offset > max(expected, recovery_point):
+                    self._discard(segments[number + 1 :])
+                    return segments[: number + 1]
                 segment.seal()
                 segment.next_offset = segments[number + 1].base_offset
         return segments
@@ -220,6 +243,7 @@ class SegmentLoader:
             fault,
         )
         segment.cut(end, segment.next_offset)
+        segment.file.sync()
 
     def _discard(self, segments: Sequence[Segment]) -> None:
         for segment in reversed(segments):
@@ -232,6 +256,7 @@ class SegmentLoader:
             segment.close()
             self.disk.rename(segment.path, segment.path + DISCARDED_SUFFIX)
             segment.remove_side_files()
+        self.disk.sync_directory(self.directory)
 
 
 def _check_offsets(segment: Segment, batch: RecordBatch) -> None:
@@ -279,11 +304,8 @@ def finish_interrupted_work(disk: Disk, directory: str) -> None:
         log_name = name.removesuffix(DELETED_SUFFIX)
         if log_name != name and log_name not in names and log_file_base(log_name) is not None:
             _remove_indexes(disk, directory, log_name)
-    for name in names:
-        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
-            disk.remove(os.path.join(directory, name))
     # Segments are renamed from .cleaned to .swap from the last to the first, so a swap above a .cleaned one was split
-    # off the same compaction, and is not complete without it.
+    # off the same compaction, and is not complete without it. It goes first: without the .cleaned one it would seem so.
     first_cleaned = min((base for name in cleaned if (base := _base_of(name)) is not None), default=None)
     if first_cleaned is not None:
         for name in list(swaps):
@@ -291,6 +313,9 @@ def finish_interrupted_work(disk: Disk, directory: str) -> None:
             if base is not None and base >= first_cleaned:
                 disk.remove(os.path.join(directory, name))
                 swaps.remove(name)
+    for name in names:
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+            disk.remove(os.path.join(directory, name))
     if swaps:
         _finish_swaps(disk, directory, swaps)
 

@@ -56,6 +56,7 @@ class RollParams:
 
 def roll_reason(
     params: RollParams,
+    *,
     segment_size: int,
     offset_entries: int,
     time_entries: int,

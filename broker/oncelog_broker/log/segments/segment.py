@@ -95,7 +95,7 @@ class Segment:
         self.first_timestamp = NO_TIMESTAMP
         """The first batch's largest timestamp; known of the active segment only (`segment.ms` counts from it)."""
         self.noted_size = 0
-        """Of an active segment: the end of the last batch that is in the books; `size` once all are."""
+        """Of an active segment: the end of the last batch that was noted (`note_batch`); `size` once all are."""
         self.next_offset = base_offset
         """The offset after the last record; of a closed segment, the next one's base offset."""
         self.size = 0
@@ -170,7 +170,8 @@ class Segment:
             self.note_batch(position + batch.position, batch.size, batch.last_offset, batch.max_timestamp)
 
     def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Keep the books for a batch that lies in the file: called for each in order, by appends and by recovery."""
+        """Learn what indexes and totals must know of a batch that lies in the file: called for each in order, by
+        appends and by recovery."""
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
@@ -193,6 +194,10 @@ class Segment:
     def write_indexes(self) -> None:
         """Write the indexes as those of a closed segment. It may be appended to after that."""
         self.index_max_timestamp()
+        self.persist_indexes()
+
+    def persist_indexes(self) -> None:
+        """Write to the index files what they lack, as those of a segment that is appended to."""
         self.offset_index.persist()
         self.time_index.persist()
 
@@ -239,8 +244,7 @@ class Segment:
         self.time_index.truncate_to(offset)
         self.file.truncate(position)
         self.size = position
-        self.offset_index.persist()
-        self.time_index.persist()
+        self.persist_indexes()
         self._replay_tail()
 
     # --- opening -------------------------------------------------------------------------------------------------
@@ -256,7 +260,7 @@ class Segment:
     def start_verified(self, offset: int) -> int:
         """Trust the indexes below `offset` only, make it active, and return the position to go on verifying from.
 
-        What lies before that position is in the books when this returns. Falls back to the start of the file if the
+        What lies before that position has been noted when this returns. Falls back to the start of the file if the
         indexes are of no use.
         """
         try:
@@ -295,14 +299,14 @@ class Segment:
             self.note_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
 
     def start_empty(self) -> None:
-        """Active, with empty books, whatever the file holds: to note its batches from the start on."""
+        """Active, with no batch noted, whatever the file holds: to note its batches from the start on."""
         self.offset_index.reset()
         self.time_index.reset()
         self.first_timestamp = NO_TIMESTAMP
-        self._restart_books()
+        self._forget_since_last_entry()
 
-    def _restart_books(self) -> None:
-        """As of just before the batch of the last index entry."""
+    def _forget_since_last_entry(self) -> None:
+        """What was noted is as of just before the batch of the last index entry."""
         self._max_timestamp, self._max_timestamp_offset = self.time_index.last()
         self._max_timestamp_known = True
         self._bytes_since_index_entry = 0
@@ -310,12 +314,12 @@ class Segment:
         self.next_offset = self.base_offset
 
     def _replay_tail(self) -> None:
-        """The books from the last index entry to the end of the file. Raises CorruptBatch."""
+        """Note the batches from the last index entry to the end of the file. Raises CorruptBatch."""
         for batch in scan_headers(self.file, self._restart_at_last_entry(), self.size):
             self.note_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
 
     def _restart_at_last_entry(self) -> int:
-        self._restart_books()
+        self._forget_since_last_entry()
         position = self.offset_index.last().position
         if position:
             self.first_timestamp = parse_location(self.file.read(0, HEADER_SIZE), 0, 0, self.size).max_timestamp
@@ -393,7 +397,8 @@ class Segment:
             entry = min(by_position, self.offset_index.lookup(offset))
         except IndexCorrupt:
             return None
-        return self._indexed_batch(entry)
+        batch = self._indexed_batch(entry) if entry.position < position else None
+        return batch if batch is not None and batch.base_offset <= offset else None
 
     def _start_position(self, offset: int) -> int:
         """Where a batch begins that is not after the one with `offset`. A bad index is rebuilt on the way."""
@@ -428,10 +433,13 @@ class Segment:
 
     def change_suffix(self, old: str, new: str) -> None:
         """Rename its files, that were created with the suffix `old`. An open file stays open."""
+        aborted = self.path.removesuffix(LOG_SUFFIX + old) + TRANSACTION_INDEX_SUFFIX
         for part in (self, self.offset_index, self.time_index):
             path = part.path.removesuffix(old) + new
             self._disk.rename(part.path, path)
             part.path = path
+        if self._disk.exists(aborted + old):
+            self._disk.rename(aborted + old, aborted + new)
 
     def mark_deleted(self, *, keep: Collection[str] = ()) -> list[str]:
         """Rename its files so that they are gone for the log; returns the new paths, for `Disk.remove` later.

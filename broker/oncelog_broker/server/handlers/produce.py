@@ -357,7 +357,7 @@ def _append_in_transaction(
     producer = Producer(*PRODUCER.unpack_from(records, PRODUCER_AT))
     guards, services = partition.guards, context.services
     where, refused_sequences = TopicPartition(partition.topic, partition.index), services.transactions.refused_sequences
-    is_open = partition.log.producers.state.has_open_transaction(*producer)
+    is_open = partition.log.has_open_transaction(*producer)
     guard = None if is_open else guards.take(*producer)
 
     def append(refused: KafkaError | None) -> Answer[Appended | KafkaError]:

@@ -286,16 +286,6 @@ class TestRoll:
         assert contents(log) == [(0, b"a"), (2**31 - 1, b"b"), (2**31, b"c")]
         log.close()
 
-    def test_an_idle_log_rolls_when_asked(self, tmp_path, clock):
-        log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, segment_ms=1000), clock=clock)
-        assert not log.roll_if_due(NOW + 5000)
-        fill(log, 1)
-        assert not log.roll_if_due(NOW + 1000)
-        assert log.roll_if_due(NOW + 1001)
-        assert not log.roll_if_due(NOW + 9999), "an empty segment does not roll"
-        assert log.segment_base_offsets == [0, 1]
-        log.close()
-
     def test_a_closed_segment_has_its_indexes_on_disk(self, log, tmp_path):
         for number in range(8):
             append(log, b"%070d" % number, timestamp=NOW + number)

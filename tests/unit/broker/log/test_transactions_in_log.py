@@ -115,7 +115,7 @@ class TestAppend:
         log = open_log(directory, disk=disk)
         txn(log, 1, 0)
         disk.suffix = ".txnindex"
-        disk.full()
+        disk.append_fault = errno.EIO
         with raises(ErrorCode.KAFKA_STORAGE_ERROR):
             mark(log, 1, ABORT)
         assert log.is_offline

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.logs import make_log
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
@@ -171,7 +172,7 @@ async def test_a_topic_made_again_while_its_log_is_deleted(replicas: Replicas, d
 async def test_a_log_that_is_open_is_led_at_once(logs: LogManager, replicas: Replicas, disk: WatchedDisk) -> None:
     """As after a start, where the logs are open before there is an image."""
     orders = topic("orders", 1)
-    logs.get_or_create("orders", 0, orders.topic_id, LogConfig())
+    make_log(logs, "orders", 0, orders.topic_id, LogConfig())
     disk.may_go_on.clear()
     replicas.on_image(EMPTY, EMPTY.with_topic(orders))
     assert replicas.leader("orders", 0).log is logs.get("orders", 0)

@@ -1,6 +1,7 @@
 """LogManager: opening data directories (Kafka's too), making, deleting, checkpoints, closing."""
 
 import dataclasses
+import errno
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import struct
 
 import pytest
 from tests.support.descriptors import no_descriptors_left
+from tests.support.logs import make_log
 from tests.support.storage import NOW, SMALL, FaultyDisk, contents, fill, log_files, make_batch
 
 from oncelog_broker.log.config import LogConfig
@@ -68,8 +70,8 @@ def crash(manager):
 
 def test_make_close_and_open_again(start, tmp_path):
     manager = start()
-    fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 30)
-    fill(manager.get_or_create("orders", 1, TOPIC_ID, SMALL), 5)
+    fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 30)
+    fill(make_log(manager, "orders", 1, TOPIC_ID, SMALL), 5)
     manager.get("orders", 0).delete_records_before(3)
     manager.checkpoint_high_watermarks({("orders", 0): 28, ("orders", 1): 5, ("gone", 0): 3})
     manager.close(broker_epoch=12)
@@ -87,13 +89,13 @@ def test_make_close_and_open_again(start, tmp_path):
     assert manager.topic_id("orders", 0) == TOPIC_ID
     assert manager.get("orders", 2) is None
     assert {log.name for log in manager.logs()} == {"orders-0", "orders-1"}
-    assert manager.get_or_create("orders", 0, TOPIC_ID, SMALL) is log
+    assert make_log(manager, "orders", 0, TOPIC_ID, SMALL) is log
 
 
 def test_up_to_where_a_log_was_compacted_is_remembered(start, tmp_path):
     manager = start()
     for partition in (0, 1):
-        log = manager.get_or_create("orders", partition, TOPIC_ID, SMALL)
+        log = make_log(manager, "orders", partition, TOPIC_ID, SMALL)
         fill(log, 4)
     manager.get("orders", 0).cleaner_checkpoint = 3
     manager.checkpoint_cleaner_offsets()
@@ -104,13 +106,13 @@ def test_up_to_where_a_log_was_compacted_is_remembered(start, tmp_path):
     again.get("orders", 0).truncate_to(1)
     assert (tmp_path / "data" / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 1\n"
     again.delete("orders", 0)
-    assert again.get_or_create("orders", 0, OTHER_ID, SMALL).cleaner_checkpoint is None
+    assert make_log(again, "orders", 0, OTHER_ID, SMALL).cleaner_checkpoint is None
     assert (tmp_path / "data" / "cleaner-offset-checkpoint").read_text() == "0\n0\n"
 
 
 def test_a_crash_is_recovered_from_the_checkpointed_point(start, tmp_path):
     manager = start()
-    log = manager.get_or_create("orders", 0, TOPIC_ID, SMALL)
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 20)
     log.flush()
     manager.checkpoint_recovery_points()
@@ -127,7 +129,7 @@ def test_a_crash_is_recovered_from_the_checkpointed_point(start, tmp_path):
 def test_one_damaged_log_does_not_take_the_others_with_it(start, tmp_path):
     manager = start()
     for partition in (0, 1):
-        log = manager.get_or_create("orders", partition, TOPIC_ID, SMALL)
+        log = make_log(manager, "orders", partition, TOPIC_ID, SMALL)
         fill(log, 5)
         log.flush()
     manager.checkpoint_recovery_points()
@@ -142,7 +144,7 @@ def test_one_damaged_log_does_not_take_the_others_with_it(start, tmp_path):
         manager.get("orders", 0)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
-        manager.get_or_create("orders", 0, TOPIC_ID, SMALL)
+        make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     assert len(contents(manager.get("orders", 1))) == 5
     manager.close()
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
@@ -154,9 +156,9 @@ def test_one_damaged_log_does_not_take_the_others_with_it(start, tmp_path):
 def test_a_log_that_failed_keeps_the_shutdown_from_being_clean(start, tmp_path):
     disk = FaultyDisk()
     manager = start(disk=disk)
-    log = manager.get_or_create("orders", 0, TOPIC_ID, SMALL)
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 5)
-    disk.full()
+    disk.append_fault = errno.EIO
     with pytest.raises(KafkaError):
         fill(log, 1)
     disk.append_fault = None
@@ -168,7 +170,7 @@ def test_a_log_that_failed_keeps_the_shutdown_from_being_clean(start, tmp_path):
 def test_a_limit_of_open_files_that_is_too_low_is_no_failure_of_a_log(start, tmp_path):
     manager = start()
     for partition in range(20):
-        fill(manager.get_or_create("orders", partition, TOPIC_ID, SMALL), 1)
+        fill(make_log(manager, "orders", partition, TOPIC_ID, SMALL), 1)
     manager.close()
     with no_descriptors_left(but=10), pytest.raises(OSError, match=r"too low for 20 logs: raise it \(ulimit -n\)"):
         start()
@@ -177,13 +179,13 @@ def test_a_limit_of_open_files_that_is_too_low_is_no_failure_of_a_log(start, tmp
 
 def test_topic_ids(start, tmp_path):
     manager = start()
-    manager.get_or_create("orders", 0, TOPIC_ID, SMALL)
+    make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     with pytest.raises(KafkaError) as caught:
-        manager.get_or_create("orders", 0, OTHER_ID, SMALL)
+        make_log(manager, "orders", 0, OTHER_ID, SMALL)
     assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
-    manager.get_or_create("old", 0, None, SMALL)
+    make_log(manager, "old", 0, None, SMALL)
     assert manager.topic_id("old", 0) is None
-    manager.get_or_create("old", 0, OTHER_ID, SMALL)
+    make_log(manager, "old", 0, OTHER_ID, SMALL)
     manager.close()
     assert start().topic_id("old", 0) == OTHER_ID
 
@@ -191,7 +193,7 @@ def test_topic_ids(start, tmp_path):
 class TestDelete:
     def test_it_is_gone_at_once_and_freed_later(self, start, tmp_path, clock):
         manager = start()
-        log = manager.get_or_create("orders", 0, TOPIC_ID, SMALL)
+        log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
         fill(log, 5)
         manager.delete("orders", 0)
         manager.delete("orders", 0)
@@ -207,20 +209,20 @@ class TestDelete:
 
     def test_one_made_again_under_the_name_is_empty_whatever_the_checkpoints_say(self, start):
         manager = start()
-        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 30)
+        fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 30)
         manager.get("orders", 0).delete_records_before(3)
         manager.get("orders", 0).flush()
         manager.checkpoint_recovery_points()
         manager.checkpoint_log_start_offsets()
         manager.delete("orders", 0)
-        fill(manager.get_or_create("orders", 0, OTHER_ID, SMALL), 2)
+        fill(make_log(manager, "orders", 0, OTHER_ID, SMALL), 2)
         crash(manager)
         log = start().get("orders", 0)
         assert (log.log_start_offset, log.log_end_offset) == (0, 2)
 
     def test_a_stray_log_is_set_aside_and_never_freed(self, start, tmp_path):
         manager = start()
-        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 3)
+        fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 3)
         moved = manager.set_aside("orders", 0)
         assert manager.get("orders", 0) is None
         assert manager.partitions() == []
@@ -232,7 +234,7 @@ class TestDelete:
 
     def test_what_an_earlier_process_deleted_is_freed_too(self, start, tmp_path):
         manager = start()
-        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 5)
+        fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 5)
         manager.delete("orders", 0)
         crash(manager)
         manager = start()
@@ -247,7 +249,7 @@ class TestDelete:
         assert ("orders", 0) in manager.failures
         manager.delete("orders", 0)
         assert not manager.failures
-        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 1)
+        fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 1)
 
 
 class TestDirectories:
@@ -260,7 +262,7 @@ class TestDirectories:
         directories = [tmp_path / "a", tmp_path / "b"]
         manager = start(*directories)
         for partition in range(4):
-            fill(manager.get_or_create("orders", partition, TOPIC_ID, SMALL), 1)
+            fill(make_log(manager, "orders", partition, TOPIC_ID, SMALL), 1)
         manager.close()
         assert [len(list(path.glob("orders-*"))) for path in directories] == [2, 2]
         assert len(list(start(*directories).logs())) == 4
@@ -327,7 +329,7 @@ class TestDirectories:
 class TestPeriodic:
     def test_retention(self, start, clock):
         manager = start()
-        log = manager.get_or_create("orders", 0, TOPIC_ID, dataclasses.replace(SMALL, retention_ms=1000))
+        log = make_log(manager, "orders", 0, TOPIC_ID, dataclasses.replace(SMALL, retention_ms=1000))
         fill(log, 30)
         clock.advance_ms(2000)
         assert len(log.apply_retention(clock.now_ms(), upper_bound=14)) == 1
@@ -336,9 +338,9 @@ class TestPeriodic:
 
     def test_flush_due(self, start, clock):
         manager = start()
-        by_count = manager.get_or_create("a", 0, None, dataclasses.replace(SMALL, flush_messages=3))
-        by_time = manager.get_or_create("b", 0, None, dataclasses.replace(SMALL, flush_ms=100))
-        never = manager.get_or_create("c", 0, None, SMALL)
+        by_count = make_log(manager, "a", 0, None, dataclasses.replace(SMALL, flush_messages=3))
+        by_time = make_log(manager, "b", 0, None, dataclasses.replace(SMALL, flush_ms=100))
+        never = make_log(manager, "c", 0, None, SMALL)
         for log in (by_count, by_time, never):
             fill(log, 2)
         assert manager.logs_due_for_flush() == []
@@ -353,7 +355,7 @@ class TestPeriodic:
 
     def test_a_truncation_lowers_the_recovery_point_on_disk_first(self, start, tmp_path):
         manager = start()
-        log = manager.get_or_create("orders", 0, TOPIC_ID, SMALL)
+        log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
         fill(log, 20)
         log.flush()
         manager.checkpoint_recovery_points()
@@ -364,7 +366,7 @@ class TestPeriodic:
 
     def test_corrupt_checkpoints_are_done_without(self, start, tmp_path, caplog):
         manager = start()
-        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 20)
+        fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 20)
         manager.close()
         for path in (tmp_path / "data").glob("*-checkpoint"):
             path.write_bytes(b"0\n5\n")
@@ -445,8 +447,8 @@ class TestMissing:
     def without_orders(self, start, tmp_path):
         """A data directory from which a partition with records was removed, and one that never had any."""
         manager = start()
-        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 30)
-        manager.get_or_create("orders", 1, TOPIC_ID, SMALL)
+        fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 30)
+        make_log(manager, "orders", 1, TOPIC_ID, SMALL)
         manager.get("orders", 0).flush()
         manager.checkpoint_recovery_points()
         crash(manager)
@@ -458,10 +460,10 @@ class TestMissing:
         manager = start()
         manager.note_missing([("orders", 0), ("orders", 1), ("new", 0)])
         with pytest.raises(KafkaError, match=r"orders-0 is missing.*up to offset 30") as caught:
-            manager.get_or_create("orders", 0, TOPIC_ID, SMALL)
+            make_log(manager, "orders", 0, TOPIC_ID, SMALL)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         for key in (("orders", 1), ("new", 0)):
-            assert manager.get_or_create(*key, TOPIC_ID, SMALL).log_end_offset == 0
+            assert make_log(manager, *key, TOPIC_ID, SMALL).log_end_offset == 0
         assert caplog.text.count("begins anew, empty") == 2
         assert "orders-1: no directory" in caplog.text
         manager.close()
@@ -473,7 +475,7 @@ class TestMissing:
 
     def test_acknowledged_records_count_that_were_never_synced(self, start, tmp_path):
         manager = start()
-        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 30)
+        fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 30)
         manager.checkpoint_high_watermarks({("orders", 0): 28})
         crash(manager)
         shutil.rmtree(tmp_path / "data" / "orders-0")
@@ -485,24 +487,24 @@ class TestMissing:
         (without_orders / "recovery-point-offset-checkpoint").write_text("0\n1\norders 1 0\n")
         manager = start()
         manager.note_missing([("orders", 0)])
-        assert manager.get_or_create("orders", 0, TOPIC_ID, SMALL).log_end_offset == 0
+        assert make_log(manager, "orders", 0, TOPIC_ID, SMALL).log_end_offset == 0
 
     def test_the_topic_can_be_deleted_and_made_again(self, start, without_orders):
         manager = start()
         manager.note_missing([("orders", 0)])
         manager.delete("orders", 0)
         assert not manager.failures
-        assert manager.get_or_create("orders", 0, OTHER_ID, SMALL).log_end_offset == 0
+        assert make_log(manager, "orders", 0, OTHER_ID, SMALL).log_end_offset == 0
         crash(manager)
         assert start().get("orders", 0).log_end_offset == 0
 
     def test_checkpoints_still_speak_of_a_log_that_was_deleted(self, start, tmp_path):
         """The broker was killed after a topic was deleted and made again, before the new one had its directory."""
         manager = start()
-        fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL), 30)
+        fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 30)
         manager.checkpoint_high_watermarks({("orders", 0): 30})
         manager.delete("orders", 0)
         crash(manager)
         manager = start()
         manager.note_missing([("orders", 0)])
-        assert manager.get_or_create("orders", 0, OTHER_ID, SMALL).log_end_offset == 0
+        assert make_log(manager, "orders", 0, OTHER_ID, SMALL).log_end_offset == 0

@@ -3,7 +3,7 @@ from oncelog_broker.log.compaction.batch_retention import (
     TransactionScan,
 )
 from oncelog_broker.log.compaction.live_batches import MAX_TRACKED_BATCHES, LiveBatches
-from oncelog_broker.log.producers.transaction_index import AbortedTransaction
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
@@ -67,7 +67,7 @@ class TestTransactions:
         assert scan.ends_empty_transaction(marker(2), ControlType.COMMIT), "of the next transaction, without data"
 
     def test_aborted_data_and_its_marker(self):
-        scan = TransactionScan([AbortedTransaction(1, 10, 12, 13)])
+        scan = TransactionScan([EndedTransaction(1, 10, 12, 13)])
         assert not scan.is_aborted(data(5))
         assert not scan.ends_empty_transaction(marker(6), ControlType.COMMIT)
         assert scan.is_aborted(data(10))
@@ -77,7 +77,7 @@ class TestTransactions:
         assert not scan.is_aborted(data(13))
 
     def test_the_marker_of_aborted_data_that_is_gone(self):
-        scan = TransactionScan([AbortedTransaction(1, 10, 12, 13)])
+        scan = TransactionScan([EndedTransaction(1, 10, 12, 13)])
         assert scan.ends_empty_transaction(marker(12, kind=ControlType.ABORT), ControlType.ABORT)
 
     def test_an_abort_marker_stays_while_data_of_its_producer_is_there_though_no_index_says_aborted(self):
@@ -86,9 +86,9 @@ class TestTransactions:
         assert not scan.ends_empty_transaction(marker(1, kind=ControlType.ABORT), ControlType.ABORT)
 
     def test_an_index_that_remembers_too_much_aborts_nothing_later(self):
-        scan = TransactionScan([AbortedTransaction(1, 0, 2, 3)])
+        scan = TransactionScan([EndedTransaction(1, 0, 2, 3)])
         assert not scan.is_aborted(data(5))
-        again = TransactionScan([AbortedTransaction(1, 0, 2, 3), AbortedTransaction(1, 7, 9, 10)])
+        again = TransactionScan([EndedTransaction(1, 0, 2, 3), EndedTransaction(1, 7, 9, 10)])
         assert not again.is_aborted(data(5))
         assert again.is_aborted(data(7))
 

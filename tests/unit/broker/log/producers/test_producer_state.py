@@ -3,14 +3,15 @@
 import sys
 
 import pytest
+from tests.support.producers import open_transactions
 
 from oncelog_broker.log.config import KAFKA, LEGACY_2_0, LogConfig
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.producers.state import (
     EXPIRY_SLICE,
     MAX_STREAKS,
     NOTHING_UNSTABLE,
     TRANSACTIONS_V2,
-    CompletedTransaction,
     DuplicateBatch,
     ProducerState,
 )
@@ -229,7 +230,7 @@ def test_s13_an_open_transaction_takes_transactional_batches_only(log):
 
 def test_s39_a_marker_ends_the_transaction_and_sets_the_coordinator_epoch(log):
     log.append(0, 2, transactional=True)
-    assert log.mark(coordinator_epoch=5, timestamp=99) == CompletedTransaction(PID, 0, 2, 3)
+    assert log.mark(coordinator_epoch=5, timestamp=99) == EndedTransaction(PID, 0, 2, 3)
     entry = log.state.get(PID)
     assert (entry.coordinator_epoch, entry.transaction_first_offset, entry.timestamp) == (5, -1, 99)
 
@@ -242,11 +243,33 @@ def test_s39_a_marker_without_a_transaction_or_a_repeated_one_ends_nothing(log):
     assert log.mark(epoch=3) is None
 
 
+@pytest.mark.parametrize("first", [0, 5])
+def test_e16_of_a_producer_that_only_a_marker_speaks_of_any_sequence_is_next(log, first):
+    """Its batches expired, or were deleted with their segments, and under transactions V1 it goes on in its epoch."""
+    log.mark(epoch=3)
+    assert log.append(first, 2, epoch=3, transactional=True) == 1
+    assert log.append(first, 2, epoch=3, transactional=True).base_offset == 1
+    with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.append(first + 3, epoch=3, transactional=True)
+    with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.append(first - 1 if first else MAX, epoch=3, transactional=True)  # nobody knows that it is in the log
+
+
+def test_e16_but_not_under_transactions_v2_nor_after_the_marker_of_a_new_epoch(log):
+    log.mark(epoch=3)
+    with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.append(5, epoch=3, transactional=True, version=TRANSACTIONS_V2)
+    log.append(0, epoch=3, transactional=True)
+    log.mark(epoch=4)
+    with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.append(5, epoch=4, transactional=True)
+
+
 def test_s39_under_transactions_v2_a_marker_has_the_next_epoch(log):
     log.append(0, transactional=True)
     with raises(ErrorCode.INVALID_PRODUCER_EPOCH):
         log.mark(version=TRANSACTIONS_V2)
-    assert log.mark(epoch=1, version=TRANSACTIONS_V2) == CompletedTransaction(PID, 0, 1, 2)
+    assert log.mark(epoch=1, version=TRANSACTIONS_V2) == EndedTransaction(PID, 0, 1, 2)
     with raises(ErrorCode.INVALID_PRODUCER_EPOCH):
         log.mark(epoch=1, version=TRANSACTIONS_V2)  # repeated: the coordinator need not wait for it
     with raises(ErrorCode.INVALID_PRODUCER_EPOCH):
@@ -257,7 +280,7 @@ def test_s39_a_marker_of_a_lower_epoch_is_refused(log):
     log.append(0, epoch=2, transactional=True)
     with raises(ErrorCode.INVALID_PRODUCER_EPOCH):
         log.mark(epoch=1)
-    assert log.state.open_transaction(PID) == 0
+    assert open_transactions(log.state) == [(0, PID)]
 
 
 def test_s40_a_marker_of_an_older_coordinator_is_fenced(log):
@@ -266,7 +289,7 @@ def test_s40_a_marker_of_an_older_coordinator_is_fenced(log):
     log.append(1, transactional=True)
     with raises(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
         log.mark(coordinator_epoch=2)
-    assert log.state.open_transaction(PID) == 2
+    assert open_transactions(log.state) == [(2, PID)]
     assert log.mark(coordinator_epoch=3) is not None
     assert log.mark(coordinator_epoch=4) is None
 
@@ -284,10 +307,10 @@ def test_s50_the_oldest_open_transaction_is_the_first_unstable(log):
     log.append(0, 2, pid=2, transactional=True)
     log.append(2, 2, pid=1, transactional=True)
     assert state.first_unstable_offset == 0
-    assert state.open_transactions() == [(0, 1), (2, 2)]
-    assert log.mark(pid=2) == CompletedTransaction(2, 2, 6, 0)
+    assert open_transactions(state) == [(0, 1), (2, 2)]
+    assert log.mark(pid=2) == EndedTransaction(2, 2, 6, 0)
     assert state.first_unstable_offset == 0
-    assert log.mark(pid=1) == CompletedTransaction(1, 0, 7, 8)
+    assert log.mark(pid=1) == EndedTransaction(1, 0, 7, 8)
 
 
 def test_s50_a_completed_transaction_is_unstable_until_its_marker_is_replicated(log):
@@ -362,12 +385,12 @@ def test_s9_e16_legacy_answer_to_an_unknown_producer():
 
 def test_e26_preparing_changes_nothing(log):
     log.append(0, transactional=True)
-    before = log.state.image(), log.state.open_transactions(), log.state.first_unstable_offset
+    before = log.state.image(), open_transactions(log.state), log.state.first_unstable_offset
     header = (1, 100, 0, 2, 0, TRANSACTIONAL_BIT, 0, 0, 0, PID, 0, 1, 1)
     log.state.prepare_append(header, 1, 0)
     log.state.prepare_append((*header[:9], 8, 0, 0, 1), 1, 0)
     log.state.prepare_marker(PID, 0, EndTransactionMarker(ControlType.ABORT, 0), 0)
-    assert (log.state.image(), log.state.open_transactions(), log.state.first_unstable_offset) == before
+    assert (log.state.image(), open_transactions(log.state), log.state.first_unstable_offset) == before
 
 
 def test_e26_preparing_changes_nothing_for_a_producer_that_keeps_writing(log):
@@ -391,9 +414,9 @@ def test_e27_a_follower_takes_what_its_leader_took(log):
     follow(13, 0, epoch=4, attributes=TRANSACTIONAL_BIT)
     follow(14, 1, epoch=4)  # not transactional: a leader would have refused it
     assert log.state.get(PID) == (PID, 4, 1, 14, 0, 5, -1, 13)
-    assert log.state.open_transactions() == [(13, PID)]
+    assert open_transactions(log.state) == [(13, PID)]
     marker = EndTransactionMarker(ControlType.ABORT, 2)
-    assert log.state.follow_marker(PID, 4, marker, 6, 15) == CompletedTransaction(PID, 13, 15, 16)
+    assert log.state.follow_marker(PID, 4, marker, 6, 15) == EndedTransaction(PID, 13, 15, 16)
     log.state.follow_marker(PID, 4, EndTransactionMarker(ControlType.COMMIT, 1), 7, 16)
     assert log.state.get(PID).coordinator_epoch == 1
 
@@ -488,8 +511,8 @@ def test_an_image_restores_all(log):
     other = Log()
     other.state.restore(log.state.image())
     assert other.state.image() == log.state.image()
-    assert other.state.open_transactions() == log.state.open_transactions() != []
-    assert other.state.first_unstable_offset == log.state.open_transactions()[0][0]
+    assert open_transactions(other.state) == open_transactions(log.state) != []
+    assert other.state.first_unstable_offset == open_transactions(log.state)[0][0]
 
 
 def test_p14_a_producer_takes_less_than_400_bytes(log):

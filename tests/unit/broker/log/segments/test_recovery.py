@@ -1,6 +1,7 @@
 """Opening a log after a crash, damage, failed writes, and directories that Kafka left."""
 
 import dataclasses
+import errno
 import os
 import shutil
 import struct
@@ -23,7 +24,8 @@ from tests.support.storage import (
     open_log,
 )
 
-from oncelog_broker.log.producers.transaction_index import AbortedTransaction, format_aborted
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
+from oncelog_broker.log.producers.transaction_index import format_aborted
 from oncelog_broker.log.segments.batch_scan import HEADER_WINDOW
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.steps import run_steps
@@ -108,6 +110,27 @@ class TestTornTail:
         assert "bytes" in caplog.text
         fill(log, 30, start=log.log_end_offset)
         assert contents(log) == expected(bases[2] - 1 + 30)
+        log.close()
+
+    @pytest.mark.parametrize("compacted_up_to", [None, 0, 15, 16])
+    def test_what_comes_behind_a_lost_tail_is_put_aside_unless_compaction_can_have_made_the_hole(
+        self, directory, compacted_up_to
+    ):
+        """A power cut may take the end of a segment, just between two batches, and leave the next segment whole."""
+        crashed(directory, 50, flushed=15)
+        bases = [int(file[:20]) for file in log_files(directory)]
+        path = directory / name(bases[1])
+        lost = locations(path)[-2]
+        path.write_bytes(path.read_bytes()[: lost.start])
+        log = open_log(directory, recovery_point=15, cleaner_checkpoint=compacted_up_to)
+        if compacted_up_to == 16:
+            assert log.log_end_offset == 50
+        else:
+            assert log.log_end_offset == lost.base_offset
+            assert contents(log) == expected(lost.base_offset)
+            assert [p.name for p in directory.glob("*.discarded")] == [name(b, "log.discarded") for b in bases[2:]]
+            append(log, b"next")
+            assert contents(log)[-1] == (lost.base_offset, b"next")
         log.close()
 
     def test_a_tail_lost_at_a_batch_boundary(self, directory):
@@ -292,8 +315,8 @@ class TestFailedWrites:
         disk = FaultyDisk()
         log = open_log(directory, disk=disk)
         fill(log, 5)
-        disk.full(torn_bytes)
-        with pytest.raises(KafkaError, match=r"KAFKA_STORAGE_ERROR.*append.*No space"):
+        disk.append_fault, disk.torn_bytes = errno.EIO, torn_bytes
+        with pytest.raises(KafkaError, match=r"KAFKA_STORAGE_ERROR.*append.*Input/output"):
             append(log, b"lost")
         assert log.is_offline
         assert log.log_end_offset == 5
@@ -347,7 +370,7 @@ class TestFailedWrites:
         log = open_log(directory, disk=disk)
         fill(log, 8)
         disk.suffix = suffix
-        disk.full()
+        disk.append_fault = errno.EIO
         with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
             log.roll()
         assert log.is_offline
@@ -386,7 +409,7 @@ class TestLeftovers:
         # A compaction of the first two segments that was complete ...
         compacted = make_batch(b"only", base_offset=bases[2] - 1, partition_leader_epoch=0)
         (directory / name(0, "log.swap")).write_bytes(compacted)
-        (directory / name(0, "txnindex")).write_bytes(format_aborted([AbortedTransaction(1, 0, 1, 2)]))
+        (directory / name(0, "txnindex")).write_bytes(format_aborted([EndedTransaction(1, 0, 1, 2)]))
         # ... and one of the last that was not.
         (directory / name(bases[3], "log.cleaned")).write_bytes(b"x")
         (directory / name(bases[3], "log.swap")).write_bytes(b"x")

@@ -30,7 +30,16 @@ PARAMS = RollParams(max_size=1000, max_age_ms=60, max_offset_entries=10, max_tim
     ],
 )
 def test_roll(size, offsets, times, age, batch, last, reason):
-    assert roll_reason(PARAMS, size, offsets, times, age, batch, last) is reason
+    found = roll_reason(
+        PARAMS,
+        segment_size=size,
+        offset_entries=offsets,
+        time_entries=times,
+        age_ms=age,
+        batch_size=batch,
+        last_offset=last,
+    )
+    assert found is reason
 
 
 def test_roll_params():

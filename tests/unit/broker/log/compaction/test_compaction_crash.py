@@ -47,9 +47,8 @@ def content(directory, config) -> list[Entry]:
     return found
 
 
-@pytest.mark.parametrize("is_synced", [True, False], ids=["synced", "not synced"])
 @pytest.mark.parametrize("config", [ONE_GROUP, TWO_GROUPS], ids=["one group", "two groups"])
-def test_killed_at_every_change_of_the_disk(tmp_path, config, is_synced):
+def test_killed_at_every_change_of_the_disk(tmp_path, config):
     make(tmp_path / "made", config).abandon()
     before = content(tmp_path / "made", config)
     shutil.copytree(tmp_path / "made", tmp_path / "whole")
@@ -68,12 +67,12 @@ def test_killed_at_every_change_of_the_disk(tmp_path, config, is_synced):
         here = tmp_path / f"at-{stop_at}"
         shutil.copytree(tmp_path / "made", here)
         disk = StoppingDisk()
-        log = open_log(here, config, disk=disk, recovery_point=before[-1].offset + 1 if is_synced else 0)
+        recovery_point = before[-1].offset + 1
+        log = open_log(here, config, disk=disk, recovery_point=recovery_point)
         disk.stop_at = disk.changes + stop_at
         assert not run_until_stopped(log, disk)
         log.abandon()
 
-        recovery_point = before[-1].offset + 1 if is_synced else 0
         reopened = open_log(here, config, recovery_point=recovery_point, cleaner_checkpoint=0)
         found = entries(reopened)
         outcomes.add(tuple(found))

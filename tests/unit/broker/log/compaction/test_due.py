@@ -7,7 +7,7 @@ from oncelog_broker.log.compaction.due import (
     GroupLimits,
     SegmentSummary,
     cleanable_range,
-    filthiest,
+    dirtiest,
     first_dirty_offset,
     group_segments,
 )
@@ -73,14 +73,14 @@ def test_records_without_timestamps_are_never_overdue():
     assert not range_of(closed, config).is_overdue
 
 
-def test_the_filthiest_of_those_that_are_due():
+def test_the_dirtiest_of_those_that_are_due():
     def log(name, clean, dirty, *, overdue=False):
         return name, CleanableRange(0, 10, clean, dirty, overdue), CONFIG
 
-    assert filthiest([]) is None
-    assert filthiest([log("a", 60, 40), log("b", 0, 0)]) is None
-    assert filthiest([log("a", 40, 60), log("b", 10, 90), log("c", 30, 70)]) == "b"
-    assert filthiest([log("a", 99, 1, overdue=True)]) == "a"
+    assert dirtiest([]) is None
+    assert dirtiest([log("a", 60, 40), log("b", 0, 0)]) is None
+    assert dirtiest([log("a", 40, 60), log("b", 10, 90), log("c", 30, 70)]) == "b"
+    assert dirtiest([log("a", 99, 1, overdue=True)]) == "a"
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,31 @@ def test_e25_aborted_data_never_becomes_committed(log, tmp_path, lost):
         again.abandon()
 
 
+@pytest.mark.parametrize("room", [3, 5, 7, 100])
+@pytest.mark.parametrize("lost", ["nothing", "snapshots", "everything beside the logs"])
+def test_e25_a_round_that_ends_inside_a_segment_forgets_no_aborted_transaction(log, tmp_path, lost, room):
+    """Behind the place where the offset map was full, aborted records stay; so must what says that they are."""
+    put(log, (b"twice", b"old"))
+    put(log, (b"twice", b"new"), (b"1", b"committed"), (b"2", b"committed"))
+    put(log, (b"1", b"aborted"), (b"9", b"aborted"), producer=(8, 0, 0), transactional=True)
+    put(log, (b"3", b"committed"), (b"4", b"committed"))
+    put(log, (b"2", b"aborted"), (b"5", b"aborted"), producer=(8, 0, 2), transactional=True)
+    end_transaction(log, 8, ControlType.ABORT)
+    put(log, (b"6", b"committed"), producer=(8, 0, 4), transactional=True)
+    end_transaction(log, 8, ControlType.COMMIT)
+    log.roll()
+    log.producers.state.on_high_watermark(log.log_end_offset)
+    wanted, end, first_dirty = [b"new", *[b"committed"] * 5], log.log_end_offset, 0
+    while first_dirty < end:
+        first_dirty = clean(log, first_dirty=first_dirty, memory=room * 216)
+        assert committed(log) == wanted
+        again = reopened(log, tmp_path, lost)
+        assert committed(again) == wanted
+        again.abandon()
+    assert b"aborted" not in [entry.value for entry in entries(log)]
+    assert log.producers.aborted.all() == [], "nothing that it speaks of is left"
+
+
 def reopened(log, tmp_path, lost):
     """Another log on a copy of the files, as after a crash."""
     copy = tempfile.mkdtemp(dir=tmp_path)

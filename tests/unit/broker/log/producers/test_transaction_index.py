@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
+from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.producers.transaction_index import (
-    AbortedTransaction,
     TransactionIndexes,
     format_aborted,
     parse_aborted,
@@ -13,10 +13,10 @@ from oncelog_broker.log.producers.transaction_index import (
 from oncelog_broker.log.segments.index import IndexCorrupt
 from oncelog_broker.runtime.disk import RealDisk
 
-A = AbortedTransaction(1, 0, 12, 5)
-B = AbortedTransaction(2, 5, 15, 16)
-C = AbortedTransaction(1, 20, 25, 22)
-D = AbortedTransaction(3, 22, 40, 41)
+A = EndedTransaction(1, 0, 12, 5)
+B = EndedTransaction(2, 5, 15, 16)
+C = EndedTransaction(1, 20, 25, 22)
+D = EndedTransaction(3, 22, 40, 41)
 
 
 @pytest.fixture
@@ -87,19 +87,24 @@ def test_s52_the_search_ends_where_all_before_was_decided(filled):
         b"\x00\x01" + format_aborted([A])[2:],
         format_aborted([B, A]),
         format_aborted([A, A]),
-        format_aborted([AbortedTransaction(1, 5, 5, 6)]),
-        format_aborted([AbortedTransaction(1, -1, 5, 6)]),
+        format_aborted([EndedTransaction(1, 5, 5, 6)]),
+        format_aborted([EndedTransaction(1, -1, 5, 6)]),
     ],
 )
-def test_a_damaged_index_is_found_and_removed(tmp_path, data):
+def test_a_damaged_index_is_found_until_it_is_mended(tmp_path, data):
     with pytest.raises(IndexCorrupt):
         parse_aborted(data)
     (tmp_path / f"{10:020d}.txnindex").write_bytes(data)
     (tmp_path / f"{20:020d}.txnindex").write_bytes(format_aborted([C]))
-    loaded = TransactionIndexes(RealDisk(), str(tmp_path))
-    assert loaded.load(names(tmp_path)) == 10
-    assert names(tmp_path) == [f"{20:020d}.txnindex"]
-    assert loaded.collect(0, 100) == [C]
+    for _ in range(2):
+        loaded = TransactionIndexes(RealDisk(), str(tmp_path))
+        assert loaded.load(names(tmp_path)) == 10
+        assert loaded.collect(0, 100) == [C]
+        loaded.replace_from(10, {10: [A], 20: [C]})
+    loaded.mend()
+    again = TransactionIndexes(RealDisk(), str(tmp_path))
+    assert again.load(names(tmp_path)) is None
+    assert again.collect(0, 100) == [A, C]
 
 
 def test_what_was_written_is_loaded(filled, tmp_path):

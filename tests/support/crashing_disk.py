@@ -1,0 +1,241 @@
+"""A disk in memory that can be killed at any change, or lose its power, and then shows what a real one would have left.
+
+A kill leaves all that was written; of the write under way, any part. A power cut leaves what was synced, and of the
+rest what a journaling file system may leave:
+
+    bytes that were appended      none, some, all, or all of their length with zeros in the place of the last ones
+    bytes that were cut off       gone or back
+    names made, renamed, removed  in each directory, the first few of the changes since it was synced
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from itertools import takewhile
+from random import Random
+
+from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed
+
+Renaming = dict[str, "Inode | None"]
+"""What names stand for after one change; None: for nothing."""
+
+
+class Killed(BaseException):
+    """The process is dead. No code that runs in it can catch that."""
+
+
+class Inode:
+    """The bytes of a file: as written, and as synced."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.synced = b""
+
+    def after_power_cut(self, random: Random) -> bytes:
+        """What is left of it, drawn at random."""
+        written, synced = bytes(self.data), self.synced
+        if not written.startswith(synced) and random.random() < 0.5:
+            return synced  # the cut did not reach the disk, nor what was written after it
+        same = (a == b for a, b in zip(written, synced, strict=False))
+        durable = len(list(takewhile(bool, same)))
+        left = random.choice([durable, random.randint(durable, len(written)), len(written)])
+        zeros = len(written) - left if random.random() < 0.3 else 0
+        return written[:left] + bytes(zeros)
+
+
+def _apply(renaming: Renaming, names: dict[str, Inode]) -> None:
+    for path, inode in renaming.items():
+        if inode is None:
+            names.pop(path, None)
+        else:
+            names[path] = inode
+
+
+class CrashingFile:
+    """`File` on an inode."""
+
+    is_lent = False
+
+    def __init__(self, disk: CrashingDisk, path: str, inode: Inode) -> None:
+        self._disk = disk
+        self._inode: Inode | None = inode
+        self.path = path
+        self.size = len(inode.data)
+
+    def _open(self) -> Inode:
+        if self._inode is None:
+            raise FileClosed(self.path)
+        return self._inode
+
+    def append(self, *buffers: Buffer) -> int:
+        inode, data, position = self._open(), b"".join(buffers), self.size
+        if self._disk.is_last_change():
+            data = data[: self._disk.random.randint(0, len(data))]
+        inode.data[position:] = data
+        self._disk.change()
+        self.size = position + len(data)
+        return position
+
+    def read(self, position: int, size: int) -> memoryview:
+        self._disk.check_alive()
+        return memoryview(bytes(self._open().data[position : min(position + size, self.size)]))
+
+    def truncate(self, size: int) -> None:
+        self._disk.change()
+        inode = self._open()
+        inode.data[size:] = bytes(max(0, size - len(inode.data)))
+        self.size = size
+
+    def sync(self) -> None:
+        self._disk.change()
+        inode = self._open()
+        inode.synced = bytes(inode.data)
+
+    def close(self) -> None:
+        self._inode = None
+
+
+class HeldLock:
+    def release(self) -> None:
+        pass
+
+
+class CrashingDisk:
+    """`Disk` in memory."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.changes_left: int | None = None
+        """Until the kill; None: there will be none. Below 0: dead."""
+        self._directories: set[str] = {"/"}
+        self._names: dict[str, Inode] = {}
+        self._durable_names: dict[str, Inode] = {}
+        self._journal: dict[str, list[Renaming]] = defaultdict(list)
+        """By directory: the changes of names since it was synced."""
+
+    # --- death ---------------------------------------------------------------------------------------------------
+
+    def check_alive(self) -> None:
+        if self.changes_left is not None and self.changes_left < 0:
+            raise Killed
+
+    def is_last_change(self) -> bool:
+        return self.changes_left == 0
+
+    def change(self) -> None:
+        """Something changes, or, if that was the last, nothing any more."""
+        if self.changes_left is not None:
+            self.changes_left -= 1
+            self.check_alive()
+
+    def kill(self) -> None:
+        """Start again after a kill: nothing is lost but the process."""
+        self.changes_left = None
+
+    def cut_power(self) -> None:
+        """Start again after a power cut."""
+        self.changes_left = None
+        for changes in self._journal.values():
+            for change in changes[: self.random.choice([0, len(changes), self.random.randint(0, len(changes))])]:
+                _apply(change, self._durable_names)
+        self._journal.clear()
+        self._names = dict(self._durable_names)
+        for inode in dict.fromkeys(self._names.values()):
+            inode.synced = inode.after_power_cut(self.random)
+            inode.data = bytearray(inode.synced)
+
+    def _rename(self, renaming: Renaming) -> None:
+        _apply(renaming, self._names)
+        self._journal[os.path.dirname(next(iter(renaming)))].append(renaming)
+
+    # --- Disk ----------------------------------------------------------------------------------------------------
+
+    def open(self, path: str, *, create: bool = False) -> CrashingFile:
+        self.check_alive()
+        if path not in self._names:
+            if not create:
+                raise FileNotFoundError(path)
+            self.change()
+            self._rename({path: Inode()})
+        return CrashingFile(self, path, self._names[path])
+
+    open_briefly = open
+
+    def list_directory(self, path: str) -> list[str]:
+        self.check_alive()
+        everything = [*self._names, *self._directories]
+        return sorted(os.path.basename(name) for name in everything if os.path.dirname(name) == path and name != path)
+
+    def make_directories(self, path: str) -> None:
+        self.check_alive()
+        while path not in self._directories:
+            self._directories.add(path)
+            path = os.path.dirname(path)
+
+    def exists(self, path: str) -> bool:
+        self.check_alive()
+        return path in self._names or path in self._directories
+
+    def is_directory(self, path: str) -> bool:
+        return path in self._directories
+
+    def size(self, path: str) -> int:
+        return len(self._names[path].data)
+
+    def modified_ms(self, path: str) -> int:
+        return 0
+
+    def rename(self, source: str, target: str) -> None:
+        self.change()
+        self._rename({source: None, target: self._names[source]})
+
+    def remove(self, path: str) -> None:
+        if self.exists(path):
+            self.change()
+            self._rename({path: None})
+
+    def remove_tree(self, path: str) -> None:
+        raise NotImplementedError
+
+    def sync_directory(self, path: str) -> None:
+        self.change()
+        for renaming in self._journal.pop(path, ()):
+            _apply(renaming, self._durable_names)
+
+    def read_file(self, path: str) -> bytes:
+        self.check_alive()
+        if path not in self._names:
+            raise FileNotFoundError(path)
+        return bytes(self._names[path].data)
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        file = self.open(path + TEMPORARY_SUFFIX, create=True)
+        file.truncate(0)
+        file.append(data)
+        file.sync()
+        self.rename(path + TEMPORARY_SUFFIX, path)
+        self.sync_directory(os.path.dirname(path))
+
+    def lock(self, path: str) -> HeldLock:
+        return HeldLock()
+
+    # --- for tests -------------------------------------------------------------------------------------------------
+
+    def paths(self, *suffixes: str) -> list[str]:
+        """The files with such a name, in order."""
+        return sorted(path for path in self._names if path.endswith(suffixes))
+
+    def damage(self, path: str, *, only_torn: bool = False) -> None:
+        """Cut it, change a bit of it, or lose it, for good; with `only_torn`, take its last byte away."""
+        inode, how = self._names[path], self.random.randrange(3)
+        if only_torn:
+            del inode.data[-1:]
+        elif how == 0 or not inode.data:
+            self._rename({path: None})
+            self.sync_directory(os.path.dirname(path))
+        elif how == 1:
+            del inode.data[self.random.randrange(len(inode.data)) :]
+        else:
+            inode.data[self.random.randrange(len(inode.data))] ^= 1 << self.random.randrange(8)
+        inode.synced = bytes(inode.data)

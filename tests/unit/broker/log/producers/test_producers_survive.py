@@ -1,0 +1,284 @@
+"""What a log knows of its producers survives what the log survives: segments that go, a kill, damaged files (E16, S55).
+
+A kill is a log that is let go of without a word, and opened again from what the checkpoints said before.
+"""
+
+import dataclasses
+from random import Random
+
+import pytest
+from tests.support.compacted import COMPACTED, clean, put
+from tests.support.crashing_disk import CrashingDisk
+from tests.support.producers import ABORT, COMMIT, all_aborted, committed, mark, produce, producer_state
+from tests.support.storage import NOW, SMALL, CountingDisk, append, fill, open_log
+
+from oncelog_broker.log.producers.producers import MAX_PENDING_SNAPSHOTS
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+AGED = dataclasses.replace(SMALL, retention_ms=1000)
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "orders-0"
+
+
+def killed(log, **options):
+    """The log after a kill and a start that knows no checkpoint."""
+    log.abandon()
+    return open_log(log.directory, log.config, **options)
+
+
+def write_history(log) -> int:
+    """An idempotent batch and an open transaction in the first segment; returns where the second begins."""
+    produce(log, 1, 0, 3)
+    produce(log, 1, 3, 2)
+    produce(log, 2, 0, 5, transactional=True)
+    log.roll()
+    return log.log_end_offset
+
+
+def assert_known(log):
+    assert produce(log, 1, 3, 2) == 3, "a retry is answered with its offset"
+    assert produce(log, 1, 0, 3) == 0
+    with pytest.raises(KafkaError, match=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name):
+        produce(log, 1, 9)
+    produce(log, 2, 5, transactional=True)
+
+
+class TestSegmentsThatGo:
+    def test_e16_delete_records_then_a_kill(self, directory):
+        log = open_log(directory)
+        start = write_history(log)
+        mark(log, 2, COMMIT)
+        assert log.delete_records_before(start) == start
+        before = producer_state(log)
+        log = killed(log, log_start_offset=start)
+        assert producer_state(log) == before
+        assert_known(log)
+        log.close()
+
+    def test_e16_what_waited_for_the_snapshot_goes_with_the_next_flush(self, directory):
+        log = open_log(directory)
+        start = write_history(log)
+        mark(log, 2, COMMIT)
+        log.delete_records_before(start)
+        assert log.segment_base_offsets == [0, start], "the snapshot as of the second one is not on the disk"
+        assert log.is_flush_due
+        log.flush(start)
+        assert log.segment_base_offsets == [start]
+        assert not log.is_flush_due
+        before = producer_state(log)
+        log = killed(log)
+        assert log.log_start_offset == start
+        assert producer_state(log) == before
+        assert_known(log)
+        log.close()
+
+    @pytest.mark.parametrize("flushed", [False, True])
+    def test_e16_retention_of_all_at_once_then_a_kill(self, directory, flushed):
+        log = open_log(directory, AGED)
+        write_history(log)
+        mark(log, 2, ABORT)
+        while log.apply_retention(NOW + 10_000) and flushed:
+            log.flush()
+        before = producer_state(log)
+        log = killed(log)
+        assert producer_state(log) == before
+        assert_known(log)
+        log.close()
+
+    def test_a_log_without_producers_lets_go_at_once(self, directory):
+        log = open_log(directory)
+        fill(log, 30)
+        log.delete_records_before(30)
+        assert len(log.segment_base_offsets) == 1
+        log.close()
+
+    def test_a_snapshot_that_a_kill_took_is_taken_again(self, directory):
+        """Or nothing would ever go from a log that nobody writes to."""
+        log = open_log(directory)
+        start = write_history(log)
+        log = killed(log)
+        assert log.is_flush_due
+        log.flush()
+        log.delete_records_before(start)
+        assert log.segment_base_offsets == [start]
+        log = killed(log)
+        assert_known(log)
+        log.close()
+
+    def test_more_rolls_than_images_are_kept(self, directory):
+        log = open_log(directory)
+        write_history(log)
+        for _ in range(MAX_PENDING_SNAPSHOTS + 3):
+            append(log)
+            log.roll()
+        log.delete_records_before(log.log_end_offset)
+        assert_known(killed(log))
+
+    def test_e16_v1_a_producer_of_whom_the_log_has_only_a_marker_goes_on(self, directory):
+        """Its batches were deleted and its snapshots lost: what is left is the marker of its transaction."""
+        log = open_log(directory)
+        start = write_history(log)
+        mark(log, 2, COMMIT)
+        log.flush()
+        log.delete_records_before(start)
+        log.abandon()
+        for path in directory.glob("*.snapshot"):
+            path.unlink()
+        log = open_log(directory)
+        offset = produce(log, 2, 5, 2, transactional=True)
+        assert produce(log, 2, 5, 2, transactional=True) == offset
+        log.close()
+
+
+class TestDamage:
+    def test_a_damaged_transaction_index_does_not_cost_the_producers(self, directory):
+        """Their newest snapshot may be all that speaks of them, and no older one is there to read the index from."""
+        log = open_log(directory)
+        start = write_history(log)
+        mark(log, 2, ABORT)
+        produce(log, 3, 0, transactional=True)
+        mark(log, 3, ABORT)
+        append(log)
+        log.roll()
+        log.flush()
+        log.delete_records_before(start)
+        assert log.segment_base_offsets[0] == start
+        before = producer_state(log)
+        log.abandon()
+        (index,) = directory.glob("*.txnindex")
+        index.write_bytes(b"damaged")
+        (directory / f"{start:020d}.snapshot").write_bytes(b"damaged")
+        log = open_log(directory)
+        assert producer_state(log)[:2] == before[:2]
+        assert [aborted[0] for aborted in all_aborted(log)] == [3], "of the other one no record is left"
+        assert_known(log)
+        log.close()
+
+    def test_s56_a_transaction_whose_marker_was_compacted_away_is_not_open_by_an_old_snapshot(self, directory):
+        config = dataclasses.replace(COMPACTED, delete_retention_ms=0)
+        log = open_log(directory, config)
+        put(log, (b"a", b"1"))
+        put(log, (b"b", b"aborted"), producer=(7, 0, 0), transactional=True)
+        log.roll()
+        put(log, (b"c", b"1"))
+        mark(log, 7, ABORT)
+        put(log, (b"d", b"1"), producer=(7, 0, 1))
+        log.roll()
+        log.flush()
+        end = log.log_end_offset
+        for number in range(4):
+            assert clean_each_alone(log, now_ms=NOW + number) == end
+        log.cleaner_checkpoint = end
+        newest = max(directory.glob("*.snapshot"))
+        log.abandon()
+        newest.write_bytes(b"damaged")
+        log = open_log(directory, config, cleaner_checkpoint=end, recovery_point=end)
+        log.producers.state.on_high_watermark(end)
+        assert log.last_stable_offset(end) == end
+        assert committed(log) == [b"1", b"1", b"1"]
+        log.close()
+
+    def test_what_is_removed_since_the_log_ends_before_it_stays_removed(self, directory):
+        """After a power cut it would be taken for the state of what was appended since."""
+        log = open_log(directory)
+        write_history(log)
+        log.close()
+        path = directory / f"{log.log_end_offset:020d}.snapshot"
+        path.rename(directory / f"{log.log_end_offset + 5:020d}.snapshot")
+        disk = SyncCountingDisk()
+        log = open_log(directory, disk=disk)
+        assert disk.synced == [str(directory)]
+        log.close()
+
+
+class TestPowerCuts:
+    """What was not synced is gone; that it was in the file when the process before this one ended says nothing."""
+
+    def test_a_transaction_index_that_a_killed_process_wrote_is_synced_before_a_snapshot_says_so(self):
+        disk = CrashingDisk(Random(1))
+        log = open_log("/orders-0", disk=disk)
+        produce(log, 1, 0, transactional=True)
+        mark(log, 1, ABORT)
+        disk.kill()
+        log = open_log("/orders-0", disk=disk)
+        log.roll()
+        log.flush()
+        lose_unsynced(disk)
+        assert all_aborted(open_log("/orders-0", disk=disk, recovery_point=2)) == [(1, 0, 1, 2)]
+
+    def test_a_flush_that_was_never_done_is_done_by_the_next(self):
+        """As when the task is cancelled that waits for it, or another flush of the log comes first."""
+        disk = CrashingDisk(Random(1))
+        log = open_log("/orders-0", disk=disk)
+        produce(log, 1, 0, transactional=True)
+        mark(log, 1, ABORT)
+        log.roll()
+        assert log.prepare_flush() is not None
+        log.flush()
+        lose_unsynced(disk)
+        assert all_aborted(open_log("/orders-0", disk=disk, recovery_point=2)) == [(1, 0, 1, 2)]
+
+    def test_e16_producers_outlive_a_log_whose_records_were_all_deleted_or_lost(self):
+        disk = CrashingDisk(Random(1))
+        log = open_log("/orders-0", disk=disk)
+        write_history(log)
+        log.flush()
+        append(log)
+        before = producer_state(log)
+        log.delete_records_before(log.log_end_offset)
+        lose_unsynced(disk)
+        for _ in range(2):
+            log = open_log("/orders-0", disk=disk, log_start_offset=log.log_end_offset)
+            assert (log.log_start_offset, log.size_bytes) == (log.log_end_offset, 0)
+            assert producer_state(log) == before
+            lose_unsynced(disk)
+
+
+class LosingAll(Random):
+    """Always the worst."""
+
+    def choice(self, seq):
+        return seq[0]
+
+    def random(self):
+        return 0.999
+
+
+def lose_unsynced(disk: CrashingDisk) -> None:
+    disk.random = LosingAll()
+    disk.cut_power()
+
+
+class SyncCountingDisk(CountingDisk):
+    """Notes which directories were synced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: list[str] = []
+
+    def sync_directory(self, path: str) -> None:
+        self.synced.append(path)
+        super().sync_directory(path)
+
+
+def clean_each_alone(log, *, now_ms):
+    """Compact with segments that are too large to be joined."""
+    log.update_config(dataclasses.replace(log.config, segment_bytes=100))
+    result = clean(log, now_ms=now_ms)
+    log.update_config(dataclasses.replace(log.config, segment_bytes=COMPACTED.segment_bytes))
+    return result
+
+
+def test_a_log_is_compacted_where_the_producers_are_saved(directory):
+    """What compaction takes of a producer's last five batches is known to its snapshot alone."""
+    log = open_log(directory, COMPACTED, clock=ManualClock(NOW))
+    put(log, (b"a", b"1"), producer=(1, 0, 0))
+    log.roll()
+    assert log.producers.saved_up_to == 0
+    log.flush()
+    assert log.producers.saved_up_to == 1
+    log.close()

@@ -1,0 +1,123 @@
+"""Nothing is wrong with a log whose disk is full: what was refused has changed nothing, and may be tried again."""
+
+import errno
+import os
+
+import pytest
+from tests.support.producers import ABORT, all_aborted, committed, mark, produce
+from tests.support.storage import FaultyDisk, append, contents, fill, open_log
+
+from oncelog_broker.runtime.disk import RealDisk, is_out_of_space
+from oncelog_protocol.errors import KafkaError
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "orders-0"
+
+
+def expected(count):
+    return [(n, b"%070d" % n) for n in range(count)]
+
+
+def no_room(path, data):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_it_refuses_what_it_has_no_room_for_and_goes_on(directory):
+    disk = FaultyDisk()
+    log = open_log(directory, disk=disk)
+    fill(log, 30)
+    log.flush()
+    disk.full(torn_bytes=70)
+    for _ in range(2):
+        with pytest.raises(KafkaError, match=r"KAFKA_STORAGE_ERROR.*No space"):
+            append(log, b"lost")
+    assert contents(log) == expected(30)
+    assert log.offset_for_timestamp(0, upper_bound=30) is not None
+    assert log.delete_records_before(25) == 25
+    assert log.segment_base_offsets[0] > 0, "which may be what makes room"
+    disk.append_fault = None
+    assert append(log, b"x" * 70) == 30
+    assert contents(log)[-1] == (30, b"x" * 70)
+    log.close()
+    assert log.is_cleanly_closed
+    log = open_log(directory, clean_shutdown=True, log_start_offset=25)
+    assert contents(log)[-1] == (30, b"x" * 70)
+    log.close()
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_no_room_for_an_index(directory, suffix):
+    disk = FaultyDisk()
+    log = open_log(directory, disk=disk)
+    fill(log, 8)
+    disk.suffix = suffix
+    disk.full()
+    for change in (log.roll, log.flush):
+        with pytest.raises(KafkaError, match=r"KAFKA_STORAGE_ERROR.*No space"):
+            change()
+    assert log.segment_base_offsets == [0]
+    assert log.recovery_point == 0
+    append(log, b"x")
+    disk.append_fault = None
+    log.roll()
+    log.flush()
+    assert (log.segment_base_offsets, log.recovery_point) == ([0, 9], 9)
+    log.close()
+
+
+def test_no_room_for_an_aborted_transaction_whose_marker_is_in_the_log(directory):
+    disk = FaultyDisk()
+    log = open_log(directory, disk=disk)
+    produce(log, 1, 0, transactional=True)
+    disk.suffix = ".txnindex"
+    disk.full()
+    mark(log, 1, ABORT)
+    assert committed(log) == []
+    with pytest.raises(KafkaError, match=r"KAFKA_STORAGE_ERROR.*No space"):
+        log.flush()
+    disk.append_fault = None
+    log.close()
+    log = open_log(directory, clean_shutdown=True)
+    assert all_aborted(log) == [(1, 0, 1, 2)]
+    log.close()
+
+
+def test_no_room_for_a_snapshot_keeps_the_segments_that_wait_for_it(directory, monkeypatch):
+    disk = FaultyDisk()
+    log = open_log(directory, disk=disk)
+    produce(log, 1, 0)
+    log.roll()
+    with monkeypatch.context() as full:
+        full.setattr(FaultyDisk, "replace_file", staticmethod(no_room))
+        log.delete_records_before(1)
+        log.flush()
+    assert (log.recovery_point, log.segment_base_offsets, log.is_flush_due) == (1, [0, 1], True)
+    log.flush()
+    assert (log.segment_base_offsets, log.is_flush_due) == ([1], False)
+    log.close()
+
+
+def test_no_room_for_a_leader_epoch(directory, monkeypatch):
+    log = open_log(directory, disk=FaultyDisk())
+    fill(log, 2, epoch=1)
+    with monkeypatch.context() as full:
+        full.setattr(FaultyDisk, "replace_file", staticmethod(no_room))
+        for _ in range(2):
+            with pytest.raises(KafkaError, match="leader epochs"):
+                append(log, b"x", epoch=2)
+        assert log.delete_records_before(1) == 1
+    assert append(log, b"x", epoch=2) == 2
+    assert [tuple(entry) for entry in log.leader_epochs.entries] == [(1, 1), (2, 2)]
+    log.close()
+
+
+def test_a_write_that_is_cut_short_is_one_that_found_no_room(tmp_path, monkeypatch):
+    file = RealDisk().open(str(tmp_path / "file"), create=True)
+    monkeypatch.setattr(os, "pwrite", lambda descriptor, data, position: len(data) - 1)
+    with pytest.raises(OSError, match="were written") as caught:
+        file.append(b"data")
+    assert is_out_of_space(caught.value)
+    assert file.size == 0
+    file.close()
