@@ -90,8 +90,8 @@ def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: Validatio
         run_steps(_walk(batch, limits, now_ms))
     raise KafkaError(
         ErrorCode.INVALID_TIMESTAMP,
-        f"timestamps {header[BASE_TIMESTAMP]} to {header[MAX_TIMESTAMP]}: they may lie {limits.timestamp_before_max_ms} ms before and "
-        f"{limits.timestamp_after_max_ms} ms after the clock",
+        f"timestamps {header[BASE_TIMESTAMP]} to {header[MAX_TIMESTAMP]}: they may lie "
+        f"{limits.timestamp_before_max_ms} ms before and {limits.timestamp_after_max_ms} ms after the clock",
     )
 
 
