@@ -70,12 +70,11 @@ class Dispatcher:
             self._refuse_api_versions(connection, correlation_id)
             return
         known = connection.known_header
-        position = PREFIX.size + len(known.tail)
+        position, client_id = PREFIX.size + len(known.tail), known.client_id
         if known.route_header is not route.header or frame[PREFIX.size : position] != known.tail:
-            known = connection.known_header = KnownHeader.read(route.header, frame)
-            position = PREFIX.size + len(known.tail)
+            connection.known_header, position, client_id = KnownHeader.read(route.header, frame)
         request = route.decode(frame, position, max_elements=MAX_REQUEST_ELEMENTS)
-        context = RequestContext(self._services, connection, api_key, version, correlation_id, known.client_id)
+        context = RequestContext(self._services, connection, api_key, version, correlation_id, client_id)
         answer = route.handler(request, context)
         if answer is None:
             return
@@ -83,7 +82,7 @@ class Dispatcher:
             connection.mute(answer)
             self._wait(answer, route, context)
         elif asyncio.iscoroutine(answer):
-            name = f"{ApiKey(api_key).name} of {known.client_id}"
+            name = f"{ApiKey(api_key).name} of {client_id}"
             connection.mute()  # a change that has begun is finished, whether the client stays or goes
             self._wait(self._services.tasks.spawn(name, self._in_turn(answer)), route, context)
         else:
