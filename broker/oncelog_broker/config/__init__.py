@@ -1,6 +1,7 @@
 """Kafka's configuration keys, each declared once: type, default, range, meaning.
 
-`declared` is the machinery, `broker_keys` and `topic_keys` the declarations, `load` reads them at start-up from file,
+`declared` is the machinery, `broker_keys`, `topic_defaults`, `topic_keys` and `inert_topic_keys` (of Kafka's, without
+effect) the declarations, `load` reads them at start-up from file,
 environment and command line, `resolve` says which value holds and where it came from, `alter` checks changes,
 `listeners` reads the addresses.
 """

@@ -1,7 +1,7 @@
 """Log lines leave through a thread, so that whoever does not read them stops nobody.
 
-A pipe takes 64 KB. When its reader rests, the next `write` to it would hold the event loop, and every client with it. So
-lines wait in a queue with a bound, the thread writes them, and what finds the queue full is dropped: the first line
+A pipe takes 64 KB. When its reader rests, the next `write` to it would hold the event loop, and every client with it.
+So lines wait in a queue with a bound, the thread writes them, and what finds the queue full is dropped. The first line
 that can be written after that says how many there were.
 """
 
