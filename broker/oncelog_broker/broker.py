@@ -47,6 +47,7 @@ from oncelog_broker.runtime.disk import Disk, RealDisk
 from oncelog_broker.runtime.entropy import random_uuid, system_entropy
 from oncelog_broker.runtime.network import Network, RealNetwork
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import Services
 from oncelog_broker.server.dispatch import Dispatcher
@@ -98,7 +99,8 @@ class Broker:
                 idle_seconds=config[keys.CONNECTIONS_MAX_IDLE_MS] / 1000,
                 send_buffer_bytes=config[keys.SOCKET_SEND_BUFFER_BYTES],
                 receive_buffer_bytes=config[keys.SOCKET_RECEIVE_BUFFER_BYTES],
-            )
+            ),
+            TurnBudget(self.clock.monotonic),
         )
         self._listeners = Listeners(network or RealNetwork(), self.connections)
         self._services: Services | None = None

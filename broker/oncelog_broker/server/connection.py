@@ -1,12 +1,13 @@
-"""One client connection: bytes in, frames cut, responses out in the order of the requests.
+"""One client connection: the event loop's callbacks, which join the receive side, the requests and the send side.
 
-Requests are handled one at a time, in place: a request that must wait (a long poll, a topic to be created) mutes the
-connection until its response is written, as Kafka does; what the client pipelines meanwhile stays in the buffer and,
-when that is full, in the client's socket. Idempotent producing relies on this order (T17).
+Requests are handled in order, each to where its effects are done: only then the next one is looked at (T17). Most are
+answered by then. One that still waits has a slot among the answers (`answer_queue`), and holds back those behind it,
+as in Kafka, unless it has declared that all its effects are done (`let_next_in`): a Produce that is appended and waits
+for other replicas does, so that the waits of pipelined requests overlap while their appends stay in order. What is held
+back stays in the receive buffer and, when that is full, in the client's socket.
 
-Memory: the receive buffer grows with the bytes received, never with a claimed length, and is given up when the
-connection rests. A frame is a slice of it, valid until the request is handled; nothing may keep it longer. Responses
-that the client does not read pile up to WRITE_HIGH_WATER_BYTES, then we stop reading.
+In one turn of the loop a connection may have one request handled, and more only while the turn's budget lasts, which
+all connections share: what is left comes in the next turn.
 """
 
 from __future__ import annotations
@@ -14,27 +15,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from struct import Struct
 from typing import Any, Final, Protocol, cast
 
+from oncelog_broker.server.answer_queue import AnswerQueue, Slot
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.known_header import NO_HEADER, KnownHeader
-from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, WRITE_HIGH_WATER_BYTES
+from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS
+from oncelog_broker.server.receiving import FrameRefused, ReceiveBuffer
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.wire_writers import Buffer
 
 logger = logging.getLogger(__name__)
 
-SIZE: Final = Struct(">i")
-MIN_FRAME_BYTES: Final = 8
-"""Api key, version and correlation id: less is no request."""
-INITIAL_BUFFER_BYTES: Final = 16 * 1024
 MEMORY_RETRY_SECONDS: Final = 0.05
 """How long a connection that got no memory for a large frame waits before it asks again."""
-READ_AHEAD_BYTES: Final = 128 * 1024
-"""Room beyond a large frame, so that one read may bring the next ones as well."""
-SCATTER_BYTES: Final = 16 * 1024
-"""Parts of a response from this size on go to the socket as they are; smaller ones are joined first."""
+REST_SECONDS: Final = 1.0
+"""A connection that rests this long gives up its receive buffer."""
 
 
 class FrameHandler(Protocol):
@@ -44,27 +40,22 @@ class FrameHandler(Protocol):
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """A connection as the event loop sees it. `handle` gets each frame; `respond` takes each response."""
+    """A connection as the event loop sees it. `handle` gets each frame; it answers with `respond`, at once or
+    after `wait_for`."""
 
     __slots__ = (
-        "_begin",
-        "_buffer",
+        "_answers",
         "_connections",
-        "_end",
-        "_frame_is_lent",
         "_frame_since",
         "_handle",
-        "_limits",
+        "_held_by",
+        "_is_ending",
         "_loop",
-        "_outgoing",
+        "_next_turn",
         "_reading_paused",
-        "_reserved",
-        "_stalled_since",
+        "_received",
         "_transport",
-        "_unsent",
-        "_view",
-        "_waiting",
-        "_waiting_for",
+        "_turn",
         "client_host",
         "client_port",
         "known_header",
@@ -77,22 +68,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._handle = handle
         self._connections = connections
-        self._limits = connections.limits
-        self.listener = listener
+        self._turn = connections.turn
+        self._received = ReceiveBuffer(connections.limits)
+        self._answers = AnswerQueue()
         self._transport: asyncio.Transport | None = None
-        self._buffer: bytearray | None = None
-        self._view = memoryview(b"")
-        self._begin = 0
-        self._end = 0
-        self._reserved = 0
-        self._outgoing: list[Buffer] | None = None
-        self._waiting = False
-        self._waiting_for: asyncio.Future[Any] | None = None
-        self._frame_is_lent = False
+        self._held_by: Slot | None = None
+        """The request whose effects are not done: no other is handled."""
+        self._next_turn: asyncio.Handle | None = None
+        """What is in the receive buffer is handled in the next turn of the loop."""
+        self._is_ending = False
         self._reading_paused = False
         self._frame_since = 0.0
-        self._stalled_since = 0.0
-        self._unsent = 0
+        self.listener = listener
         self.last_active = self._loop.time()
         self.known_header: KnownHeader = NO_HEADER
         self.client_host = ""
@@ -112,203 +99,160 @@ class BrokerConnection(asyncio.BufferedProtocol):
             logger.warning("connection refused", extra={"client": host, "reason": refused})
             self._transport.abort()
             return
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self._answers.open(self._transport)
+        limits = self._connections.limits
         for option, size in (
-            (socket.SO_SNDBUF, self._limits.send_buffer_bytes),
-            (socket.SO_RCVBUF, self._limits.receive_buffer_bytes),
+            (socket.SO_SNDBUF, limits.send_buffer_bytes),
+            (socket.SO_RCVBUF, limits.receive_buffer_bytes),
         ):
             if size >= 0:
                 connected.setsockopt(socket.SOL_SOCKET, option, size)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._connections.release(self, self.client_host)
-        if self._waiting_for is not None:
-            self._waiting_for.cancel()
-        self._give_up_buffer()
+        self._is_ending = True
         self._transport = None
+        self._connections.release(self, self.client_host)
+        self._answers.close()
+        self._received.give_up()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._buffer is None:
-            self._replace_buffer(INITIAL_BUFFER_BYTES)
-        return self._view[self._end :]
+        return self._received.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._end += nbytes
+        self._received.end += nbytes
         self.last_active = self._loop.time()
-        if not self.is_muted:
+        if self._held_by is None and self._answers.takes_more and self._next_turn is None:
             self._handle_frames()
-        elif self._end == len(self._view):
+        elif self._received.is_full:
             self._pause_reading()
 
     def eof_received(self) -> bool:
         return False
 
     def pause_writing(self) -> None:
-        self._stalled_since = self._loop.time()
-        self._unsent = self._unsent_bytes()
+        self._answers.stall(self._loop.time())
 
     def resume_writing(self) -> None:
-        self._stalled_since = 0.0
+        self._answers.flow()
         self.last_active = self._loop.time()
         self._go_on()
 
     # --- frames in
 
     def _handle_frames(self) -> None:
-        """Handle every whole frame in the buffer, until one mutes the connection; their responses leave together."""
-        self._outgoing = []
+        """Handle whole frames in the buffer, until one holds back the others or the time is up; what is answered at
+        once leaves together."""
+        self._answers.hold()
         try:
             self._handle_each()
+            self._make_room()
+        except FrameRefused as error:
+            self.close(str(error))
         except MalformedMessage as error:
             self.close(f"malformed request: {error}")
         except Exception:
             logger.exception("request failed", extra={"client": self.client_host})
             self.close("internal error")
         finally:
-            outgoing, self._outgoing = self._outgoing, None
-            self._write(outgoing)
+            self._answers.release()
 
     def _handle_each(self) -> None:
-        view, end, handle = self._view, self._end, self._handle
-        while not self.is_muted and self._transport is not None:
-            available = end - self._begin
-            if available < 4:
-                break
-            (size,) = SIZE.unpack_from(view, self._begin)
-            if size < MIN_FRAME_BYTES or size > self._limits.request_max_bytes:
-                self.close(f"frame of {size} bytes: socket.request.max.bytes={self._limits.request_max_bytes}")
+        received, answers, handle = self._received, self._answers, self._handle
+        while not self._is_ending:
+            frame = received.next_frame()
+            if frame is None:
+                # Not the time of its first byte: while the requests before it were handled, it could not go on.
+                self._frame_since = (self._frame_since or self._loop.time()) if received.is_amid_frame else 0.0
                 return
-            if available - 4 < size:
-                # Not the time of its first byte: while the connection was muted, the client could not go on.
-                self._frame_since = self._frame_since or self._loop.time()
-                self._make_room(size + 4)
-                return
-            start = self._begin + 4
-            self._begin = start + size
             self._frame_since = 0.0
-            handle(self, view[start : self._begin])
-        if self._frame_is_lent:
-            self._frame_is_lent = False
-            self._replace_buffer(max(INITIAL_BUFFER_BYTES, self._end - self._begin))
-            if self._end == len(self._view):
-                self._pause_reading()
-        elif self._begin == self._end:
-            self._begin = self._end = 0
-            if self._reserved and self._limits.is_short:
-                self._give_up_buffer()
-        elif self._end == len(self._view):
-            self._make_room(0)
-
-    def _make_room(self, frame_size: int) -> None:
-        """Let the next read find room: move what is left to the front, grow when even that leaves none.
-
-        The buffer at most doubles at a time, so it follows the bytes received, not the size that a client claims.
-        """
-        pending = self._end - self._begin
-        capacity = len(self._view)
-        if pending == capacity:
-            wanted = min(2 * capacity, max(frame_size, capacity) + READ_AHEAD_BYTES)
-            if not self._reserve(wanted):
-                self._pause_reading()
-                self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry_room, frame_size)
+            handle(self, frame)
+            if received.begin == received.end or self._held_by is not None or not answers.takes_more:
                 return
-            self._replace_buffer(wanted)
-        elif self._begin and self._begin + max(frame_size, pending + 1) > capacity:
-            self._view[:pending] = self._view[self._begin : self._end]
-            self._begin, self._end = 0, pending
-        if self._end == len(self._view):
+            if not self._turn.is_left():
+                self._next_turn = self._loop.call_soon(self._in_next_turn)
+                return
+
+    def _in_next_turn(self) -> None:
+        self._next_turn = None
+        self._go_on()
+
+    def _make_room(self) -> None:
+        """Let the next read find room, or read nothing: what waits stays with the client."""
+        if self._is_ending:
+            return
+        if not self._received.make_room():
+            self._pause_reading()
+            self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry_room)
+        elif self._received.is_full:
             self._pause_reading()
 
-    def _reserve(self, capacity: int) -> bool:
-        if not self._limits.reserve(capacity - self._reserved, self):
-            return False
-        self._reserved = capacity
-        return True
+    def _retry_room(self) -> None:
+        if self._is_handling:
+            self._make_room()
+            self._read_on()
 
-    def _retry_room(self, frame_size: int) -> None:
-        if self._transport is not None and not self.is_muted:
-            self._make_room(frame_size)
-            if self._end < len(self._view):
-                self._resume_reading()
+    @property
+    def _is_handling(self) -> bool:
+        """Whether the next frame is handled as soon as it is there."""
+        return self._held_by is None and self._answers.takes_more and self._next_turn is None and not self._is_ending
 
-    def _replace_buffer(self, capacity: int) -> None:
-        pending = self._end - self._begin
-        buffer = bytearray(capacity)
-        view = memoryview(buffer)
-        view[:pending] = self._view[self._begin : self._end]
-        self._buffer, self._view, self._begin, self._end = buffer, view, 0, pending
-
-    def _give_up_buffer(self) -> None:
-        """Drop the buffer (slices of it that are still in use keep it alive) and what it had reserved."""
-        self._buffer = None
-        self._view = memoryview(b"")
-        self._begin = self._end = 0
-        if self._reserved:
-            self._limits.give_back(self._reserved, self)
-            self._reserved = 0
+    def _go_on(self) -> None:
+        """Nothing holds back the next request any more, or one thing less."""
+        if self._is_handling:
+            self._handle_frames()
+            if self._is_handling:
+                self._read_on()
 
     def _pause_reading(self) -> None:
         if not self._reading_paused and self._transport is not None:
             self._reading_paused = True
             self._transport.pause_reading()
 
-    def _resume_reading(self) -> None:
-        if self._reading_paused and self._transport is not None:
+    def _read_on(self) -> None:
+        if self._reading_paused and not self._received.is_full and self._transport is not None:
             self._reading_paused = False
             self._transport.resume_reading()
 
-    # --- responses out
+    # --- answers out
 
-    @property
-    def is_muted(self) -> bool:
-        """Whether a request waits for its response, or the client does not read its responses."""
-        return self._waiting or self._stalled_since > 0.0
+    def respond(self, parts: list[Buffer], slot: Slot | None = None) -> None:
+        """Answer the request that is handled, or the one of `slot`. The answer begins with its size and header."""
+        self._answers.put(parts, slot)
 
-    def mute(self, waiting_for: asyncio.Future[Any] | None = None) -> None:
-        """Handle no further request until `unmute`: the present one waits for its response.
+    def wait_for(self, answer: asyncio.Future[Any], *, reads_frame: bool, holds_back: bool) -> Slot:
+        """The request that is handled is answered later: with `respond` and this slot, then `finish`.
 
-        `waiting_for` is cancelled if the client goes: nobody else waits for it. Without it the request is still being
-        worked on, and its frame stays as it is: what comes meanwhile goes into another buffer.
+        `answer` is cancelled if the client goes. With `reads_frame` the frame stays as it is meanwhile. `holds_back`:
+        no other request is handled before that, or before `let_next_in`.
         """
-        self._waiting = True
-        self._frame_is_lent = waiting_for is None
-        self._waiting_for = waiting_for
+        slot = self._answers.reserve(answer)
+        if reads_frame:
+            self._received.lend()
+        if holds_back:
+            self._held_by = slot
+        return slot
 
-    def unmute(self) -> None:
-        """The waiting request is answered: go on with what was pipelined. Only now the connection begins to rest."""
-        self._waiting = False
-        self._waiting_for = None
+    def let_next_in(self, slot: Slot) -> None:
+        """All effects of the request of this slot are done, though it is not answered. In the next turn of the loop the
+        one behind it is handled."""
+        if self._held_by is slot:
+            self._held_by = None
+            if self._next_turn is None:
+                self._next_turn = self._loop.call_soon(self._in_next_turn)
+
+    def finish(self, slot: Slot) -> None:
+        """The request of this slot has its answer, or gets none. Only now the connection begins to rest."""
+        if self._held_by is slot:
+            self._held_by = None
         self.last_active = self._loop.time()
+        self._answers.finish(slot)
         self._go_on()
 
-    def _go_on(self) -> None:
-        if self.is_muted or self._transport is None:
-            return
-        self._handle_frames()
-        if not self.is_muted and self._end < max(1, len(self._view)):
-            self._resume_reading()
-
-    def respond(self, parts: list[Buffer]) -> None:
-        """Send one response, which begins with its size and header; those of requests handled together go together."""
-        if self._outgoing is not None:
-            self._outgoing += parts
-        else:
-            self._write(parts)
-
-    def _write(self, parts: list[Buffer]) -> None:
-        if not parts or self._transport is None:
-            return
-        if len(parts) == 1:
-            self._transport.write(parts[0])
-        else:
-            pieces = coalesce(parts)
-            if len(pieces) == 1:
-                self._transport.write(pieces[0])
-            else:
-                self._transport.writelines(pieces)
+    # --- the end
 
     def close(self, reason: str) -> None:
-        """Cut the connection and say why in the log."""
+        """Cut the connection and say why in the log. No further request is handled."""
+        self._is_ending = True
         if self._transport is not None:
             logger.info(
                 "connection closed", extra={"client": f"{self.client_host}:{self.client_port}", "reason": reason}
@@ -317,48 +261,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def shut(self) -> None:
         """Close after what is written has gone out: the broker stops."""
-        self._waiting = True
+        self._is_ending = True
         if self._transport is not None:
             self._transport.close()
 
     def sweep(self, now: float) -> None:
         """Called now and then: close what is idle or stalled, give memory back. `now` is the loop's time."""
-        if self._stalled_since:
-            self._note_progress(now)
-        if self._stalled_since and now - self._stalled_since > RESPONSE_STALL_SECONDS:
+        is_resting = not self._answers.is_waiting
+        if self._answers.stalled_seconds(now) > RESPONSE_STALL_SECONDS:
             self.close(f"responses not read for {RESPONSE_STALL_SECONDS:.0f} s")
         elif self._frame_since and now - self._frame_since > FRAME_PROGRESS_SECONDS:
             self.close(f"request not complete after {FRAME_PROGRESS_SECONDS:.0f} s")
-        elif not self._waiting and now - self.last_active > self._limits.idle_seconds:
+        elif is_resting and now - self.last_active > self._connections.limits.idle_seconds:
             self.close("idle for connections.max.idle.ms")
-        elif not self._waiting and self._begin == self._end and now - self.last_active > 1.0:
-            self._give_up_buffer()
-
-    def _note_progress(self, now: float) -> None:
-        """A client on a slow line reads a large response for longer than the limit: only who reads nothing stalls."""
-        unsent = self._unsent_bytes()
-        if unsent < self._unsent:
-            self._stalled_since = now
-        self._unsent = unsent
-
-    def _unsent_bytes(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
-
-def coalesce(parts: list[Buffer]) -> list[Buffer]:
-    """The same bytes in few pieces: runs of small parts joined, large ones (record data) as they are."""
-    if max(map(len, parts)) < SCATTER_BYTES:
-        return [b"".join(parts)]
-    result: list[Buffer] = []
-    small: list[Buffer] = []
-    for part in parts:
-        if len(part) < SCATTER_BYTES:
-            small.append(part)
-            continue
-        if small:
-            result.append(b"".join(small))
-            small = []
-        result.append(part)
-    if small:
-        result.append(b"".join(small))
-    return result
+        elif is_resting and self._received.begin == self._received.end and now - self.last_active > REST_SECONDS:
+            self._received.give_up()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Protocol
 
+from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.server.limits import Limits
 
 
@@ -22,8 +23,10 @@ class OpenConnection(Protocol):
 class Connections:
     """Invariant: `limits` counts exactly the connections in here."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, turn: TurnBudget) -> None:
+        """`turn`: what they may do together in one turn of the loop, beyond one request each."""
         self.limits = limits
+        self.turn = turn
         self._open: set[OpenConnection] = set()
         self._empty = asyncio.Event()
         self._empty.set()

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from oncelog.fail_points.point import FailPoint, fail_point
 from oncelog_broker.config.broker_keys import QUEUED_MAX_REQUESTS
+from oncelog_broker.server.answer_queue import Slot
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.context import RequestContext, Services
 from oncelog_broker.server.handlers.api_versions import unsupported_version
@@ -79,12 +80,12 @@ class Dispatcher:
         if answer is None:
             return
         if asyncio.isfuture(answer):
-            connection.mute(answer)
-            self._wait(answer, route, context)
+            self._wait(answer, route, context, reads_frame=False)
         elif asyncio.iscoroutine(answer):
             name = f"{ApiKey(api_key).name} of {client_id}"
-            connection.mute()  # a change that has begun is finished, whether the client stays or goes
-            self._wait(self._services.tasks.spawn(name, self._in_turn(answer)), route, context)
+            # A change that has begun is finished, whether the client stays or goes.
+            task = asyncio.shield(self._services.tasks.spawn(name, self._in_turn(answer)))
+            self._wait(task, route, context, reads_frame=True)
         else:
             self._respond(answer, route, context)
 
@@ -107,8 +108,9 @@ class Dispatcher:
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
         self._respond(unsupported_version(), route, context)
 
-    def _wait(self, future: asyncio.Future[Any], route: Route, context: RequestContext) -> None:
+    def _wait(self, answer: asyncio.Future[Any], route: Route, context: RequestContext, *, reads_frame: bool) -> None:
         connection = context.connection
+        slot = connection.wait_for(answer, reads_frame=reads_frame, holds_back=True)
 
         def answered(done: asyncio.Future[Any]) -> None:
             if done.cancelled():
@@ -117,27 +119,27 @@ class Dispatcher:
             try:
                 response = done.result()
                 if response is not None:
-                    self._respond(response, route, context)
+                    self._respond(response, route, context, slot)
             except Exception:
                 # Also a response that cannot be encoded: nobody else would ever let the connection go on.
                 logger.exception("request failed", extra={"api": ApiKey(context.api_key).name})
                 connection.close("internal error")
                 return
-            connection.unmute()
+            connection.finish(slot)
 
-        future.add_done_callback(answered)
+        answer.add_done_callback(answered)
 
     @fail_point(
         *ANSWER_POINTS.values(),
-        which=lambda _self, _response, _route, context: ANSWER_POINTS.get(context.api_key),
+        which=lambda _self, _response, _route, context, *_: ANSWER_POINTS.get(context.api_key),
         dropped=lambda: None,
     )
-    def _respond(self, response: Any, route: Route, context: RequestContext) -> None:
+    def _respond(self, response: Any, route: Route, context: RequestContext, slot: Slot | None = None) -> None:
         body: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
         route.encode(response, body)
         if not route.has_records:
             joined = b"".join(body)
-            context.connection.respond([RESPONSE_PREFIX.pack(4 + len(joined), context.correlation_id), joined])
-            return
-        body[0] = RESPONSE_PREFIX.pack(4 + sum(map(len, body)), context.correlation_id)
-        context.connection.respond(body)
+            body = [RESPONSE_PREFIX.pack(4 + len(joined), context.correlation_id), joined]
+        else:
+            body[0] = RESPONSE_PREFIX.pack(4 + sum(map(len, body)), context.correlation_id)
+        context.connection.respond(body, slot)

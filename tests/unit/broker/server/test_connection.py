@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 from struct import pack
 from types import SimpleNamespace
 from typing import Any
@@ -12,15 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog_broker.server.connection import (
-    INITIAL_BUFFER_BYTES,
-    MEMORY_RETRY_SECONDS,
-    READ_AHEAD_BYTES,
-    BrokerConnection,
-    coalesce,
-)
+from oncelog_broker.runtime.turns import TurnBudget
+from oncelog_broker.server.answer_queue import MAX_OUTSTANDING_ANSWERS, Slot, coalesce
+from oncelog_broker.server.connection import MEMORY_RETRY_SECONDS, BrokerConnection
 from oncelog_broker.server.connections import Connections
-from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, Limits
+from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, WRITE_HIGH_WATER_BYTES, Limits
+from oncelog_broker.server.receiving import INITIAL_BUFFER_BYTES, READ_AHEAD_BYTES
 
 
 class RecordingTransport(asyncio.Transport):
@@ -55,17 +53,24 @@ class RecordingTransport(asyncio.Transport):
 
 
 class RecordingDispatcher:
-    """Keeps copies of the frames; mutes the connection after those whose first byte is `M`."""
+    """Keeps copies of the frames. Those whose first byte is `M` wait and hold back the others, `O` wait and let others
+    in, `A` are answered with what they are; no other has an answer."""
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
         self.last_frame = memoryview(b"")
+        self.waiting: list[tuple[Slot, asyncio.Future[None]]] = []
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
         self.frames.append(bytes(frame))
         self.last_frame = frame
-        if frame[0:1] == b"M":
-            connection.mute()
+        first = frame[0:1]
+        if first == b"A":
+            connection.respond([bytes(frame)])
+        elif first in (b"M", b"O"):
+            answer = asyncio.get_running_loop().create_future()
+            slot = connection.wait_for(answer, reads_frame=first == b"M", holds_back=first == b"M")
+            self.waiting.append((slot, answer))
 
 
 def limits(**changes: Any) -> Limits:
@@ -85,7 +90,8 @@ class Wire:
     def __init__(self, **changes: Any) -> None:
         self.limits = limits(**changes)
         self.dispatcher = RecordingDispatcher()
-        self.connections = Connections(self.limits)
+        self.turn_seconds = 0.0
+        self.connections = Connections(self.limits, TurnBudget(lambda: self.turn_seconds, 1.0))
         self.connection, self.transport = self.connect()
 
     def connect(self) -> tuple[BrokerConnection, RecordingTransport]:
@@ -105,6 +111,13 @@ class Wire:
             taken += size
             self.connection.buffer_updated(size)
         return taken
+
+    def finish(self, number: int = 0, answer: bytes = b"") -> None:
+        """The answer of a request that waits is there."""
+        slot, _ = self.dispatcher.waiting.pop(number)
+        if answer:
+            self.connection.respond([answer], slot)
+        self.connection.finish(slot)
 
 
 def frame(body: bytes) -> bytes:
@@ -165,19 +178,102 @@ async def test_a_waiting_request_holds_back_those_behind_it() -> None:
     wire = Wire()
     wire.receive(frame(b"M" * 8) + frame(b"a" * 8) + frame(b"M" * 9) + frame(b"b" * 8))
     assert wire.dispatcher.frames == [b"M" * 8]
-    wire.connection.unmute()
+    wire.finish()
     assert wire.dispatcher.frames == [b"M" * 8, b"a" * 8, b"M" * 9]
-    wire.connection.unmute()
+    wire.finish()
     assert wire.dispatcher.frames[-1] == b"b" * 8
 
 
-async def test_a_muted_connection_stops_reading_when_its_buffer_is_full() -> None:
+async def test_waits_of_pipelined_requests_overlap_and_their_answers_leave_in_order() -> None:
+    wire = Wire()
+    wire.receive(frame(b"O first ") + frame(b"O second") + frame(b"A third ") + frame(b"O fourth"))
+    assert len(wire.dispatcher.frames) == 4
+    wire.finish(1, b"second")
+    assert wire.transport.written == []
+    wire.finish(0, b"first")
+    assert b"".join(wire.transport.written) == b"firstsecondA third "
+    wire.finish(0, b"fourth")
+    assert wire.transport.written[-1] == b"fourth"
+
+
+async def test_a_request_that_has_no_answer_holds_nobody_up() -> None:
+    wire = Wire()
+    wire.receive(frame(b"O first ") + frame(b"A second"))
+    wire.finish(0)
+    assert wire.transport.written == [b"A second"]
+
+
+async def test_a_request_whose_effects_are_done_lets_the_next_one_in() -> None:
+    wire = Wire()
+    wire.receive(frame(b"M first ") + frame(b"A second"))
+    assert len(wire.dispatcher.frames) == 1
+    wire.connection.let_next_in(wire.dispatcher.waiting[0][0])
+    await asyncio.sleep(0)
+    assert len(wire.dispatcher.frames) == 2
+    wire.finish(0, b"first")
+    assert b"".join(wire.transport.written) == b"firstA second"
+
+
+async def test_with_too_many_answers_outstanding_no_further_request_is_handled() -> None:
+    wire = Wire()
+    wire.receive(frame(b"O" * 8) * (MAX_OUTSTANDING_ANSWERS + 3))
+    assert len(wire.dispatcher.frames) == MAX_OUTSTANDING_ANSWERS
+    wire.finish(1)
+    assert len(wire.dispatcher.frames) == MAX_OUTSTANDING_ANSWERS, "it stands behind one that waits"
+    wire.finish(0)
+    assert len(wire.dispatcher.frames) == MAX_OUTSTANDING_ANSWERS + 2
+
+
+async def test_ready_answers_that_stand_behind_one_that_waits_are_bounded_in_bytes() -> None:
+    wire = Wire()
+    wire.receive(frame(b"O" * 8) + frame(b"A" * 900_000) * 10)
+    assert len(wire.dispatcher.frames) == 1 + -(-WRITE_HIGH_WATER_BYTES // 900_000)
+    wire.finish()
+    assert len(wire.dispatcher.frames) > 6
+
+
+async def test_who_goes_is_waited_for_no_more() -> None:
+    wire = Wire()
+    wire.receive(frame(b"O" * 8) + frame(b"M" * 8))
+    wire.connection.connection_lost(None)
+    assert all(answer.cancelled() for _, answer in wire.dispatcher.waiting)
+
+
+async def test_a_connection_has_one_request_in_a_turn_when_the_time_of_the_turn_is_spent() -> None:
+    wire = Wire()
+    other, _ = wire.connect()
+    handle = wire.dispatcher.handle
+
+    def slow(connection: BrokerConnection, frame: memoryview) -> None:
+        handle(connection, frame)
+        wire.turn_seconds += 0.6
+
+    wire.connection._handle = other._handle = slow
+    for connection in (wire.connection, other):
+        data = frame(b"a" * 8) * 10
+        connection.get_buffer(-1)[: len(data)] = data
+        connection.buffer_updated(len(data))
+    counts = [len(wire.dispatcher.frames)]
+    while counts[-1] < 20:
+        await asyncio.sleep(0)
+        counts.append(len(wire.dispatcher.frames))
+    assert max(after - before for before, after in pairwise(counts)) <= 4, "one each, and two in the time of a turn"
+
+
+async def test_a_closed_connection_handles_nothing_more() -> None:
+    wire = Wire()
+    wire.connection._handle = lambda connection, frame: connection.close("for this test")  # type: ignore[assignment]
+    wire.receive(frame(b"a" * 8) * 3)
+    assert wire.connection._received.begin == 12
+
+
+async def test_a_connection_that_is_held_back_stops_reading_when_its_buffer_is_full() -> None:
     wire = Wire()
     flood = frame(b"M" * 8) + frame(b"a" * 100) * 10_000
     taken = wire.receive(flood)
     assert wire.transport.paused
     assert taken <= INITIAL_BUFFER_BYTES + 12  # the place of the handled frame is free again
-    wire.connection.unmute()
+    wire.finish()
     assert not wire.transport.paused
     wire.receive(flood[taken:])
     assert len(wire.dispatcher.frames) == 10_001
@@ -234,7 +330,7 @@ async def test_time_spent_waiting_for_an_answer_counts_neither_as_rest_nor_again
     wire = Wire(idle_seconds=100)
     wire.receive(frame(b"M" * 8) + frame(b"a" * 100)[:50])
     wire.connection.last_active -= 1000
-    wire.connection.unmute()
+    wire.finish()
     wire.connection.sweep(asyncio.get_running_loop().time() + 5)
     assert not wire.transport.aborted
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from oncelog_broker.config.broker_keys import QUEUED_MAX_REQUESTS
+from oncelog_broker.server.answer_queue import Slot
 from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import MAX_MESSAGE_CHARS, ErrorCode, KafkaError, UnencodableMessage
@@ -16,11 +17,14 @@ class WaitingConnection:
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def respond(self, parts: list[Any]) -> None:
+    def wait_for(self, answer: Any, *, reads_frame: bool, holds_back: bool) -> Slot:
+        return Slot(answer, [])
+
+    def respond(self, parts: list[Any], slot: Slot) -> None:
         self.events.append("answer")
 
-    def unmute(self) -> None:
-        self.events.append("unmute")
+    def finish(self, slot: Slot) -> None:
+        self.events.append("finish")
 
     def close(self, reason: str) -> None:
         self.events.append(f"close: {reason}")
@@ -43,7 +47,7 @@ async def events_of(answer: Any) -> list[str]:
     )
     route: Any = RecordingRoute()
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    Dispatcher(broker)._wait(future, route, context)
+    Dispatcher(broker)._wait(future, route, context, reads_frame=False)
     if isinstance(answer, Exception):
         future.set_exception(answer)
     else:
@@ -54,11 +58,11 @@ async def events_of(answer: Any) -> list[str]:
 
 
 async def test_the_connection_goes_on_behind_a_late_answer() -> None:
-    assert await events_of("late") == ["answer", "unmute"]
-    assert await events_of(None) == ["unmute"]
+    assert await events_of("late") == ["answer", "finish"]
+    assert await events_of(None) == ["finish"]
 
 
-async def test_a_late_answer_that_cannot_be_given_closes_the_connection_instead_of_muting_it_for_ever() -> None:
+async def test_a_late_answer_that_cannot_be_given_closes_the_connection_instead_of_holding_it_for_ever() -> None:
     assert await events_of("unencodable") == ["close: internal error"]
     assert await events_of(RuntimeError("a bug")) == ["close: internal error"]
 

@@ -1,0 +1,178 @@
+"""The send side of a connection: answers leave in the order of the requests, whenever each of them is there.
+
+An answer that comes later has a slot in the queue; what is ready behind it waits in its own. With nobody waiting an
+answer goes straight out, together with those of the other requests that are handled at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, Final
+
+from oncelog_broker.server.limits import WRITE_HIGH_WATER_BYTES
+from oncelog_protocol.wire_writers import Buffer
+
+MAX_OUTSTANDING_ANSWERS: Final = 64
+"""Answers of one connection that wait, or stand behind one that waits: with so many no further request is handled."""
+SCATTER_BYTES: Final = 16 * 1024
+"""Parts of a response from this size on go to the socket as they are; smaller ones are joined first."""
+
+
+class Slot:
+    """The place of one answer. It `is_ready` when its `parts` are complete; they may be none (acks=0)."""
+
+    __slots__ = ("is_ready", "parts", "waits_for")
+
+    def __init__(self, waits_for: asyncio.Future[Any] | None, parts: list[Buffer]) -> None:
+        self.waits_for = waits_for
+        self.parts = parts
+        self.is_ready = waits_for is None
+
+
+class AnswerQueue:
+    """The answers of one connection. Invariant: the first slot, if there is one, still waits."""
+
+    __slots__ = ("_outgoing", "_ready_bytes", "_slots", "_stalled_since", "_transport", "_unsent", "takes_more")
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._outgoing: list[Buffer] | None = None
+        self._slots: deque[Slot] = deque()
+        self._ready_bytes = 0
+        """Of answers that wait for those before them."""
+        self._stalled_since = 0.0
+        self._unsent = 0
+        self.takes_more = True
+        """Whether the client reads, and so little is outstanding that another request may be handled."""
+
+    def open(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+
+    def close(self) -> None:
+        """The client is gone: nobody waits for these answers any more."""
+        self._transport = None
+        slots, self._slots = self._slots, deque()
+        for slot in slots:
+            if slot.waits_for is not None:
+                slot.waits_for.cancel()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer is not there yet."""
+        return bool(self._slots)
+
+    def _weigh(self) -> None:
+        self.takes_more = (
+            not self._stalled_since
+            and len(self._slots) < MAX_OUTSTANDING_ANSWERS
+            and self._ready_bytes < WRITE_HIGH_WATER_BYTES
+        )
+
+    # --- answers
+
+    def put(self, parts: list[Buffer], slot: Slot | None = None) -> None:
+        """An answer, which begins with its size and header: to the request that is handled, or to the one of `slot`."""
+        if slot is not None and not slot.is_ready:
+            slot.parts += parts
+        elif self._slots:
+            self._slots.append(Slot(None, parts))
+            self._ready_bytes += size_of(parts)
+            self._weigh()
+        elif self._outgoing is not None:
+            self._outgoing += parts
+        else:
+            self._write(parts)
+
+    def reserve(self, waits_for: asyncio.Future[Any]) -> Slot:
+        """A place for the answer to the request that is handled, which comes later: then `put` it, and `finish`."""
+        slot = Slot(waits_for, [])
+        self._slots.append(slot)
+        self._weigh()
+        return slot
+
+    def finish(self, slot: Slot) -> None:
+        """The answer of `slot` is there, or there is none. Whatever is ready leaves."""
+        slot.is_ready = True
+        self._ready_bytes += size_of(slot.parts)
+        slots, outgoing = self._slots, list[Buffer]()
+        while slots and slots[0].is_ready:
+            parts = slots.popleft().parts
+            self._ready_bytes -= size_of(parts)
+            outgoing += parts
+        self._weigh()
+        if self._outgoing is not None:
+            self._outgoing += outgoing
+        else:
+            self._write(outgoing)
+
+    def hold(self) -> None:
+        """Keep what is answered from now on, until `release`: it leaves together."""
+        self._outgoing = []
+
+    def release(self) -> None:
+        outgoing, self._outgoing = self._outgoing, None
+        if outgoing:
+            self._write(outgoing)
+
+    def _write(self, parts: list[Buffer]) -> None:
+        if not parts or self._transport is None:
+            return
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        else:
+            pieces = coalesce(parts)
+            if len(pieces) == 1:
+                self._transport.write(pieces[0])
+            else:
+                self._transport.writelines(pieces)
+
+    # --- clients that do not read
+
+    def stall(self, now: float) -> None:
+        """The client leaves more unread than WRITE_HIGH_WATER_BYTES, until `flow`. `now` is the loop's time."""
+        self._stalled_since = now
+        self._unsent = self._unsent_bytes()
+        self._weigh()
+
+    def flow(self) -> None:
+        self._stalled_since = 0.0
+        self._weigh()
+
+    def stalled_seconds(self, now: float) -> float:
+        """Since when the client has read nothing: one on a slow line, which reads a large answer for long, is not
+        stalled. To be asked now and then."""
+        if not self._stalled_since:
+            return 0.0
+        unsent = self._unsent_bytes()
+        if unsent < self._unsent:
+            self._stalled_since = now
+        self._unsent = unsent
+        return now - self._stalled_since
+
+    def _unsent_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+
+def size_of(parts: list[Buffer]) -> int:
+    return sum(map(len, parts))
+
+
+def coalesce(parts: list[Buffer]) -> list[Buffer]:
+    """The same bytes in few pieces: runs of small parts joined, large ones (record data) as they are."""
+    if max(map(len, parts)) < SCATTER_BYTES:
+        return [b"".join(parts)]
+    result: list[Buffer] = []
+    small: list[Buffer] = []
+    for part in parts:
+        if len(part) < SCATTER_BYTES:
+            small.append(part)
+            continue
+        if small:
+            result.append(b"".join(small))
+            small = []
+        result.append(part)
+    if small:
+        result.append(b"".join(small))
+    return result

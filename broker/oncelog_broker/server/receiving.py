@@ -1,0 +1,134 @@
+"""The receive side of a connection: one buffer that bytes come into, and the frames that are cut out of it.
+
+The buffer grows with the bytes received, never with a claimed length, and is given up when the connection rests. A
+frame is a slice of it, not a copy: it stays as it is until the next frame is asked for, or, where the request still
+reads it, for as long as the request wants it (`lend`): what comes meanwhile goes into another buffer.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from oncelog_broker.server.limits import Limits
+
+SIZE: Final = Struct(">i")
+MIN_FRAME_BYTES: Final = 8
+"""Api key, version and correlation id: less is no request."""
+INITIAL_BUFFER_BYTES: Final = 16 * 1024
+READ_AHEAD_BYTES: Final = 128 * 1024
+"""Room beyond a large frame, so that one read may bring the next ones as well."""
+
+
+class FrameRefused(Exception):
+    """A frame whose size is none, or beyond the limit."""
+
+
+class ReceiveBuffer:
+    """What one connection has received and not handled yet. Invariant: 0 <= begin <= end <= size of the buffer."""
+
+    __slots__ = ("_buffer", "_is_lent", "_limits", "_reserved", "_view", "_wanted", "begin", "end")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._buffer: bytearray | None = None
+        self._view = memoryview(b"")
+        self.begin = 0
+        """Where the next frame begins."""
+        self.end = 0
+        """Where the bytes received end: equal to `begin` if nothing is left."""
+        self._wanted = 0
+        """Bytes of the frame that is not whole yet, its size included; 0 where none has begun."""
+        self._is_lent = False
+        self._reserved = 0
+
+    # --- bytes in
+
+    def room(self) -> memoryview:
+        """Where the next bytes may be written."""
+        if self._buffer is None:
+            self._replace(INITIAL_BUFFER_BYTES)
+        return self._view[self.end :]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for further bytes."""
+        return self.end == len(self._view) and self._buffer is not None
+
+    @property
+    def is_amid_frame(self) -> bool:
+        """Whether the next frame has begun and is not whole. As of the last `next_frame`."""
+        return self._wanted > 0
+
+    # --- frames out
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame, without its size; None where none is whole. Raises FrameRefused."""
+        begin = self.begin
+        available = self.end - begin
+        self._wanted = 0
+        if available < 4:
+            return None
+        (size,) = SIZE.unpack_from(self._view, begin)
+        if size < MIN_FRAME_BYTES or size > self._limits.request_max_bytes:
+            raise FrameRefused(f"frame of {size} bytes: socket.request.max.bytes={self._limits.request_max_bytes}")
+        if available - 4 < size:
+            self._wanted = size + 4
+            return None
+        self.begin = begin + 4 + size
+        return self._view[begin + 4 : self.begin]
+
+    def lend(self) -> None:
+        """The last frame is still read by its request: it stays as it is until nobody has it any more."""
+        self._is_lent = True
+
+    def make_room(self) -> bool:
+        """Have room for more, now that no frame in the buffer is in use but one that is lent. False if there is no
+        memory for it: ask again."""
+        if self._is_lent:
+            self._is_lent = False
+            self._replace(max(INITIAL_BUFFER_BYTES, self.end - self.begin))
+        elif self.begin == self.end:
+            self.begin = self.end = 0
+            if self._reserved and self._limits.is_short:
+                self.give_up()
+            return True
+        if self._wanted or self.is_full:
+            return self._make_room(self._wanted)
+        return True
+
+    def _make_room(self, frame_size: int) -> bool:
+        """Move what is left to the front, grow when even that leaves no room.
+
+        The buffer at most doubles at a time, so it follows the bytes received, not the size that a client claims.
+        """
+        pending = self.end - self.begin
+        capacity = len(self._view)
+        if pending == capacity:
+            wanted = min(2 * capacity, max(frame_size, capacity) + READ_AHEAD_BYTES)
+            if not self._limits.reserve(wanted - self._reserved, self):
+                return False
+            self._reserved = wanted
+            self._replace(wanted)
+        elif self.begin and self.begin + max(frame_size, pending + 1) > capacity:
+            self._view[:pending] = self._view[self.begin : self.end]
+            self.begin, self.end = 0, pending
+        return True
+
+    # --- memory
+
+    def _replace(self, capacity: int) -> None:
+        pending = self.end - self.begin
+        buffer = bytearray(capacity)
+        view = memoryview(buffer)
+        view[:pending] = self._view[self.begin : self.end]
+        self._buffer, self._view, self.begin, self.end = buffer, view, 0, pending
+
+    def give_up(self) -> None:
+        """Drop the buffer (slices of it that are still in use keep it alive) and what it had reserved."""
+        self._buffer = None
+        self._view = memoryview(b"")
+        self.begin = self.end = 0
+        if self._reserved:
+            self._limits.give_back(self._reserved, self)
+            self._reserved = 0
