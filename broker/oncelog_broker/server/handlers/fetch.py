@@ -3,7 +3,7 @@
 Behaviour: partitions in the order of the request or session (T11); whole batches only; the first that has data may
 exceed every limit by its first batch, so that no batch is too large to be read. Waits up to max_wait_ms for min_bytes,
 or for max_bytes where those are fewer.
-Errors of a partition answer at once.
+Errors of a partition answer at once, and so does a reader's epoch that is not in the log (diverging_epoch).
 Versions: v7 incremental sessions (KIP-227, fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, v13 topic ids
 instead of names.
 """
@@ -144,6 +144,10 @@ class _Read:
             else:
                 partition = self._replicas.leader(name, asked.partition)
             partition.check_leader_epoch(asked.current_leader_epoch)
+            divergence = partition.divergence(asked.fetch_offset, asked.last_fetched_epoch)
+            if divergence is not None:
+                self.failed = True
+                return _diverging(partition, asked.partition, *divergence)
             records, aborted = self._records(partition, asked.fetch_offset, asked.partition_max_bytes)
         except KafkaError as error:
             self.failed = True
@@ -189,6 +193,18 @@ class _Read:
             if self._version < FIRST_ZSTD_VERSION:
                 _refuse_zstd(records)
         return records, aborted
+
+
+def _diverging(partition: Partition, index: int, epoch: int, end_offset: int) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=index,
+        error_code=0,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.log_start_offset,
+        diverging_epoch=PartitionResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset),
+        records=b"",
+    )
 
 
 def _refuse_zstd(records: memoryview) -> None:
