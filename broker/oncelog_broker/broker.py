@@ -96,6 +96,7 @@ class Broker:
                 max_connections_per_ip=config[keys.MAX_CONNECTIONS_PER_IP],
                 request_max_bytes=config[keys.SOCKET_REQUEST_MAX_BYTES],
                 queued_max_request_bytes=config[keys.QUEUED_MAX_REQUEST_BYTES],
+                queued_max_response_bytes=config[keys.QUEUED_MAX_RESPONSE_BYTES],
                 idle_seconds=config[keys.CONNECTIONS_MAX_IDLE_MS] / 1000,
                 send_buffer_bytes=config[keys.SOCKET_SEND_BUFFER_BYTES],
                 receive_buffer_bytes=config[keys.SOCKET_RECEIVE_BUFFER_BYTES],

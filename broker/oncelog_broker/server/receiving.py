@@ -10,6 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from oncelog_broker.server.ledger import Holding
 from oncelog_broker.server.limits import Limits
 
 SIZE: Final = Struct(">i")
@@ -19,6 +20,9 @@ INITIAL_BUFFER_BYTES: Final = 16 * 1024
 READ_AHEAD_BYTES: Final = 128 * 1024
 """Room beyond a large frame, so that one read may bring the next ones as well."""
 
+KEPT_BUFFER_BYTES: Final = 2 * 1024 * 1024
+"""A buffer that has grown above this is given up as soon as it is empty: few requests are so large."""
+
 
 class FrameRefused(Exception):
     """A frame whose size is none, or beyond the limit."""
@@ -27,10 +31,14 @@ class FrameRefused(Exception):
 class ReceiveBuffer:
     """What one connection has received and not handled yet. Invariant: 0 <= begin <= end <= size of the buffer."""
 
-    __slots__ = ("_buffer", "_is_lent", "_limits", "_reserved", "_view", "_wanted", "begin", "end")
+    __slots__ = ("_buffer", "_is_lent", "_limits", "_view", "_wanted", "begin", "end", "memory", "received")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, address: str) -> None:
         self._limits = limits
+        self.memory = Holding(limits.requests, address)
+        """What it holds of the ledger: its size, once that is above the initial one."""
+        self.received = 0
+        """Bytes that have come, since the beginning."""
         self._buffer: bytearray | None = None
         self._view = memoryview(b"")
         self.begin = 0
@@ -40,7 +48,6 @@ class ReceiveBuffer:
         self._wanted = 0
         """Bytes of the frame that is not whole yet, its size included; 0 where none has begun."""
         self._is_lent = False
-        self._reserved = 0
 
     # --- bytes in
 
@@ -49,6 +56,11 @@ class ReceiveBuffer:
         if self._buffer is None:
             self._replace(INITIAL_BUFFER_BYTES)
         return self._view[self.end :]
+
+    def add(self, size: int) -> None:
+        """So many bytes were written into the room."""
+        self.end += size
+        self.received += size
 
     @property
     def is_full(self) -> bool:
@@ -59,6 +71,11 @@ class ReceiveBuffer:
     def is_amid_frame(self) -> bool:
         """Whether the next frame has begun and is not whole. As of the last `next_frame`."""
         return self._wanted > 0
+
+    @property
+    def frame_received(self) -> int:
+        """Bytes of the frame that is not whole yet."""
+        return self.end - self.begin
 
     # --- frames out
 
@@ -90,7 +107,7 @@ class ReceiveBuffer:
             self._replace(max(INITIAL_BUFFER_BYTES, self.end - self.begin))
         elif self.begin == self.end:
             self.begin = self.end = 0
-            if self._reserved and self._limits.is_short:
+            if len(self._view) > KEPT_BUFFER_BYTES or (self.memory.held and self._limits.requests.is_short):
                 self.give_up()
             return True
         if self._wanted or self.is_full:
@@ -106,9 +123,8 @@ class ReceiveBuffer:
         capacity = len(self._view)
         if pending == capacity:
             wanted = min(2 * capacity, max(frame_size, capacity) + READ_AHEAD_BYTES)
-            if not self._limits.reserve(wanted - self._reserved, self):
+            if not self.memory.hold(wanted):
                 return False
-            self._reserved = wanted
             self._replace(wanted)
         elif self.begin and self.begin + max(frame_size, pending + 1) > capacity:
             self._view[:pending] = self._view[self.begin : self.end]
@@ -129,6 +145,4 @@ class ReceiveBuffer:
         self._buffer = None
         self._view = memoryview(b"")
         self.begin = self.end = 0
-        if self._reserved:
-            self._limits.give_back(self._reserved, self)
-            self._reserved = 0
+        self.memory.owe(0)
