@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Final, Protocol, TypeVar
 
 from oncelog_broker.runtime.descriptors import SPARES, is_descriptor_limit
+from oncelog_broker.runtime.mappings import MAPPINGS
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -54,6 +55,9 @@ class File(Protocol):
 
     def read(self, position: int, size: int) -> memoryview:
         """Up to `size` bytes, fewer at the end of the file. Raises OSError."""
+
+    def view(self, position: int, size: int) -> memoryview | None:
+        """As `read`, but always a slice of a mapping; None if no mapping can be made. Raises OSError."""
 
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes. See RealFile for the trap of views served before."""
@@ -116,9 +120,9 @@ class Disk(Protocol):
 class RealFile:
     """`File` on a descriptor.
 
-    THE TRAP OF `read`: a large read returns a slice of a mapping of the file. If the file is cut below that slice
-    while it is still held, touching it kills the process (SIGBUS). Hence: only `truncate` cuts bytes that were ever
-    readable, it is called only for follower truncation and recovery, and the caller must have let go of the slices
+    THE TRAP OF `read` AND `view`: a large read returns a slice of a mapping of the file. If the file is cut below that
+    slice while it is still held, touching it kills the process (SIGBUS). Hence: only `truncate` cuts bytes that were
+    ever readable, it is called only for follower truncation and recovery, and the caller must have let go of the slices
     above the cut (a partition that truncates is no longer a leader and has failed its fetches). Unlinking a file is
     harmless: a mapping keeps its inode.
     """
@@ -159,17 +163,21 @@ class RealFile:
         size = min(size, self.size - position)
         if size <= 0:
             return memoryview(b"")
-        if size <= SMALL_READ_SIZE:
-            return self._copy(position, size)
+        if size > SMALL_READ_SIZE and (view := self.view(position, size)) is not None:
+            return view
+        return self._copy(position, size)
+
+    def view(self, position: int, size: int) -> memoryview | None:
+        size = min(size, self.size - position)
+        if size <= 0:
+            return memoryview(b"")
         mapped = self._map
         if mapped is None or len(mapped) < position + size:
             # The old mapping lives on as long as slices of it are held.
-            try:
-                mapped = self._map = mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ)
-            except OSError as error:
-                if is_descriptor_limit(error):  # a mapping has one of its own
-                    return self._copy(position, size)
-                raise
+            mapped = MAPPINGS.map(self._fd, self.size)
+            if mapped is None:
+                return None
+            self._map = mapped
         return memoryview(mapped)[position : position + size]
 
     def _copy(self, position: int, size: int) -> memoryview:

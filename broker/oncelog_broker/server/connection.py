@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol, cast
 from oncelog_broker.server.answer_queue import AnswerQueue, Slot
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.known_header import NO_HEADER, KnownHeader
-from oncelog_broker.server.ledger import Progress
+from oncelog_broker.server.ledger import BEYOND_WINDOW_SECONDS, PROGRESS_WINDOW_SECONDS, Progress
 from oncelog_broker.server.limits import (
     ANSWER_ESTIMATE_BYTES,
     COPIED_ANSWER_BYTES,
@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 MEMORY_RETRY_SECONDS: Final = 0.05
 """How long a connection that got no memory for a large frame waits before it asks again."""
+HOLDS_WITHOUT_SENDING: Final = "request does not come on while others wait for the memory that it takes"
 REST_SECONDS: Final = 1.0
 """A connection that rests this long gives up its receive buffer."""
 
@@ -60,6 +61,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_handle",
         "_held_by",
         "_is_ending",
+        "_is_watched",
         "_loop",
         "_memory_retry",
         "_next_turn",
@@ -89,6 +91,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._next_turn: asyncio.Handle | None = None
         """What is in the receive buffer is handled in the next turn of the loop."""
         self._is_ending = False
+        self._is_watched = False
         self._reading_paused = False
         self._frame_since = 0.0
         self._memory_retry: asyncio.TimerHandle | None = None
@@ -214,6 +217,22 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._wait_for_memory()
         elif self._received.is_full:
             self._pause_reading()
+        if self._received.memory.is_beyond and not self._is_watched:
+            self._is_watched = True
+            self._loop.call_later(BEYOND_WINDOW_SECONDS, self._watch)
+
+    def _watch(self) -> None:
+        """What it holds beyond its share is for one connection at a time: looked at more often than `sweep` does."""
+        self._is_watched = self._received.memory.is_beyond and not self._is_ending
+        if not self._is_watched:
+            return
+        if (
+            self._sends_too_slowly(self._loop.time(), BEYOND_WINDOW_SECONDS)
+            and self._connections.limits.requests.is_short
+        ):
+            self.close(HOLDS_WITHOUT_SENDING)
+        else:
+            self._loop.call_later(BEYOND_WINDOW_SECONDS, self._watch)
 
     def _wait_for_memory(self) -> None:
         """Read and handle nothing for a moment. The time does not count against the frame that has begun."""
@@ -224,6 +243,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _retry(self) -> None:
         self._memory_retry = None
+        if not self._is_handling:
+            self._received.memory.wait_no_longer()
         self._go_on()
         if self._memory_retry is None and self._without_memory_since:
             now = self._loop.time()
@@ -268,8 +289,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def copied_answer_bytes(self) -> int:
-        """Of the records in an answer, how many may be copies on the heap; the others are mapped."""
-        return min(COPIED_ANSWER_BYTES, self._answers.memory.room)
+        """Of the records in an answer, how many may be copies on the heap: part of the room, as they can be mapped."""
+        return min(COPIED_ANSWER_BYTES, self._answers.memory.room // 4)
 
     def wait_for(self, answer: asyncio.Future[Any], *, reads_frame: bool, holds_back: bool) -> Slot:
         """The request that is handled is answered later: with `respond` and this slot, then `finish`.
@@ -328,7 +349,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         elif self._is_frame_late(now):
             self.close(f"request not complete after {FRAME_SECONDS:.0f} s, nor at {MIN_FRAME_RATE} bytes/s")
         elif self._sends_too_slowly(now) and limits.requests.is_short:
-            self.close("request does not come on while others wait for the memory that it takes")
+            self.close(HOLDS_WITHOUT_SENDING)
         elif is_resting and now - self.last_active > limits.idle_seconds:
             self.close("idle for connections.max.idle.ms")
         elif is_resting and self._received.begin == self._received.end and now - self.last_active > REST_SECONDS:
@@ -343,8 +364,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return False
         return now - self._frame_since > FRAME_SECONDS + self._received.frame_received / MIN_FRAME_RATE
 
-    def _sends_too_slowly(self, now: float) -> bool:
+    def _sends_too_slowly(self, now: float, window_seconds: float = PROGRESS_WINDOW_SECONDS) -> bool:
         if not self._frame_since or self._without_memory_since:
             return False
         received = self._received
-        return self._frame_progress.is_too_slow(now, received.received, received.memory.held)
+        return self._frame_progress.is_too_slow(now, received.received, received.memory.held, window_seconds)

@@ -123,8 +123,10 @@ class ReceiveBuffer:
         capacity = len(self._view)
         if pending == capacity:
             wanted = min(2 * capacity, max(frame_size, capacity) + READ_AHEAD_BYTES)
-            if not self.memory.hold(wanted):
-                return False
+            if not self.memory.hold(wanted, frame_size):
+                if not capacity < frame_size < wanted or not self.memory.hold(frame_size):
+                    return False
+                wanted = frame_size
             self._replace(wanted)
         elif self.begin and self.begin + max(frame_size, pending + 1) > capacity:
             self._view[:pending] = self._view[self.begin : self.end]

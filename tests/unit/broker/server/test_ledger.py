@@ -72,6 +72,23 @@ def test_one_at_a_time_may_go_beyond_its_share() -> None:
     assert (budget.total, budget.beyond, budget.is_short, budget.by_address) == (0, None, False, Counter())
 
 
+def test_of_those_that_wait_the_one_that_needs_least_goes_first() -> None:
+    budget = Budget(10 * MB)
+    first, large, small, gone = (Holding(budget, "a") for _ in range(4))
+    assert first.hold(9 * MB)
+    assert not large.hold(8 * MB, 9 * MB)
+    assert not gone.hold(7 * MB)
+    assert not small.hold(7 * MB, 8 * MB)
+    first.owe(0)
+    assert not large.hold(8 * MB, 9 * MB)
+    assert not small.hold(7 * MB, 8 * MB)
+    gone.wait_no_longer()
+    assert not large.hold(8 * MB, 9 * MB)
+    assert small.hold(7 * MB, 8 * MB)
+    small.owe(0)
+    assert large.hold(8 * MB, 9 * MB)
+
+
 def test_who_went_beyond_its_share_and_holds_less_gives_the_place_free() -> None:
     budget = Budget(10 * MB)
     first = Holding(budget, "a")

@@ -77,7 +77,8 @@ def context(replicas: OnePartition) -> Any:
         deadlines=Deadlines(),
         logs=SimpleNamespace(checkpoint_log_start_offsets=lambda: None),
     )
-    return SimpleNamespace(services=broker, version=9, api_key=0)
+    connection = SimpleNamespace(copied_answer_bytes=1_000_000)
+    return SimpleNamespace(services=broker, connection=connection, version=9, api_key=0)
 
 
 def count_to(number: int, counted: list[int]) -> Slices[str]:
