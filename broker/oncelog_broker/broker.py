@@ -42,10 +42,12 @@ from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, register
 from oncelog_broker.metadata.store import MetadataStore, SessionState
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock, SystemClock
-from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, first_descriptor_not_for_connections
+from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
 from oncelog_broker.runtime.disk import Disk, RealDisk
 from oncelog_broker.runtime.entropy import random_uuid, system_entropy
+from oncelog_broker.runtime.mappings import MAPPINGS
 from oncelog_broker.runtime.network import Network, RealNetwork
+from oncelog_broker.runtime.open_files import OPEN_FILES
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.server.connections import Connections
@@ -148,6 +150,7 @@ class Broker:
         await self._undo.aclose()
 
     async def _start(self) -> None:
+        self._divide_descriptors()
         advertised = advertised_listeners(self.config, socket.gethostname())
         home = os.path.abspath(self.config.log_dirs[0])
         try:
@@ -201,7 +204,6 @@ class Broker:
         self.groups.start()
         self.transactions.start()
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
-        self._divide_descriptors()
         self._services = Services(
             config=self.config,
             clock=self.clock,
@@ -221,15 +223,16 @@ class Broker:
         await self._listeners.start(Dispatcher(self._services))
 
     def _divide_descriptors(self) -> None:
-        """Now that the logs are open: what is left goes to connections and to further logs, half and half."""
+        """Before the first log is opened: who may have how many."""
         SPARES.refill()
-        first = first_descriptor_not_for_connections()
-        self.connections.limits.first_descriptor_not_for_connections = first
-        connections = descriptor_limit() - first
-        if connections < self.config[keys.MAX_CONNECTIONS] // 2:  # a few less surprise nobody
+        limit, max_connections = descriptor_limit(), self.config[keys.MAX_CONNECTIONS]
+        division = divide(limit, max_connections)
+        self.connections.limits.connection_descriptors = division.connections
+        OPEN_FILES.capacity, MAPPINGS.limit = division.files, division.mappings
+        if division.connections < max_connections // 2:  # a few less surprise nobody
             logger.warning(
                 "the limit of open files is much lower than max.connections needs",
-                extra={"limit": descriptor_limit(), "connections": connections},
+                extra={"limit": limit, "connections": division.connections},
             )
 
     async def _cluster_id(self, store: MetadataStore, directory: str) -> str:

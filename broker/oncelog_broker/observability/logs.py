@@ -59,6 +59,12 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry, default=str)
 
 
+def flush_logs() -> None:
+    """Wait until what was logged is written, for a moment at most: for who tells of the same elsewhere."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+
+
 def set_up_logging(level: str, log_format: str) -> None:
     """Send all records of `level` and above to standard error in `log_format` (see LEVELS, FORMATS)."""
     handler = QueuedHandler(sys.stderr.fileno(), JsonFormatter() if log_format == "json" else TextFormatter())

@@ -12,10 +12,7 @@ import mmap
 import weakref
 from typing import Final
 
-from oncelog_broker.runtime.descriptors import is_descriptor_limit
-
-MAX_MAPPINGS: Final = 16_384
-"""A quarter of the kernel's entries."""
+from oncelog_broker.runtime.descriptors import MAX_MAPPINGS, is_descriptor_limit
 
 
 class Mappings:

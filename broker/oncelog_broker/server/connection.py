@@ -115,7 +115,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         host, port = (peer[0], peer[1]) if isinstance(peer, tuple) and len(peer) >= 2 else ("local", 0)
         self.client_host, self.client_port = host, port
         connected = transport.get_extra_info("socket")
-        refused = self._connections.admit(self, host, -1 if connected is None else connected.fileno())
+        refused = self._connections.admit(self, host)
         if refused:
             logger.warning("connection refused", extra={"client": host, "reason": refused})
             self._transport.abort()

@@ -40,7 +40,8 @@ class Limits:
     queued_max_request_bytes: int
     queued_max_response_bytes: int
     idle_seconds: float
-    first_descriptor_not_for_connections: int = sys.maxsize
+    connection_descriptors: int = sys.maxsize
+    """Of the descriptors of this process, so many are for connections."""
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     connections: int = 0
@@ -54,12 +55,14 @@ class Limits:
         self.requests = Budget(self.queued_max_request_bytes)
         self.answers = Budget(self.queued_max_response_bytes)
 
-    def admit(self, ip: str, descriptor: int = -1) -> str | None:
-        """Count a new connection in, whose socket has that number; or say why not."""
-        if descriptor >= self.first_descriptor_not_for_connections:
-            return f"{descriptor} open files, and the rest is for logs: raise the limit (ulimit -n)"
+    def admit(self, ip: str) -> str | None:
+        """Count a new connection in, or say why not."""
         if self.connections >= self.max_connections:
             return f"max.connections={self.max_connections} reached"
+        if self.connections >= self.connection_descriptors:
+            return (
+                f"{self.connections} connections, and the rest is for logs: raise the limit of open files (ulimit -n)"
+            )
         if self.per_ip[ip] >= self.max_connections_per_ip:
             return f"max.connections.per.ip={self.max_connections_per_ip} reached for {ip}"
         self.connections += 1

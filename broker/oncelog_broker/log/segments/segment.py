@@ -429,7 +429,8 @@ class Segment:
             self._file = None
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename its files, that were created with the suffix `old`. An open file stays open."""
+        """Rename its files, that were created with the suffix `old`."""
+        self.close()  # an open file knows itself by its path
         for part in (self, self.offset_index, self.time_index):
             path = part.path.removesuffix(old) + new
             self._disk.rename(part.path, path)

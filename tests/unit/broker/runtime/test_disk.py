@@ -12,6 +12,7 @@ from oncelog_broker.runtime import disk as disk_module
 from oncelog_broker.runtime.descriptors import SPARE_COUNT, is_descriptor_limit
 from oncelog_broker.runtime.disk import SMALL_READ_SIZE, LockHeld, RealDisk
 from oncelog_broker.runtime.mappings import Mappings
+from oncelog_broker.runtime.open_files import OPEN_FILES
 
 
 @pytest.fixture
@@ -194,7 +195,8 @@ class TestNoDescriptorLeft:
             with pytest.raises(FileNotFoundError):
                 disk.open_briefly(str(tmp_path / "absent"))
 
-    def test_what_stays_open_gets_none(self, disk, tmp_path):
+    def test_what_stays_open_gets_none_if_no_file_can_rest(self, disk, tmp_path, monkeypatch):
+        monkeypatch.setattr(OPEN_FILES, "make_room", lambda: False)
         with no_descriptors_left(), pytest.raises(OSError, match="Too many open files") as caught:
             disk.open(str(tmp_path / "segment"), create=True)
         assert is_descriptor_limit(caught.value)

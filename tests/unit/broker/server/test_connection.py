@@ -7,7 +7,6 @@ import mmap
 from collections.abc import Callable
 from itertools import pairwise
 from struct import pack
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,9 +29,8 @@ from oncelog_broker.server.receiving import INITIAL_BUFFER_BYTES, READ_AHEAD_BYT
 
 
 class RecordingTransport(asyncio.Transport):
-    def __init__(self, host: str = "127.0.0.1", descriptor: int | None = None) -> None:
-        connected = None if descriptor is None else SimpleNamespace(fileno=lambda: descriptor)
-        super().__init__({"peername": (host, 5000), "socket": connected})
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__({"peername": (host, 5000)})
         self.written: list[bytes] = []
         self.aborted = False
         self.paused = False
@@ -528,15 +526,14 @@ async def test_connections_beyond_the_limits_are_refused_and_counted_out() -> No
     assert wire.limits.per_ip == {"127.0.0.1": 1}
 
 
-async def test_the_last_descriptors_are_left_to_logs() -> None:
-    wire = Wire(first_descriptor_not_for_connections=100)
-    refused = []
-    for descriptor in (50, 99, 100, 500, 98):
-        transport = RecordingTransport(descriptor=descriptor)
-        BrokerConnection(wire.dispatcher, wire.connections, "PLAINTEXT").connection_made(transport)  # type: ignore[arg-type]
-        refused.append(transport.aborted)
-    assert refused == [False, False, True, True, False]
-    assert wire.limits.connections == 1 + 3
+async def test_connections_are_counted_against_the_descriptors_that_are_theirs() -> None:
+    """Whatever the numbers of their sockets are: logs may have taken the low ones."""
+    wire = Wire(connection_descriptors=3)
+    refused = [wire.connect() for _ in range(4)]
+    assert [end.aborted for _, end in refused] == [False, False, True, True]
+    wire.connection.connection_lost(None)
+    assert not wire.connect()[1].aborted
+    assert wire.limits.connections == 3
 
 
 async def test_one_address_may_not_take_all_connections() -> None:
