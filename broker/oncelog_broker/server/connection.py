@@ -290,6 +290,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     @property
     def copied_answer_bytes(self) -> int:
         """Of the records in an answer, how many may be copies on the heap: part of the room, as they can be mapped."""
+        if not self._answer_budget.used:
+            return self._connections.limits.copied_answer_bytes
         return min(COPIED_ANSWER_BYTES, self._answers.memory.room // 4)
 
     def wait_for(self, answer: asyncio.Future[Any], *, reads_frame: bool, holds_back: bool) -> Slot:

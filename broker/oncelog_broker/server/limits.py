@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog_broker.server.ledger import Budget
+from oncelog_broker.server.ledger import Budget, Holding
 
 FRAME_SECONDS: Final = 30.0
 """A frame that has begun must be whole within this time, or the connection is closed (slow-loris)..."""
@@ -51,9 +51,13 @@ class Limits:
     answers: Budget = field(init=False)
     """What of answers waits on the heap, for clients to read it or for answers before it."""
 
+    copied_answer_bytes: int = field(init=False)
+    """Of the records in an answer, how many may be copies as long as nobody holds answers."""
+
     def __post_init__(self) -> None:
         self.requests = Budget(self.queued_max_request_bytes)
         self.answers = Budget(self.queued_max_response_bytes)
+        self.copied_answer_bytes = min(COPIED_ANSWER_BYTES, Holding(self.answers, "").room // 4)
 
     def admit(self, ip: str) -> str | None:
         """Count a new connection in, or say why not."""
