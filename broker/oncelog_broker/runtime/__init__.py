@@ -1,4 +1,6 @@
 """The seams: everything from outside (time, network, disk, tasks) enters through here, the real one or a simulated one.
 
-`clock` wall and monotonic time, `network` listening sockets, `disk` files, `tasks` background tasks and deadlines.
+`clock` wall and monotonic time, `network` listening sockets, `disk` files, `tasks` background tasks and deadlines,
+`entropy` random bytes, `steps` long work that can be paused, `turns` how much may be done in one turn of the loop.
+`descriptors` who may have how many file descriptors, `open_files` which files have one, `mappings` which are mapped.
 """

@@ -5,7 +5,7 @@ and checked, indexes and leader epochs made anew on the way. A bad batch there i
 the disk: the log is cut in front of it. A bad batch *below* the recovery point had been synced, so it is no torn end
 but corruption, and cutting would lose acknowledged records: then `LogCorrupt` is raised and not a byte is changed. So
 it is with closed segments that lost records; `lost_segments` says which of them are noticed.
-Source: Kafka's LogLoader; reliability.md section 6.
+Source: Kafka's LogLoader.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from oncelog import Admin, TopicPartition
+from oncelog.admin.hanging import Hang, ProducerIdAndEpoch
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, UnsupportedVersion
-from oncelog.transactions import Hang, ProducerIdAndEpoch
 from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from oncelog_protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.cluster import TopicPartition
-from oncelog.transactions import (
+from oncelog.admin.hanging import (
     DescribedTransaction,
     Hang,
     OpenTransaction,
@@ -14,6 +13,7 @@ from oncelog.transactions import (
     TransactionLimits,
     explanation,
 )
+from oncelog.cluster import TopicPartition
 
 HERE, ELSEWHERE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 START_MS = 1_700_000_000_000

@@ -11,7 +11,7 @@ from oncelog.backoff import backoff_s
 from oncelog.cluster import NO_NODE, TopicPartition
 from oncelog.config import ClientConfig
 from oncelog.errors import ClientClosed, ErrorCode, KafkaError, RequestTimedOut, StaleMetadata
-from oncelog.metadata import Metadata
+from oncelog.metadata.metadata import Metadata
 
 V = TypeVar("V")
 R = TypeVar("R")

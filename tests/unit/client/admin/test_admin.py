@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from oncelog import Admin, NewTopic, TopicPartition
+from oncelog.admin.resources import ConfigResource, ResourceType, by_node
 from oncelog.errors import ClientClosed, PartialFailure, RequestTimedOut, StaleMetadata, TopicAlreadyExists
-from oncelog.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from oncelog.resources import ConfigResource, ResourceType, by_node
+from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse

@@ -1,21 +1,17 @@
-"""FindCoordinator: which broker looks after a group or a transactional id; asking it, wherever it has moved."""
+"""Asking the coordinator of a group or a transactional id for an admin client, wherever it has moved."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
+from oncelog.admin.calls import Calls
+from oncelog.admin.items import settled
 from oncelog.backoff import backoff_s
-from oncelog.cluster import Broker
-from oncelog.connection.pool import ConnectionPool
-from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut, error_for
-from oncelog.items import settled
-from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
-
-if TYPE_CHECKING:
-    from oncelog.admin import Admin
+from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut
+from oncelog_protocol.messages.find_coordinator import CoordinatorType
 
 R = TypeVar("R")
 
@@ -25,24 +21,11 @@ MOVED: Final = frozenset(
 """What is answered by another broker, or by the same one a little later."""
 
 
-async def find_coordinator(pool: ConnectionPool, key: str, key_type: CoordinatorType) -> Broker:
-    """Ask any broker. Raises KafkaError, retriable while there is none yet."""
-    request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
-    response = await pool.send_to_any(request)
-    for found in response.coordinators:  # v4+; before that the response itself is the answer
-        if found.error_code:
-            raise error_for(found.error_code, found.error_message)
-        return Broker(found.node_id, found.host, found.port)
-    if response.error_code:
-        raise error_for(response.error_code, response.error_message)
-    return Broker(response.node_id, response.host, response.port)
-
-
 class Coordinators:
     """Of groups, or of transactional ids: asked for an admin client, again where one has moved or still loads."""
 
-    def __init__(self, admin: Admin, key_type: CoordinatorType) -> None:
-        self._admin = admin
+    def __init__(self, calls: Calls, key_type: CoordinatorType) -> None:
+        self._calls = calls
         self._key_type = key_type
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
@@ -58,7 +41,7 @@ class Coordinators:
 
         async def one(key: str) -> None:
             async def attempt() -> R:
-                return await ask(key, await self._admin.coordinator(key, self._key_type))
+                return await ask(key, await self._calls.coordinator(key, self._key_type))
 
             try:
                 results[key] = await self.until_answered(attempt, passing)
@@ -70,7 +53,7 @@ class Coordinators:
 
     async def until_answered(self, attempt: Callable[[], Awaitable[R]], passing: frozenset[ErrorCode] = MOVED) -> R:
         """Try again while the error is one of `passing`. Raises the last error when the time is over."""
-        config = self._admin.config
+        config = self._calls.config
         loop = asyncio.get_running_loop()
         deadline = loop.time() + config.default_api_timeout_ms / 1000
         attempts = 0

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from oncelog.admin.calls import Calls
+from oncelog.admin.coordinators import Coordinators
 from oncelog.cluster import TopicPartition
-from oncelog.coordinators import Coordinators
 from oncelog.errors import ErrorCode, error_for
 from oncelog_protocol.consumer_protocol import CONSUMER_PROTOCOL, ConsumerProtocolAssignment, decode_versioned
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
-
-if TYPE_CHECKING:
-    from oncelog.admin import Admin
 
 NO_OFFSET: Final = -1
 
@@ -66,19 +64,19 @@ class CommittedOffset:
 class GroupAdmin:
     """Use it as `admin.groups`."""
 
-    def __init__(self, admin: Admin) -> None:
-        self._admin = admin
-        self._coordinators = Coordinators(admin, CoordinatorType.GROUP)
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._coordinators = Coordinators(calls, CoordinatorType.GROUP)
 
     async def list(self) -> list[ListedGroup]:
         """The groups of all brokers, by id. Raises KafkaError."""
         from oncelog_protocol.messages.list_groups import ListGroupsRequest
 
         found: dict[str, ListedGroup] = {}
-        for broker in (await self._admin.describe_cluster()).brokers:
+        for broker in await self._calls.brokers():
 
             async def ask(node_id: int = broker.node_id) -> Any:
-                response = await self._admin.send_to(node_id, ListGroupsRequest())
+                response = await self._calls.send_to(node_id, ListGroupsRequest())
                 if response.error_code:
                     raise error_for(response.error_code)
                 return response
@@ -92,7 +90,7 @@ class GroupAdmin:
         from oncelog_protocol.messages.describe_groups import DescribeGroupsRequest
 
         async def ask(group_id: str, node_id: int) -> DescribedGroup:
-            response = await self._admin.send_to(node_id, DescribeGroupsRequest(groups=[group_id]))
+            response = await self._calls.send_to(node_id, DescribeGroupsRequest(groups=[group_id]))
             group = response.groups[0]
             if group.error_code:
                 raise error_for(group.error_code, f"{group_id}: {group.error_message or ''}")
@@ -115,7 +113,7 @@ class GroupAdmin:
         from oncelog_protocol.messages.delete_groups import DeleteGroupsRequest
 
         async def ask(group_id: str, node_id: int) -> None:
-            response = await self._admin.send_to(node_id, DeleteGroupsRequest(groups_names=[group_id]))
+            response = await self._calls.send_to(node_id, DeleteGroupsRequest(groups_names=[group_id]))
             _check(response.results[0].error_code, group_id)
 
         await self._coordinators.each(group_ids, ask)
@@ -127,7 +125,7 @@ class GroupAdmin:
         async def ask(group_id: str, node_id: int) -> dict[TopicPartition, CommittedOffset]:
             wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None)
             request = OffsetFetchRequest(group_id=group_id, topics=None, groups=[wanted])
-            response = await self._admin.send_to(node_id, request)
+            response = await self._calls.send_to(node_id, request)
             answer: Any = response.groups[0] if response.groups else response
             _check(answer.error_code, group_id)
             return {
@@ -158,7 +156,7 @@ class GroupAdmin:
                 )
                 topics[name].partitions.append(partition)
             request = OffsetCommitRequest(group_id=group_id, member_id="", topics=list(topics.values()))
-            _check_partitions(await self._admin.send_to(node_id, request))
+            _check_partitions(await self._calls.send_to(node_id, request))
 
         if offsets:
             await self._coordinators.each([group_id], ask)
@@ -174,7 +172,7 @@ class GroupAdmin:
             topics = {name: topic_type(name=name, partitions=[]) for name in {key.topic for key in wanted}}
             for name, index in wanted:
                 topics[name].partitions.append(topic_type.OffsetDeleteRequestPartition(partition_index=index))
-            response = await self._admin.send_to(
+            response = await self._calls.send_to(
                 node_id, OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
             )
             _check(response.error_code, group_id)

@@ -9,8 +9,8 @@ from oncelog.cluster import NO_LEADER_EPOCH, TopicPartition
 from oncelog.config import ClientConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.errors import KafkaError, error_for
-from oncelog.leaders import ask_leaders
-from oncelog.metadata import Metadata
+from oncelog.metadata.leaders import ask_leaders
+from oncelog.metadata.metadata import Metadata
 from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsRequest
 
 __all__ = ["EARLIEST_TIMESTAMP", "LATEST_TIMESTAMP", "OffsetAndTimestamp", "list_offsets"]

@@ -1,23 +1,19 @@
 """Administration of transactions (KIP-664): `admin.transactions`.
 
 Coordinators know transactional ids, partition leaders know producers; what hangs shows only from both together
-(`oncelog.transactions`). All requests are Kafka's. As in `admin`: one item raises its error, several raise
+(`oncelog.admin.hanging`). All requests are Kafka's. As in `admin`: one item raises its error, several raise
 PartialFailure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from oncelog.clock import now_ms
-from oncelog.cluster import NO_NODE, TopicPartition
-from oncelog.coordinators import MOVED, Coordinators
-from oncelog.errors import ErrorCode, KafkaError, PartialFailure, UnsupportedVersion, error_for
-from oncelog.items import settled
-from oncelog.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from oncelog.resources import ConfigResource
-from oncelog.transactions import (
+from oncelog.admin.calls import Calls
+from oncelog.admin.configs import describe_configs
+from oncelog.admin.coordinators import MOVED, Coordinators
+from oncelog.admin.hanging import (
     DescribedTransaction,
     Explanation,
     HangingTransaction,
@@ -29,11 +25,14 @@ from oncelog.transactions import (
     TransactionLimits,
     explanation,
 )
+from oncelog.admin.items import settled
+from oncelog.admin.resources import ConfigResource
+from oncelog.clock import now_ms
+from oncelog.cluster import NO_NODE, TopicPartition
+from oncelog.errors import ErrorCode, KafkaError, PartialFailure, UnsupportedVersion, error_for
+from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from oncelog_protocol.messages.fetch import IsolationLevel
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
-
-if TYPE_CHECKING:
-    from oncelog.admin import Admin
 
 PARTITIONS_PER_REQUEST: Final = 500
 """Asked about at once, as Kafka's tool does: the answer may name many producers for each."""
@@ -56,9 +55,9 @@ Hanging = list[HangingTransaction]
 class TransactionAdmin:
     """Use it as `admin.transactions`."""
 
-    def __init__(self, admin: Admin) -> None:
-        self._admin = admin
-        self._coordinators = Coordinators(admin, CoordinatorType.TRANSACTION)
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._coordinators = Coordinators(calls, CoordinatorType.TRANSACTION)
 
     # --- what there is
 
@@ -86,14 +85,14 @@ class TransactionAdmin:
         )
         needed = 2 if pattern else 0 if duration_ms is None else 1
         found: list[ListedTransaction] = []
-        for broker in (await self._admin.describe_cluster()).brokers:
+        for broker in await self._calls.brokers():
 
             async def ask(node_id: int = broker.node_id) -> Any:
-                if await self._admin.version_at(node_id, ListTransactionsRequest) < needed:
+                if await self._calls.version_at(node_id, ListTransactionsRequest) < needed:
                     raise UnsupportedVersion(
                         ErrorCode.UNSUPPORTED_VERSION, f"broker {node_id} is too old to filter by duration or pattern"
                     )
-                response = await self._admin.send_to(node_id, request)
+                response = await self._calls.send_to(node_id, request)
                 if response.error_code:
                     raise error_for(response.error_code)
                 return response
@@ -114,7 +113,7 @@ class TransactionAdmin:
 
         async def ask(transactional_id: str, node_id: int) -> DescribedTransaction:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-            (state,) = (await self._admin.send_to(node_id, request)).transaction_states
+            (state,) = (await self._calls.send_to(node_id, request)).transaction_states
             _check(state.error_code, transactional_id)
             return DescribedTransaction(
                 transactional_id,
@@ -150,7 +149,7 @@ class TransactionAdmin:
             topics = {name: topic_type(name=name, partition_indexes=[]) for name in {key.topic for key in part}}
             for name, index in part:
                 topics[name].partition_indexes.append(index)
-            response = await self._admin.send_to(node_id, DescribeProducersRequest(topics=list(topics.values())))
+            response = await self._calls.send_to(node_id, DescribeProducersRequest(topics=list(topics.values())))
             return {
                 TopicPartition(topic.name, answer.partition_index): _producers_of(topic.name, answer)
                 for topic in response.topics
@@ -162,7 +161,7 @@ class TransactionAdmin:
         for start in range(0, len(wanted), PARTITIONS_PER_REQUEST):
             part = dict.fromkeys(wanted[start : start + PARTITIONS_PER_REQUEST])
             if broker_id is None:
-                found |= await self._admin.ask_leaders(part, ask)
+                found |= await self._calls.ask_leaders(part, ask)
                 continue
             answers = await ask(broker_id, part)
             errors = {key: answer for key, answer in answers.items() if isinstance(answer, KafkaError)}
@@ -255,7 +254,7 @@ class TransactionAdmin:
             request = InitProducerIdRequest(
                 transactional_id=transactional_id, transaction_timeout_ms=described[transactional_id].timeout_ms
             )
-            response = await self._admin.send_to(node_id, request)
+            response = await self._calls.send_to(node_id, request)
             _check(response.error_code, transactional_id)
             return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
@@ -270,14 +269,13 @@ class TransactionAdmin:
         wanted = None if partitions is None else frozenset(partitions)
         if wanted is not None and broker_id is None:
             return wanted
-        names: Iterable[str]
         if wanted is None:
-            names = await self._admin.list_topics(include_internal=True)
+            topics = dict((await self._calls.described(None)).topics)
         else:
-            names = {key.topic for key in wanted}
+            topics = await self._calls.describe_topics({key.topic for key in wanted})
         leaders = {
             TopicPartition(name, index): known.leader
-            for name, topic in (await self._admin.describe_topics(names)).items()
+            for name, topic in topics.items()
             for index, known in topic.partitions.items()
         }
         return [
@@ -302,10 +300,10 @@ class TransactionAdmin:
     async def _explain(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Explanation]:
         open_in = await self._open(partitions, lambda _: True)
         limits = await self._limits(open_in)
-        starts = await self._admin.list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
+        starts = await self._calls.list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
         latest = dict.fromkeys(partitions, LATEST_TIMESTAMP)
-        stable = await self._admin.list_offsets(latest, isolation_level=IsolationLevel.READ_COMMITTED)
-        ends = await self._admin.list_offsets(latest)
+        stable = await self._calls.list_offsets(latest, isolation_level=IsolationLevel.READ_COMMITTED)
+        ends = await self._calls.list_offsets(latest)
         explained = {}
         for partition in partitions:
             known = PartitionEnds(starts[partition].offset, stable[partition].offset, ends[partition].offset)
@@ -357,8 +355,8 @@ class TransactionAdmin:
         if not nodes:
             return known
         try:
-            configs = await self._admin.describe_configs(
-                [ConfigResource.broker(node) for node in nodes], keys=[MAX_TIMEOUT_KEY, ABORT_INTERVAL_KEY]
+            configs = await describe_configs(
+                self._calls, [ConfigResource.broker(node) for node in nodes], keys=[MAX_TIMEOUT_KEY, ABORT_INTERVAL_KEY]
             )
         except KafkaError:
             return known  # not for us to see: then Kafka's defaults are the best guess
@@ -384,7 +382,7 @@ class TransactionAdmin:
         request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=ONE_BATCH, topics=[topic])
 
         async def ask(node_id: int) -> int | None:
-            response = await self._admin.send_to(node_id, request)
+            response = await self._calls.send_to(node_id, request)
             _check(response.error_code, str(partition))
             (answer,) = response.responses[0].partitions
             _check(answer.error_code, str(partition))
@@ -404,7 +402,7 @@ class TransactionAdmin:
         async def ask_node(node_id: int, _: Mapping[TopicPartition, None]) -> dict[TopicPartition, R | KafkaError]:
             return {partition: await ask(node_id)}
 
-        return (await self._admin.ask_leaders({partition: None}, ask_node))[partition]
+        return (await self._calls.ask_leaders({partition: None}, ask_node))[partition]
 
     async def _write_abort_marker(
         self, node_id: int, partition: TopicPartition, producer: ProducerIdAndEpoch, coordinator_epoch: int
@@ -421,7 +419,7 @@ class TransactionAdmin:
             topics=[topic],
             coordinator_epoch=max(0, coordinator_epoch),  # no coordinator has a smaller one
         )
-        (result,) = (await self._admin.send_to(node_id, WriteTxnMarkersRequest(markers=[wanted]))).markers
+        (result,) = (await self._calls.send_to(node_id, WriteTxnMarkersRequest(markers=[wanted]))).markers
         _check(result.topics[0].partitions[0].error_code, str(partition))
 
 

@@ -17,7 +17,7 @@ from oncelog.errors import (
     RequestTimedOut,
     error_for,
 )
-from oncelog.metadata import Metadata
+from oncelog.metadata.metadata import Metadata
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -7,7 +7,7 @@ import pytest
 from oncelog.config import AdminConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.errors import AuthorizationFailed, ClientClosed, ConnectionFailed, InvalidTopic, RequestTimedOut
-from oncelog.metadata import Metadata
+from oncelog.metadata.metadata import Metadata
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.metadata import MetadataRequest
 
