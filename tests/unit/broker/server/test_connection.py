@@ -25,7 +25,7 @@ from oncelog_broker.server.limits import (
     WRITE_HIGH_WATER_BYTES,
     Limits,
 )
-from oncelog_broker.server.receiving import INITIAL_BUFFER_BYTES, READ_AHEAD_BYTES
+from oncelog_broker.server.receiving import INITIAL_BUFFER_BYTES, LARGE_FRAME_BYTES, READ_AHEAD_BYTES
 
 
 class RecordingTransport(asyncio.Transport):
@@ -503,6 +503,23 @@ async def test_an_upload_that_may_not_go_on_is_not_late() -> None:
     assert not wire.transport.aborted
     wire.receive(data[taken:])
     assert wire.dispatcher.frames == [b"a" * 100_000]
+
+
+async def test_a_large_frame_holds_memory_as_it_comes_and_is_never_copied() -> None:
+    wire = Wire(request_max_bytes=100_000_000)
+    data = frame(bytes(range(250)) * 40_000)
+    places = set()
+    for start in range(0, len(data), 700_000):
+        wire.receive(data[start : start + 700_000])
+        so_far = start + 700_000
+        if LARGE_FRAME_BYTES < so_far < len(data):
+            assert so_far <= wire.limits.requests.total <= so_far + LARGE_FRAME_BYTES
+            places.add(id(wire.connection._received._view))
+    assert len(places) == 1
+    assert wire.dispatcher.frames == [data[4:]]
+    assert wire.limits.requests.total == 0, "few requests are so large: the buffer is given up"
+    wire.receive(frame(b"next one"))
+    assert wire.dispatcher.frames[-1] == b"next one"
 
 
 async def test_a_slow_line_may_carry_a_large_frame() -> None:
