@@ -145,6 +145,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.last_active = self._loop.time()
         if self._is_handling:
             self._handle_frames()
+            if self._received.is_amid_frame and self._is_handling and not self._turn.is_left():
+                # The loop would read on for as long as something comes: others have their turn first.
+                self._pause_reading()
+                self._next_turn = self._loop.call_soon(self._in_next_turn)
         elif self._received.is_full:
             self._pause_reading()
 

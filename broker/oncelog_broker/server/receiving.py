@@ -22,6 +22,8 @@ INITIAL_BUFFER_BYTES: Final = 16 * 1024
 READ_AHEAD_BYTES: Final = 128 * 1024
 """Room beyond a large frame, so that one read may bring the next ones as well."""
 
+READ_BYTES: Final = 128 * 1024
+"""For one read. The event loop reads up to 32 times in a turn from one socket, while there is more."""
 LARGE_FRAME_BYTES: Final = 1024 * 1024
 """A frame above this has a buffer of its own, whose memory comes in pieces of this size."""
 KEPT_BUFFER_BYTES: Final = 2 * 1024 * 1024
@@ -60,7 +62,7 @@ class ReceiveBuffer:
         """Where the next bytes may be written."""
         if not self._granted:
             self._replace(bytearray(INITIAL_BUFFER_BYTES))
-        return self._view[self.end : self._granted]
+        return self._view[self.end : min(self._granted, self.end + READ_BYTES)]
 
     def add(self, size: int) -> None:
         """So many bytes were written into the room."""

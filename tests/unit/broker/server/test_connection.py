@@ -522,6 +522,20 @@ async def test_a_large_frame_holds_memory_as_it_comes_and_is_never_copied() -> N
     assert wire.dispatcher.frames[-1] == b"next one"
 
 
+async def test_a_large_frame_that_comes_fast_lets_others_have_their_turn() -> None:
+    wire = Wire(request_max_bytes=100_000_000)
+    data = frame(b"a" * 3_000_000)
+    assert wire.connections.turn.is_left(), "the time of this turn begins to run"
+    wire.turn_seconds += 2.0
+    taken = wire.receive(data)
+    assert wire.transport.paused
+    assert taken < LARGE_FRAME_BYTES
+    while taken < len(data):
+        await asyncio.sleep(0)
+        taken += wire.receive(data[taken:])
+    assert wire.dispatcher.frames == [data[4:]]
+
+
 async def test_a_slow_line_may_carry_a_large_frame() -> None:
     wire = Wire(request_max_bytes=100_000_000)
     wire.receive(frame(b"a" * 20 * MIN_FRAME_RATE)[: 10 * MIN_FRAME_RATE])
