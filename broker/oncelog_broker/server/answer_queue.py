@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any, Final
 
 from oncelog_broker.server.ledger import Holding
-from oncelog_broker.server.limits import WRITE_HIGH_WATER_BYTES, Limits
+from oncelog_broker.server.limits import MAX_UNSENT_BYTES, WRITE_HIGH_WATER_BYTES, Limits
 from oncelog_protocol.wire_writers import Buffer
 
 MAX_OUTSTANDING_ANSWERS: Final = 64
@@ -62,7 +62,7 @@ class AnswerQueue:
         self._stalled_since = 0.0
         self._unsent = 0
         self.takes_more = True
-        """Whether the client reads, and so little is outstanding that another request may be handled."""
+        """Whether so little is outstanding that another request may be handled."""
 
     def open(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -97,9 +97,9 @@ class AnswerQueue:
         if held > WRITE_HIGH_WATER_BYTES or self.memory.held:
             self.memory.owe(held if held > WRITE_HIGH_WATER_BYTES else 0)
         self.takes_more = (
-            not self._stalled_since
+            held < WRITE_HIGH_WATER_BYTES
             and len(self._slots) < MAX_OUTSTANDING_ANSWERS
-            and self._ready_bytes < WRITE_HIGH_WATER_BYTES
+            and not (self._stalled_since and self._unsent_bytes() >= MAX_UNSENT_BYTES)
         )
 
     # --- answers
@@ -160,6 +160,8 @@ class AnswerQueue:
             self._transport.write(pieces[0])
         else:
             self._transport.writelines(pieces)
+        if self._stalled_since:
+            self._weigh()
 
     # --- clients that do not read
 

@@ -20,7 +20,11 @@ MIN_FRAME_RATE: Final = 256 * 1024
 RESPONSE_STALL_SECONDS: Final = 60.0
 """A client that reads none of its responses for this long is cut off."""
 WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
-"""Unsent response bytes per connection above which we handle no more of its requests, and the ledger counts them."""
+"""Unsent response bytes per connection above which the ledger counts those on the heap. With so many there we handle no
+more of its requests."""
+MAX_UNSENT_BYTES: Final = 4 * 1024 * 1024
+"""Unsent response bytes of all kinds above which we handle no more of its requests: slices of mapped files cost
+little."""
 COPIED_ANSWER_BYTES: Final = 2 * 1024 * 1024
 """Of the records in one answer, so many may be copies on the heap; the others leave from the mapped files."""
 ANSWER_ESTIMATE_BYTES: Final = 64 * 1024

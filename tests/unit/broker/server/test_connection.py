@@ -20,6 +20,7 @@ from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.ledger import PROGRESS_WINDOW_SECONDS, Holding
 from oncelog_broker.server.limits import (
     FRAME_SECONDS,
+    MAX_UNSENT_BYTES,
     MIN_FRAME_RATE,
     RESPONSE_STALL_SECONDS,
     WRITE_HIGH_WATER_BYTES,
@@ -288,7 +289,7 @@ async def test_a_connection_that_is_held_back_stops_reading_when_its_buffer_is_f
 
 async def test_a_client_that_does_not_read_is_not_served_and_then_cut_off() -> None:
     wire = Wire()
-    wire.connection.pause_writing()
+    unread(wire, 100_000)
     wire.receive(frame(b"a" * 8))
     assert wire.dispatcher.frames == []
     wire.connection.resume_writing()
@@ -452,6 +453,27 @@ async def test_slices_of_mapped_files_take_no_memory_from_others() -> None:
         wire.connection.pause_writing()
         assert wire.limits.answers.total == 80_000
         view.release()
+
+
+async def test_a_client_may_have_several_large_answers_from_files_under_way() -> None:
+    """What is mapped costs no memory: a reader that keeps pace need not wait for its last answer to leave."""
+    wire = Wire()
+    with mmap.mmap(-1, MAX_UNSENT_BYTES) as mapped:
+        view = memoryview(mapped)
+        wire.connection.respond([view[:1_000_000]])
+        wire.transport.unsent = 1_000_000
+        wire.connection.pause_writing()
+        wire.receive(frame(b"a" * 8))
+        assert len(wire.dispatcher.frames) == 1
+        wire.transport.unsent = MAX_UNSENT_BYTES
+        wire.connection.respond([view[1_000_000:]])
+        wire.receive(frame(b"b" * 8))
+        assert len(wire.dispatcher.frames) == 1
+        wire.transport.written.clear()
+        view.release()
+    wire.transport.unsent = 0
+    wire.connection.resume_writing()
+    assert len(wire.dispatcher.frames) == 2
 
 
 async def test_requests_wait_while_unread_answers_take_the_memory_and_who_does_not_read_goes() -> None:
