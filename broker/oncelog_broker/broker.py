@@ -42,10 +42,12 @@ from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, register
 from oncelog_broker.metadata.store import MetadataStore, SessionState
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock, SystemClock
-from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, first_descriptor_not_for_connections
+from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
 from oncelog_broker.runtime.disk import Disk, RealDisk
 from oncelog_broker.runtime.entropy import random_uuid, system_entropy
+from oncelog_broker.runtime.mappings import MAPPINGS
 from oncelog_broker.runtime.network import Network, RealNetwork
+from oncelog_broker.runtime.open_files import OPEN_FILES
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.runtime.turns import TurnBudget
@@ -104,6 +106,7 @@ class Broker:
                 max_connections_per_ip=config[keys.MAX_CONNECTIONS_PER_IP],
                 request_max_bytes=config[keys.SOCKET_REQUEST_MAX_BYTES],
                 queued_max_request_bytes=config[keys.QUEUED_MAX_REQUEST_BYTES],
+                queued_max_response_bytes=config[keys.QUEUED_MAX_RESPONSE_BYTES],
                 idle_seconds=config[keys.CONNECTIONS_MAX_IDLE_MS] / 1000,
                 send_buffer_bytes=config[keys.SOCKET_SEND_BUFFER_BYTES],
                 receive_buffer_bytes=config[keys.SOCKET_RECEIVE_BUFFER_BYTES],
@@ -155,6 +158,7 @@ class Broker:
         await self._undo.aclose()
 
     async def _start(self) -> None:
+        self._divide_descriptors()
         advertised = advertised_listeners(self.config, socket.gethostname())
         home = os.path.abspath(self.config.log_dirs[0])
         try:
@@ -217,7 +221,6 @@ class Broker:
         self.groups.start()
         self.transactions.start()
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
-        self._divide_descriptors()
         self._services = Services(
             config=self.config,
             clock=self.clock,
@@ -239,15 +242,16 @@ class Broker:
         await self._listeners.start(Dispatcher(self._services))
 
     def _divide_descriptors(self) -> None:
-        """Now that the logs are open: what is left goes to connections and to further logs, half and half."""
+        """Before the first log is opened: who may have how many."""
         SPARES.refill()
-        first = first_descriptor_not_for_connections()
-        self.connections.limits.first_descriptor_not_for_connections = first
-        connections = descriptor_limit() - first
-        if connections < self.config[keys.MAX_CONNECTIONS] // 2:  # a few less surprise nobody
+        limit, max_connections = descriptor_limit(), self.config[keys.MAX_CONNECTIONS]
+        division = divide(limit, max_connections)
+        self.connections.limits.connection_descriptors = division.connections
+        OPEN_FILES.capacity, MAPPINGS.limit = division.files, division.mappings
+        if division.connections < max_connections // 2:  # a few less surprise nobody
             logger.warning(
                 "the limit of open files is much lower than max.connections needs",
-                extra={"limit": descriptor_limit(), "connections": connections},
+                extra={"limit": limit, "connections": division.connections},
             )
 
     async def _cluster_id(self, store: MetadataStore, directory: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 
 from oncelog.cli.running import Failure
-from oncelog_broker.observability.logs import FORMATS, LEVELS, set_up_logging
+from oncelog_broker.observability.logs import FORMATS, LEVELS, flush_logs, set_up_logging
 
 
 @click.command()
@@ -96,6 +96,7 @@ async def _run(broker: object) -> int:
     except (*reasons, KafkaError, OSError, RuntimeError) as error:
         click.echo(f"oncelog: cannot start: {error}", err=True)
         return 1
+    await asyncio.to_thread(flush_logs)  # what is said of the start comes before the line that ends it
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)
     click.echo(f"oncelog broker {broker.node_id} ready on {addresses} (embedded metadata, data in {directories})")

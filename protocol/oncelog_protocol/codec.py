@@ -15,7 +15,14 @@ from oncelog_protocol.errors import MalformedMessage, UnencodableMessage
 from oncelog_protocol.schema import FieldSchema, fields_of, schema_of
 from oncelog_protocol.versions import VersionRange
 from oncelog_protocol.wire import PRIMITIVES, SIZED, Array, Emitter, Fixed, WireReader, WireType, WireWriter
-from oncelog_protocol.wire_readers import MAX_ELEMENTS, check_tag_end, read_presence, read_tag, read_uvarint
+from oncelog_protocol.wire_readers import (
+    MAX_ELEMENTS,
+    check_tag_end,
+    read_presence,
+    read_tag,
+    read_uvarint,
+    too_many_tags,
+)
 from oncelog_protocol.wire_writers import Buffer, put_tagged
 
 M = TypeVar("M")
@@ -64,9 +71,13 @@ class Entity(WireType):
 
     def _parse_tags(self, result: Any, stream: WireReader, context: Any, path: Any) -> None:
         count, stream.position = read_uvarint(stream.buffer, stream.position)
+        if count > stream.budget:
+            raise too_many_tags(count)
+        stream.budget -= count
         known = {field.tag: (field, kind) for field, kind in self.tagged}
+        tag = -1
         for _ in range(count):
-            tag, stream.position, stop = read_tag(stream.buffer, stream.position, stream.end)
+            tag, stream.position, stop = read_tag(stream.buffer, stream.position, stream.end, tag)
             if tag in known:
                 field, kind = known[tag]
                 setattr(result, field.name, kind._parse(stream, context, path))
@@ -112,8 +123,12 @@ class Entity(WireType):
             emit.line("pos += 1")
         with emit.block("else:"):
             emit.line(f"{count}, pos = {emit.function(read_uvarint)}(buf, pos)")
+            with emit.block(f"if {count} > budget:"):
+                emit.line(f"raise {emit.function(too_many_tags)}({count})")
+            emit.line(f"budget -= {count}")
+            emit.line(f"{tag} = -1")
             with emit.block(f"for _ in range({count}):"):
-                emit.line(f"{tag}, pos, {stop} = {emit.function(read_tag)}(buf, pos, end)")
+                emit.line(f"{tag}, pos, {stop} = {emit.function(read_tag)}(buf, pos, end, {tag})")
                 for field, kind in self.tagged:
                     with emit.block(f"if {tag} == {field.tag}:"):
                         kind.emit_parse(emit, f"{result}.{field.name}")

@@ -13,7 +13,8 @@ from typing import Any, Final
 from oncelog_protocol.errors import MalformedMessage, TooManyElements
 
 MAX_ELEMENTS: Final = 4_000_000
-"""Array elements that one message may hold: a frame of one-byte elements must not become gigabytes of objects."""
+"""Array elements and tagged fields that one message may hold: a frame of one-byte elements must not become gigabytes of
+objects, nor one of two-byte tagged fields minutes of work."""
 MAX_STRING_BYTES: Final = 0x7FFF
 
 INT16: Final = Struct(">h")
@@ -170,9 +171,16 @@ def null_array(position: int) -> MalformedMessage:
     return MalformedMessage(f"null array before byte {position}, where null is not allowed")
 
 
-def read_tag(buffer: memoryview, position: int, end: int) -> tuple[int, int, int]:
-    """Tag, where its field starts, where it must stop."""
+def too_many_tags(count: int) -> MalformedMessage:
+    """Why `count` tagged fields are refused before the first is read: they count as elements do."""
+    return MalformedMessage(f"{count} tagged fields: more than the elements that are left to this message")
+
+
+def read_tag(buffer: memoryview, position: int, end: int, previous: int) -> tuple[int, int, int]:
+    """Tag, where its field starts, where it must stop. Each tag is greater than the `previous` one (KIP-482)."""
     tag, position = read_uvarint(buffer, position)
+    if tag <= previous:
+        raise MalformedMessage(f"tagged field {tag} after {previous}: invalid or out of order")
     size, position = read_uvarint(buffer, position)
     if position + size > end:
         raise MalformedMessage(f"tagged field {tag} of {size} bytes, but only {end - position} bytes remain")

@@ -16,7 +16,7 @@ from oncelog_protocol.messages.create_topics import CreateTopicsRequest
 from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest
 from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest, ResourceType
 from oncelog_protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from oncelog_protocol.messages.fetch import FetchRequest
+from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from oncelog_protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsetsRequest
@@ -142,6 +142,29 @@ def test_a_fetch_does_not_wait_for_more_than_it_would_take(broker: BrokerProcess
         (answer,) = client.call(request, ApiKey.FETCH, FETCH_VERSION).responses[0].partitions
     assert len(answer.records or b"") == len(batch)
     assert time.monotonic() - started < 30
+
+
+def test_a_reader_whose_records_are_not_in_the_log_is_told_where_it_leaves_it(raw: RawClient, topic: str) -> None:
+    raw.create_topic(topic)
+    batch = build_batch([Record(n, 1, b"key", b"value", []) for n in range(10)])
+    raw.call(produce_request(topic, 0, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
+    asked = FetchRequest.FetchTopic
+
+    def fetch(offset: int, epoch: int) -> FetchResponse.FetchableTopicResponse.PartitionData:
+        wanted = asked.FetchPartition(
+            partition=0, fetch_offset=offset, last_fetched_epoch=epoch, partition_max_bytes=1024
+        )
+        request = FetchRequest(max_wait_ms=15_000, min_bytes=10_000, topics=[asked(topic=topic, partitions=[wanted])])
+        (answer,) = raw.call(request, ApiKey.FETCH, FETCH_VERSION).responses[0].partitions
+        return answer
+
+    started = time.monotonic()
+    diverging = fetch(50, 0)
+    assert (diverging.error_code, diverging.records) == (ErrorCode.NONE, b"")
+    assert diverging.diverging_epoch is not None
+    assert (diverging.diverging_epoch.epoch, diverging.diverging_epoch.end_offset) == (0, 10)
+    assert fetch(5, 7).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert time.monotonic() - started < 10, "neither waits for more bytes"
 
 
 # --- E31: what another broker in the place of Kafka got wrong (found by running clients of Kafka against it)

@@ -1,7 +1,8 @@
-"""A limit of open files that is far too low: connections are refused, and no log is lost."""
+"""A limit of open files that is far too low: connections are refused, no log is lost, and logs refuse no connection."""
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import ExitStack
 from pathlib import Path
@@ -48,3 +49,22 @@ def test_a_flood_of_connections_takes_no_log_offline(tmp_path: Path) -> None:
         log = broker.log.read_text()
     assert "the limit of open files is much lower than max.connections needs" in log
     assert "offline" not in log
+
+
+def test_more_partitions_than_descriptors_leave_connections_their_own(tmp_path: Path) -> None:
+    """Each open log once kept its descriptor, so logs made on a running broker shut new connections out."""
+    broker = BrokerProcess(tmp_path / "data", open_files=OPEN_FILES)
+    with broker:
+        for number in range(3):
+            with RawClient(broker.port) as client:
+                client.create_topic(f"many{number}", partitions=OPEN_FILES // 2)
+        with RawClient(broker.port) as client:
+            client.create_topic("orders")
+            assert produce(client) == ErrorCode.NONE
+            for partition in range(OPEN_FILES // 2):
+                assert client.list_offset("many0", partition)[0] == 0
+        descriptors = len(os.listdir(f"/proc/{broker.pid}/fd"))
+        log = broker.log.read_text()
+    assert descriptors < OPEN_FILES
+    assert "offline" not in log
+    assert "connection refused" not in log

@@ -120,7 +120,7 @@ def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange
     if key.type is not ConfigType.LIST:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{operation.name} is for lists, configuration {key.name} is none")
     items = list(key.parse(current) if current is not None else key.default or ())
-    for item in _checked(key, change.value).split(","):
+    for item in filter(None, _checked(key, change.value).split(",")):
         if operation is AlterOperation.APPEND and item not in items:
             items.append(item)
         elif operation is AlterOperation.SUBTRACT and item in items:

@@ -109,6 +109,14 @@ QUEUED_MAX_REQUEST_BYTES = ConfigKey[int](
     "its request; -1: no limit, Kafka's default.",
     at_least(-1),
 )
+QUEUED_MAX_RESPONSE_BYTES = ConfigKey[int](
+    "queued.max.response.bytes",
+    LONG,
+    128 * 1024**2,
+    "Bytes of answers on the heap that clients have not read yet, from which on further requests wait and clients that "
+    "do not read are cut off; -1: no limit. No key of Kafka's. Records in answers are not on the heap, but for few.",
+    at_least(-1),
+)
 MAX_CONNECTIONS = ConfigKey[int](
     "max.connections", INT, 10_000, "Connections at once. Kafka's default is no limit.", at_least(0)
 )

@@ -87,13 +87,12 @@ def one_of(*choices: str) -> Allowed:
 
 
 def each_of(*choices: str) -> Allowed:
-    """For lists: one or more of `choices`."""
+    """For lists: any of `choices`, or none."""
 
     def check(value: object) -> bool:
-        items = cast(tuple[str, ...], value)
-        return bool(items) and all(item in choices for item in items)
+        return all(item in choices for item in cast(tuple[str, ...], value))
 
-    return Allowed("one or more of " + ", ".join(choices), check)
+    return Allowed("any of " + ", ".join(choices), check)
 
 
 def not_empty() -> Allowed:

@@ -78,6 +78,8 @@ def _describe_topic_key(topic_key: TopicKey, overrides: Mapping[str, str], broke
 
 def _inherited(topic_key: TopicKey, broker: BrokerConfig) -> tuple[object, ConfigSource]:
     """What the broker's settings make of a topic key, and where that comes from."""
+    if not topic_key.synonyms:
+        return topic_key.key.default, ConfigSource.DEFAULT_CONFIG
     for synonym in topic_key.synonyms:
         for source, value in broker.settings(synonym.key):
             return synonym.to_topic_value(value), source

@@ -1,7 +1,8 @@
 """The configuration keys of topics, and what each falls back to where a topic does not set it.
 
 A topic key takes its type and its default from its broker keys, in order: the first that is set holds, and the last
-always is. `log.retention.hours` and its like are converted to milliseconds.
+always is. Keys without effect (`inert_topic_keys`) have no broker keys. `log.retention.hours` and
+its like are converted to milliseconds.
 Source: Kafka's TopicConfig and its table of broker synonyms.
 """
 
@@ -12,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from oncelog_broker.config import topic_defaults as defaults
 from oncelog_broker.config.declared import ConfigKey
+from oncelog_broker.config.inert_topic_keys import INERT_TOPIC_KEYS
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
@@ -31,7 +33,7 @@ class BrokerSynonym(NamedTuple):
 
 
 class TopicKey(NamedTuple):
-    """A topic's key, and the broker keys that hold where the topic does not set it."""
+    """A topic's key, and the broker keys that hold where the topic does not set it: none for one without effect."""
 
     key: ConfigKey[Any]
     synonyms: tuple[BrokerSynonym, ...]
@@ -47,7 +49,8 @@ def _topic_key(name: str, doc: str, *synonyms: ConfigKey[Any] | BrokerSynonym) -
 _DECLARED: Final = (
     _topic_key(
         "cleanup.policy",
-        "delete: segments go by retention.ms and retention.bytes. compact: the last record of each key stays. Or both.",
+        "delete: segments go by retention.ms and retention.bytes. compact: the last record of each key stays. "
+        "Or both, or none: then all records stay.",
         defaults.LOG_CLEANUP_POLICY,
     ),
     _topic_key(
@@ -160,5 +163,8 @@ _DECLARED: Final = (
     ),
 )
 
-TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {declared.key.name: declared for declared in _DECLARED}
+TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
+    declared.key.name: declared
+    for declared in sorted((*_DECLARED, *(TopicKey(key, ()) for key in INERT_TOPIC_KEYS)), key=lambda it: it.key.name)
+}
 """Every key of a topic, by name, in alphabetical order."""

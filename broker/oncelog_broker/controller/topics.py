@@ -43,7 +43,7 @@ from oncelog_broker.metadata.store import (
     Stat,
     StoreUnavailable,
 )
-from oncelog_broker.metadata.topic_names import check_no_collision, check_topic_name
+from oncelog_broker.metadata.topic_names import check_no_collision, check_topic_may_be_made
 from oncelog_broker.runtime.entropy import Entropy, random_below, random_uuid, system_entropy
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -73,10 +73,10 @@ class TopicController:
     ) -> TopicAssignment:
         """Create a topic and elect its leaders; what was, or with `validate_only` would be, created.
 
-        An `assignment` made by hand stands instead of the two numbers. INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS,
-        INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT.
+        An `assignment` made by hand stands instead of the two numbers. INVALID_TOPIC_EXCEPTION, INVALID_REQUEST,
+        TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT.
         """
-        check_topic_name(name)
+        check_topic_may_be_made(name)
         with _translated(name):
             if await self._store.exists(paths.topic(name)) is not None:
                 raise _already_exists(name)

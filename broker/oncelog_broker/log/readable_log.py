@@ -104,11 +104,14 @@ class ReadableLog:
 
     # --- reading -------------------------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool) -> memoryview:
+    def read(
+        self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool, may_copy: bool = True
+    ) -> memoryview:
         """Whole batches from the one that contains `offset` on, none that reaches `upper_bound`, of one segment.
 
         At most `max_bytes`, unless `min_one_batch` and the first batch is larger. Empty where there is nothing (yet).
-        The view may be a mapping of the file: see `RealFile` for what that means when the log is truncated.
+        The view may be a mapping of the file: see `RealFile` for what that means when the log is truncated. Without
+        `may_copy` it is no copy, but for a first batch that comes whole, and empty where the file cannot be mapped.
         Raises OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
         if self._offline is not None:
@@ -119,23 +122,24 @@ class ReadableLog:
         if offset >= upper_bound or offset == log_end_offset:
             return EMPTY
         try:
-            return self._local.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
+            return self._local.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch, may_copy=may_copy)[0]
         except (OSError, CorruptBatch) as error:
             raise self._read_error(error) from error
 
     def read_committed(
-        self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool
+        self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool, may_copy: bool = True
     ) -> tuple[memoryview, list[EndedTransaction]]:
         """As `read`, with the aborted transactions that have records among what was read (S52)."""
         if not self.producers.aborted:
-            return self.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch), []
+            view = self.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch, may_copy=may_copy)
+            return view, []
         self._check_online()
         if not self._log_start_offset <= offset <= self.log_end_offset:
             raise self._out_of_range(offset)
         if offset >= upper_bound or offset == self.log_end_offset:
             return EMPTY, []
         try:
-            view, end = self._local.read_to(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
+            view, end = self._local.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch, may_copy=may_copy)
         except (OSError, CorruptBatch) as error:
             raise self._read_error(error) from error
         return view, self.producers.aborted.collect(offset, end) if end > offset else []

@@ -12,6 +12,8 @@ MAX_TOPIC_NAME_CHARS = 249
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+CLUSTER_METADATA = "__cluster_metadata"
+"""The name of KRaft's metadata log: a directory of that name in the data directory is never taken for a topic's."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -29,6 +31,13 @@ def check_topic_name(name: str) -> None:
     else:
         return
     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic name is not valid: {fault}.")
+
+
+def check_topic_may_be_made(name: str) -> None:
+    """KafkaError INVALID_TOPIC_EXCEPTION, as above, or INVALID_REQUEST for a name that is kept for other things."""
+    check_topic_name(name)
+    if name == CLUSTER_METADATA:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
 
 
 def check_no_collision(name: str, existing: Iterable[str]) -> None:

@@ -1,7 +1,8 @@
 """Structured logging: one line per event, `key=value` for people or JSON for machines, on standard error.
 
 Call sites use the standard library: `logger.warning("connection refused", extra={"client": host})`. The message is a
-constant phrase, what varies goes into `extra`, so that lines can be counted and searched.
+constant phrase, what varies goes into `extra`, so that lines can be counted and searched. Logging never waits for the
+reader of the lines (log_writer.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import logging
 import sys
 import time
 from typing import Any, Final
+
+from oncelog_broker.observability.log_writer import QueuedHandler
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -56,10 +59,15 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry, default=str)
 
 
+def flush_logs() -> None:
+    """Wait until what was logged is written, for a moment at most: for who tells of the same elsewhere."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+
+
 def set_up_logging(level: str, log_format: str) -> None:
     """Send all records of `level` and above to standard error in `log_format` (see LEVELS, FORMATS)."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    handler = QueuedHandler(sys.stderr.fileno(), JsonFormatter() if log_format == "json" else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

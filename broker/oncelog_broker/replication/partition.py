@@ -262,3 +262,16 @@ class Partition:
         if 0 <= latest < epoch < self.leader_epoch:
             return latest, end_offset
         return self.log.leader_epochs.end_offset_for_epoch(epoch, end_offset)
+
+    def divergence(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
+        """Where a reader at `fetch_offset`, whose last record has that epoch, holds what this log does not (KIP-595).
+
+        None where there is no such place; else the last epoch that both may have, and where it ends here: the reader
+        goes back to there. Raises KafkaError OFFSET_OUT_OF_RANGE: no epoch in common is known, or the log begins later.
+        """
+        if last_fetched_epoch < 0:
+            return None
+        epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
+        if epoch < 0 or fetch_offset < self.log.log_start_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < fetch_offset else None

@@ -1,8 +1,8 @@
-"""File descriptors: a budget that connections and logs share, and that no log may be lost over.
+"""File descriptors: a budget that connections, mappings and files share, and that no log may be lost over.
 
-A process has so many and no more (`ulimit -n`). What happens when they are used up is decided here: connections are
-refused while there are still some left for logs, and files that are open for a moment only, as an index that is
-written, can be opened when there are none. So what can fail is to open a segment for good: that is tried again.
+A process has so many and no more (`ulimit -n`). Who may have how many follows from that limit and `max.connections`,
+not from how many logs there are: files are a cache (`open_files`), so a few descriptors serve any number of logs. Files
+that are open for a moment only, as an index that is written, can be opened even when there are none: some are spare.
 """
 
 from __future__ import annotations
@@ -12,10 +12,16 @@ import os
 import resource
 import threading
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 SPARE_COUNT: Final = 32
 """More than files are opened for a moment at the same time: a flush opens three for each segment."""
+OTHER_DESCRIPTORS: Final = 64
+"""For listeners, locks, the metadata store, the event loop."""
+MIN_FILES: Final = 16
+"""However low the limit is."""
+MAX_MAPPINGS: Final = 16_384
+"""A quarter of the entries that the kernel gives a process for mappings (`vm.max_map_count`, 65,530 by default)."""
 
 
 def is_descriptor_limit(error: BaseException | None) -> bool:
@@ -28,15 +34,21 @@ def descriptor_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def first_descriptor_not_for_connections() -> int:
-    """Descriptors from this one on are for files: half of those that are not in use now.
+class Division(NamedTuple):
+    """Who may have how many descriptors."""
 
-    A new descriptor is the lowest number that is free. So a connection that has got this number says that all below are
-    in use, and as long as it is refused, all above are left to files. Raises OSError if none is left.
-    """
-    lowest_free = os.dup(0)
-    os.close(lowest_free)
-    return (lowest_free + descriptor_limit()) // 2
+    connections: int
+    mappings: int
+    files: int
+    """Kept open at the same time: further ones rest (`open_files`)."""
+
+
+def divide(limit: int, max_connections: int) -> Division:
+    """The division of `limit` descriptors. Connections are counted, and have at most half; files have what is left."""
+    available = max(0, limit - SPARE_COUNT - OTHER_DESCRIPTORS)
+    connections = min(max_connections, available // 2)
+    mappings = min(MAX_MAPPINGS, available // 8)
+    return Division(connections, mappings, max(MIN_FILES, available - connections - mappings))
 
 
 class SpareDescriptors:

@@ -18,6 +18,8 @@ from contextlib import suppress
 from typing import Final, Protocol, TypeVar
 
 from oncelog_broker.runtime.descriptors import SPARES, is_descriptor_limit
+from oncelog_broker.runtime.mappings import MAPPINGS
+from oncelog_broker.runtime.open_files import OPEN_FILES
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -60,6 +62,9 @@ class File(Protocol):
 
     def read(self, position: int, size: int) -> memoryview:
         """Up to `size` bytes, fewer at the end of the file. Raises OSError."""
+
+    def view(self, position: int, size: int) -> memoryview | None:
+        """As `read`, but always a slice of a mapping; None if no mapping can be made. Raises OSError."""
 
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes. See RealFile for the trap of views served before."""
@@ -120,44 +125,60 @@ class Disk(Protocol):
 
 
 class RealFile:
-    """`File` on a descriptor.
+    """`File` on a descriptor, which it gives up when it is not used and others need it (`open_files`).
 
-    THE TRAP OF `read`: a large read returns a slice of a mapping of the file. If the file is cut below that slice
-    while it is still held, touching it kills the process (SIGBUS). Hence: only `truncate` cuts bytes that were ever
-    readable, it is called only for follower truncation and recovery, and the caller must have let go of the slices
+    THE TRAP OF `read` AND `view`: a large read returns a slice of a mapping of the file. If the file is cut below that
+    slice while it is still held, touching it kills the process (SIGBUS). Hence: only `truncate` cuts bytes that were
+    ever readable, it is called only for follower truncation and recovery, and the caller must have let go of the slices
     above the cut (a partition that truncates is no longer a leader and has failed its fetches). Unlinking a file is
     harmless: a mapping keeps its inode.
     """
 
-    __slots__ = ("_fd", "_fd_guard", "_map", "is_lent", "path", "size")
+    __slots__ = ("_fd", "_guard", "_is_closed", "_map", "_syncing", "is_lent", "is_used", "path", "size")
 
     def __init__(self, path: str, *, create: bool) -> None:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        self._fd = os.open(path, flags, 0o644)
-        self._fd_guard = threading.Lock()
+        self.path = path
+        self._guard = threading.Lock()
+        """Held while the descriptor is used, opened or closed: so no other file can have got its number meanwhile."""
         self._map: mmap.mmap | None = None
+        self._is_closed = False
+        self._syncing = 0
         self.is_lent = False
         """Its descriptor is one of those in reserve."""
-        self.path = path
+        self.is_used = True
+        self._fd = _open_file(path, os.O_CREAT if create else 0)
         self.size = os.fstat(self._fd).st_size
+        OPEN_FILES.add(self)
+
+    def _descriptor(self) -> int:
+        """Of a file that may rest, under the guard. Raises OSError."""
+        self.is_used = True
+        if self._fd < 0:
+            if self._is_closed:
+                raise FileClosed(f"{self.path} is closed")
+            self._fd = _open_file(self.path, 0)
+            OPEN_FILES.add(self)
+        return self._fd
 
     def append(self, *buffers: Buffer) -> int:
         # pwrite at `size`, not O_APPEND: were the cut below to fail, the next append would still overwrite the
         # leftover, and no byte of a failed write could ever slip in between two good ones.
         position = self.size
-        try:
-            if len(buffers) == 1:
-                wanted = len(buffers[0])
-                written = os.pwrite(self._fd, buffers[0], position)
-            else:
-                wanted = sum(map(len, buffers))
-                written = os.pwritev(self._fd, buffers, position)
-            if written != wanted:
-                raise OSError(errno.ENOSPC, f"{written} of {wanted} bytes were written at {position}", self.path)
-        except OSError:
-            with suppress(OSError):
-                os.ftruncate(self._fd, position)
-            raise
+        with self._guard:
+            descriptor = self._descriptor()
+            try:
+                if len(buffers) == 1:
+                    wanted = len(buffers[0])
+                    written = os.pwrite(descriptor, buffers[0], position)
+                else:
+                    wanted = sum(map(len, buffers))
+                    written = os.pwritev(descriptor, buffers, position)
+                if written != wanted:
+                    raise OSError(errno.ENOSPC, f"{written} of {wanted} bytes were written at {position}", self.path)
+            except OSError:
+                with suppress(OSError):
+                    os.ftruncate(descriptor, position)
+                raise
         self.size = position + wanted
         return position
 
@@ -165,45 +186,86 @@ class RealFile:
         size = min(size, self.size - position)
         if size <= 0:
             return memoryview(b"")
-        if size <= SMALL_READ_SIZE:
-            return self._copy(position, size)
-        mapped = self._map
-        if mapped is None or len(mapped) < position + size:
-            # The old mapping lives on as long as slices of it are held.
-            try:
-                mapped = self._map = mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ)
-            except OSError as error:
-                if is_descriptor_limit(error):  # a mapping has one of its own
-                    return self._copy(position, size)
-                raise
-        return memoryview(mapped)[position : position + size]
-
-    def _copy(self, position: int, size: int) -> memoryview:
-        data = os.pread(self._fd, size, position)
+        if size > SMALL_READ_SIZE and (view := self.view(position, size)) is not None:
+            return view
+        with self._guard:
+            data = os.pread(self._descriptor(), size, position)
         if len(data) != size:
             raise OSError(f"{self.path}: {len(data)} of {size} bytes at {position}: another process cut the file")
         return memoryview(data)
 
+    def view(self, position: int, size: int) -> memoryview | None:
+        size = min(size, self.size - position)
+        if size <= 0:
+            return memoryview(b"")
+        mapped = self._map
+        if mapped is None or len(mapped) < position + size:
+            # The old mapping lives on as long as slices of it are held.
+            with self._guard:
+                mapped = MAPPINGS.map(self._descriptor(), self.size)
+            if mapped is None:
+                return None
+            self._map = mapped
+        return memoryview(mapped)[position : position + size]
+
     def truncate(self, size: int) -> None:
         self._map = None
-        os.ftruncate(self._fd, size)
+        with self._guard:
+            os.ftruncate(self._descriptor(), size)
         self.size = size
 
     def sync(self) -> None:
-        # Called from worker threads: the guard keeps a close from handing the descriptor's number to another file.
-        with self._fd_guard:
-            if self._fd < 0:
+        # Called from worker threads. Not under the guard, or an append on the event loop would wait for the disk.
+        with self._guard:
+            if self._is_closed:
                 raise FileClosed(f"{self.path} was closed before it could be synced")
-            os.fsync(self._fd)
+            descriptor = self._descriptor()
+            self._syncing += 1
+        try:
+            os.fsync(descriptor)
+        finally:
+            with self._guard:
+                self._syncing -= 1
+                self._give_up_if_closed()
+
+    def rest(self) -> bool:
+        """See RestingFile. What the kernel could not write of it meanwhile, the next fsync is told."""
+        if not self._guard.acquire(blocking=False):
+            return False
+        try:
+            if self._fd < 0 or self._syncing or self.is_lent:
+                return False
+            self._map = None
+            descriptor, self._fd = self._fd, -1
+            os.close(descriptor)
+            return True
+        finally:
+            self._guard.release()
 
     def close(self) -> None:
-        with self._fd_guard:
+        with self._guard:
             self._map = None
-            if self._fd >= 0:
-                descriptor, self._fd = self._fd, -1
-                os.close(descriptor)
-                if self.is_lent:
-                    SPARES.refill()
+            self._is_closed = True
+            self._give_up_if_closed()
+
+    def _give_up_if_closed(self) -> None:
+        if not self._is_closed or self._syncing or self._fd < 0:
+            return
+        descriptor, self._fd = self._fd, -1
+        OPEN_FILES.remove(self)
+        os.close(descriptor)
+        if self.is_lent:
+            SPARES.refill()
+
+
+def _open_file(path: str, flags: int) -> int:
+    """A descriptor for reading and writing; if there is none left, that of a file that can rest. Raises OSError."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+    except OSError as error:
+        if not is_descriptor_limit(error) or not OPEN_FILES.make_room():
+            raise
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
 
 
 class RealDisk:
@@ -275,11 +337,17 @@ class RealDisk:
 
 
 def _at_any_rate(call: Callable[[], T]) -> tuple[T, bool]:
-    """`call`, which opens one file, with a descriptor from the reserve if there is no other; whether that was so."""
+    """`call`, which opens one file, with a descriptor of a file that can rest if there is no other, or else with one
+    from the reserve; whether that was so."""
     try:
         return call(), False
     except OSError as error:
-        if not is_descriptor_limit(error) or not SPARES.lend():
+        if not is_descriptor_limit(error):
+            raise
+        if OPEN_FILES.make_room():
+            with suppress(OSError):
+                return call(), False
+        if not SPARES.lend():
             raise
     try:
         return call(), True

@@ -7,10 +7,12 @@ answer goes straight out, together with those of the other requests that are han
 from __future__ import annotations
 
 import asyncio
+import mmap
 from collections import deque
 from typing import Any, Final
 
-from oncelog_broker.server.limits import WRITE_HIGH_WATER_BYTES
+from oncelog_broker.server.ledger import Holding
+from oncelog_broker.server.limits import MAX_UNSENT_BYTES, WRITE_HIGH_WATER_BYTES, Limits
 from oncelog_protocol.wire_writers import Buffer
 
 MAX_OUTSTANDING_ANSWERS: Final = 64
@@ -33,9 +35,25 @@ class Slot:
 class AnswerQueue:
     """The answers of one connection. Invariant: the first slot, if there is one, still waits."""
 
-    __slots__ = ("_outgoing", "_ready_bytes", "_slots", "_stalled_since", "_transport", "_unsent", "takes_more")
+    __slots__ = (
+        "_heap_bytes",
+        "_outgoing",
+        "_ready_bytes",
+        "_slots",
+        "_stalled_since",
+        "_transport",
+        "_unsent",
+        "_written",
+        "memory",
+        "takes_more",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits, address: str) -> None:
+        self.memory = Holding(limits.answers, address)
+        """What it holds of the ledger: the bytes on the heap, where they are more than WRITE_HIGH_WATER_BYTES."""
+        self._heap_bytes = 0
+        """Of what was written since the transport had nothing left: those that are no slices of mapped files."""
+        self._written = 0
         self._transport: asyncio.Transport | None = None
         self._outgoing: list[Buffer] | None = None
         self._slots: deque[Slot] = deque()
@@ -44,7 +62,7 @@ class AnswerQueue:
         self._stalled_since = 0.0
         self._unsent = 0
         self.takes_more = True
-        """Whether the client reads, and so little is outstanding that another request may be handled."""
+        """Whether so little is outstanding that another request may be handled."""
 
     def open(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -57,17 +75,31 @@ class AnswerQueue:
         for slot in slots:
             if slot.waits_for is not None:
                 slot.waits_for.cancel()
+        self.memory.owe(0)
 
     @property
     def is_waiting(self) -> bool:
         """Whether an answer is not there yet."""
         return bool(self._slots)
 
+    @property
+    def sent(self) -> int:
+        """Bytes that the client's side has taken, since the beginning."""
+        return self._written - self._unsent_bytes()
+
+    @property
+    def unsent_heap_bytes(self) -> int:
+        """What a client that does not read keeps on the heap; 0 while it reads."""
+        return min(self._heap_bytes, self._unsent_bytes()) if self._stalled_since else 0
+
     def _weigh(self) -> None:
+        held = self.unsent_heap_bytes + self._ready_bytes
+        if held > WRITE_HIGH_WATER_BYTES or self.memory.held:
+            self.memory.owe(held if held > WRITE_HIGH_WATER_BYTES else 0)
         self.takes_more = (
-            not self._stalled_since
+            held < WRITE_HIGH_WATER_BYTES
             and len(self._slots) < MAX_OUTSTANDING_ANSWERS
-            and self._ready_bytes < WRITE_HIGH_WATER_BYTES
+            and not (self._stalled_since and self._unsent_bytes() >= MAX_UNSENT_BYTES)
         )
 
     # --- answers
@@ -78,7 +110,7 @@ class AnswerQueue:
             slot.parts += parts
         elif self._slots:
             self._slots.append(Slot(None, parts))
-            self._ready_bytes += size_of(parts)
+            self._ready_bytes += heap_size_of(parts)
             self._weigh()
         elif self._outgoing is not None:
             self._outgoing += parts
@@ -95,11 +127,11 @@ class AnswerQueue:
     def finish(self, slot: Slot) -> None:
         """The answer of `slot` is there, or there is none. Whatever is ready leaves."""
         slot.is_ready = True
-        self._ready_bytes += size_of(slot.parts)
+        self._ready_bytes += heap_size_of(slot.parts)
         slots, outgoing = self._slots, list[Buffer]()
         while slots and slots[0].is_ready:
             parts = slots.popleft().parts
-            self._ready_bytes -= size_of(parts)
+            self._ready_bytes -= heap_size_of(parts)
             outgoing += parts
         self._weigh()
         if self._outgoing is not None:
@@ -119,14 +151,17 @@ class AnswerQueue:
     def _write(self, parts: list[Buffer]) -> None:
         if not parts or self._transport is None:
             return
-        if len(parts) == 1:
-            self._transport.write(parts[0])
+        pieces = parts if len(parts) == 1 else coalesce(parts)
+        if not self._transport.get_write_buffer_size():
+            self._heap_bytes = 0
+        self._heap_bytes += heap_size_of(pieces)
+        self._written += size_of(pieces)
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
         else:
-            pieces = coalesce(parts)
-            if len(pieces) == 1:
-                self._transport.write(pieces[0])
-            else:
-                self._transport.writelines(pieces)
+            self._transport.writelines(pieces)
+        if self._stalled_since:
+            self._weigh()
 
     # --- clients that do not read
 
@@ -145,6 +180,7 @@ class AnswerQueue:
         stalled. To be asked now and then."""
         if not self._stalled_since:
             return 0.0
+        self._weigh()
         unsent = self._unsent_bytes()
         if unsent < self._unsent:
             self._stalled_since = now
@@ -157,6 +193,11 @@ class AnswerQueue:
 
 def size_of(parts: list[Buffer]) -> int:
     return sum(map(len, parts))
+
+
+def heap_size_of(pieces: list[Buffer]) -> int:
+    """The bytes that are no slices of mapped files."""
+    return sum(len(piece) for piece in pieces if not (type(piece) is memoryview and type(piece.obj) is mmap.mmap))
 
 
 def coalesce(parts: list[Buffer]) -> list[Buffer]:

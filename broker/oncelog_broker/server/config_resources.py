@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 from oncelog_broker.metadata.topic_names import check_topic_name
 from oncelog_broker.server.context import RequestContext
@@ -15,6 +16,15 @@ TIMEOUT_MS = 30_000
 
 Change = Callable[[dict[str, str]], Mapping[str, str]]
 """Old overrides to new ones; raises KafkaError to refuse."""
+
+
+def named_twice(resources: Iterable[tuple[int, str]]) -> dict[tuple[int, str], KafkaError]:
+    """Of resources, by type and name: why none of the mentions of one that is named several times can be served."""
+    return {
+        resource: KafkaError(ErrorCode.INVALID_REQUEST, f"'{resource[1]}' is named {count} times in the request.")
+        for resource, count in Counter(resources).items()
+        if count > 1
+    }
 
 
 def existing_topic(name: str, context: RequestContext) -> str:

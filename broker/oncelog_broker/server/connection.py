@@ -20,7 +20,14 @@ from typing import Any, Final, Protocol, cast
 from oncelog_broker.server.answer_queue import AnswerQueue, Slot
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.known_header import NO_HEADER, KnownHeader
-from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS
+from oncelog_broker.server.ledger import BEYOND_WINDOW_SECONDS, PROGRESS_WINDOW_SECONDS, Progress
+from oncelog_broker.server.limits import (
+    ANSWER_ESTIMATE_BYTES,
+    COPIED_ANSWER_BYTES,
+    FRAME_SECONDS,
+    MIN_FRAME_RATE,
+    RESPONSE_STALL_SECONDS,
+)
 from oncelog_broker.server.receiving import FrameRefused, ReceiveBuffer
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.wire_writers import Buffer
@@ -29,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 MEMORY_RETRY_SECONDS: Final = 0.05
 """How long a connection that got no memory for a large frame waits before it asks again."""
+HOLDS_WITHOUT_SENDING: Final = "request does not come on while others wait for the memory that it takes"
 REST_SECONDS: Final = 1.0
 """A connection that rests this long gives up its receive buffer."""
 
@@ -44,18 +52,24 @@ class BrokerConnection(asyncio.BufferedProtocol):
     after `wait_for`."""
 
     __slots__ = (
+        "_answer_budget",
+        "_answer_progress",
         "_answers",
         "_connections",
+        "_frame_progress",
         "_frame_since",
         "_handle",
         "_held_by",
         "_is_ending",
+        "_is_watched",
         "_loop",
+        "_memory_retry",
         "_next_turn",
         "_reading_paused",
         "_received",
         "_transport",
         "_turn",
+        "_without_memory_since",
         "client_host",
         "client_port",
         "known_header",
@@ -69,16 +83,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._handle = handle
         self._connections = connections
         self._turn = connections.turn
-        self._received = ReceiveBuffer(connections.limits)
-        self._answers = AnswerQueue()
+        self._received = ReceiveBuffer(connections.limits, "")
+        self._answers = AnswerQueue(connections.limits, "")
         self._transport: asyncio.Transport | None = None
         self._held_by: Slot | None = None
         """The request whose effects are not done: no other is handled."""
         self._next_turn: asyncio.Handle | None = None
         """What is in the receive buffer is handled in the next turn of the loop."""
         self._is_ending = False
+        self._is_watched = False
         self._reading_paused = False
         self._frame_since = 0.0
+        self._memory_retry: asyncio.TimerHandle | None = None
+        """It waits for memory that others hold: nothing is read or handled until then."""
+        self._without_memory_since = 0.0
+        self._answer_budget = connections.limits.answers
+        self._frame_progress = Progress(self._loop.time())
+        self._answer_progress = Progress(self._loop.time())
         self.listener = listener
         self.last_active = self._loop.time()
         self.known_header: KnownHeader = NO_HEADER
@@ -94,13 +115,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         host, port = (peer[0], peer[1]) if isinstance(peer, tuple) and len(peer) >= 2 else ("local", 0)
         self.client_host, self.client_port = host, port
         connected = transport.get_extra_info("socket")
-        refused = self._connections.admit(self, host, -1 if connected is None else connected.fileno())
+        refused = self._connections.admit(self, host)
         if refused:
             logger.warning("connection refused", extra={"client": host, "reason": refused})
             self._transport.abort()
             return
-        self._answers.open(self._transport)
         limits = self._connections.limits
+        self._received, self._answers = ReceiveBuffer(limits, host), AnswerQueue(limits, host)
+        self._answers.open(self._transport)
         for option, size in (
             (socket.SO_SNDBUF, limits.send_buffer_bytes),
             (socket.SO_RCVBUF, limits.receive_buffer_bytes),
@@ -119,10 +141,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._received.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._received.end += nbytes
+        self._received.add(nbytes)
         self.last_active = self._loop.time()
-        if self._held_by is None and self._answers.takes_more and self._next_turn is None:
+        if self._is_handling:
             self._handle_frames()
+            if self._received.is_amid_frame and self._is_handling and not self._turn.is_left():
+                # The loop would read on for as long as something comes: others have their turn first.
+                self._pause_reading()
+                self._next_turn = self._loop.call_soon(self._in_next_turn)
         elif self._received.is_full:
             self._pause_reading()
 
@@ -130,7 +156,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        self._answers.stall(self._loop.time())
+        now = self._loop.time()
+        self._answers.stall(now)
+        self._answer_progress.restart(now, self._answers.sent)
 
     def resume_writing(self) -> None:
         self._answers.flow()
@@ -159,10 +187,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _handle_each(self) -> None:
         received, answers, handle = self._received, self._answers, self._handle
         while not self._is_ending:
+            if self._answer_budget.is_tight and not answers.memory.allows(ANSWER_ESTIMATE_BYTES):
+                self._wait_for_memory()
+                return
             frame = received.next_frame()
             if frame is None:
                 # Not the time of its first byte: while the requests before it were handled, it could not go on.
-                self._frame_since = (self._frame_since or self._loop.time()) if received.is_amid_frame else 0.0
+                if not received.is_amid_frame:
+                    self._frame_since = 0.0
+                elif not self._frame_since:
+                    self._frame_since = self._loop.time()
+                    self._frame_progress.restart(self._frame_since, received.received)
                 return
             self._frame_since = 0.0
             handle(self, frame)
@@ -180,21 +215,58 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Let the next read find room, or read nothing: what waits stays with the client."""
         if self._is_ending:
             return
+        if self._memory_retry is not None:
+            return
         if not self._received.make_room():
-            self._pause_reading()
-            self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry_room)
+            self._wait_for_memory()
         elif self._received.is_full:
             self._pause_reading()
+        if self._received.memory.is_beyond and not self._is_watched:
+            self._is_watched = True
+            self._loop.call_later(BEYOND_WINDOW_SECONDS, self._watch)
 
-    def _retry_room(self) -> None:
-        if self._is_handling:
-            self._make_room()
-            self._read_on()
+    def _watch(self) -> None:
+        """What it holds beyond its share is for one connection at a time: looked at more often than `sweep` does."""
+        self._is_watched = self._received.memory.is_beyond and not self._is_ending
+        if not self._is_watched:
+            return
+        if (
+            self._sends_too_slowly(self._loop.time(), BEYOND_WINDOW_SECONDS)
+            and self._connections.limits.requests.is_short
+        ):
+            self.close(HOLDS_WITHOUT_SENDING)
+        else:
+            self._loop.call_later(BEYOND_WINDOW_SECONDS, self._watch)
+
+    def _wait_for_memory(self) -> None:
+        """Read and handle nothing for a moment. The time does not count against the frame that has begun."""
+        self._pause_reading()
+        if self._memory_retry is None:
+            self._memory_retry = self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry)
+            self._without_memory_since = self._without_memory_since or self._loop.time()
+
+    def _retry(self) -> None:
+        self._memory_retry = None
+        if not self._is_handling:
+            self._received.memory.wait_no_longer()
+        self._go_on()
+        if self._memory_retry is None and self._without_memory_since:
+            now = self._loop.time()
+            if self._frame_since:
+                self._frame_since += now - self._without_memory_since
+            self._frame_progress.restart(now, self._received.received)
+            self._without_memory_since = 0.0
 
     @property
     def _is_handling(self) -> bool:
         """Whether the next frame is handled as soon as it is there."""
-        return self._held_by is None and self._answers.takes_more and self._next_turn is None and not self._is_ending
+        return (
+            self._held_by is None
+            and self._answers.takes_more
+            and self._next_turn is None
+            and self._memory_retry is None
+            and not self._is_ending
+        )
 
     def _go_on(self) -> None:
         """Nothing holds back the next request any more, or one thing less."""
@@ -218,6 +290,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def respond(self, parts: list[Buffer], slot: Slot | None = None) -> None:
         """Answer the request that is handled, or the one of `slot`. The answer begins with its size and header."""
         self._answers.put(parts, slot)
+
+    @property
+    def copied_answer_bytes(self) -> int:
+        """Of the records in an answer, how many may be copies on the heap: part of the room, as they can be mapped."""
+        if not self._answer_budget.used:
+            return self._connections.limits.copied_answer_bytes
+        return min(COPIED_ANSWER_BYTES, self._answers.memory.room // 4)
 
     def wait_for(self, answer: asyncio.Future[Any], *, reads_frame: bool, holds_back: bool) -> Slot:
         """The request that is handled is answered later: with `respond` and this slot, then `finish`.
@@ -267,12 +346,32 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def sweep(self, now: float) -> None:
         """Called now and then: close what is idle or stalled, give memory back. `now` is the loop's time."""
+        limits = self._connections.limits
         is_resting = not self._answers.is_waiting
         if self._answers.stalled_seconds(now) > RESPONSE_STALL_SECONDS:
             self.close(f"responses not read for {RESPONSE_STALL_SECONDS:.0f} s")
-        elif self._frame_since and now - self._frame_since > FRAME_PROGRESS_SECONDS:
-            self.close(f"request not complete after {FRAME_PROGRESS_SECONDS:.0f} s")
-        elif is_resting and now - self.last_active > self._connections.limits.idle_seconds:
+        elif self._reads_too_slowly(now) and limits.answers.is_short:
+            self.close("responses not read while others wait for the memory that they take")
+        elif self._is_frame_late(now):
+            self.close(f"request not complete after {FRAME_SECONDS:.0f} s, nor at {MIN_FRAME_RATE} bytes/s")
+        elif self._sends_too_slowly(now) and limits.requests.is_short:
+            self.close(HOLDS_WITHOUT_SENDING)
+        elif is_resting and now - self.last_active > limits.idle_seconds:
             self.close("idle for connections.max.idle.ms")
         elif is_resting and self._received.begin == self._received.end and now - self.last_active > REST_SECONDS:
             self._received.give_up()
+
+    def _reads_too_slowly(self, now: float) -> bool:
+        held = self._answers.unsent_heap_bytes
+        return self._answer_progress.is_too_slow(now, self._answers.sent, held) and held > 0
+
+    def _is_frame_late(self, now: float) -> bool:
+        if not self._frame_since or self._without_memory_since:
+            return False
+        return now - self._frame_since > FRAME_SECONDS + self._received.frame_received / MIN_FRAME_RATE
+
+    def _sends_too_slowly(self, now: float, window_seconds: float = PROGRESS_WINDOW_SECONDS) -> bool:
+        if not self._frame_since or self._without_memory_since:
+            return False
+        received = self._received
+        return self._frame_progress.is_too_slow(now, received.received, received.memory.held, window_seconds)

@@ -31,9 +31,9 @@ class Connections:
         self._empty = asyncio.Event()
         self._empty.set()
 
-    def admit(self, connection: OpenConnection, host: str, descriptor: int) -> str | None:
-        """Take the connection in, or say which limit forbids it. `descriptor` is its socket's, -1 if it has none."""
-        refused = self.limits.admit(host, descriptor)
+    def admit(self, connection: OpenConnection, host: str) -> str | None:
+        """Take the connection in, or say which limit forbids it."""
+        refused = self.limits.admit(host)
         if refused is None:
             self._open.add(connection)
             self._empty.clear()

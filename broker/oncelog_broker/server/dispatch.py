@@ -96,11 +96,10 @@ class Dispatcher:
             self._refuse_api_versions(connection, correlation_id)
             return
         known = connection.known_header
-        position = PREFIX.size + len(known.tail)
+        position, client_id = PREFIX.size + len(known.tail), known.client_id
         if known.route_header is not route.header or frame[PREFIX.size : position] != known.tail:
-            known = connection.known_header = KnownHeader.read(route.header, frame)
-            position = PREFIX.size + len(known.tail)
-        context = RequestContext(self._services, connection, api_key, version, correlation_id, known.client_id)
+            connection.known_header, position, client_id = KnownHeader.read(route.header, frame)
+        context = RequestContext(self._services, connection, api_key, version, correlation_id, client_id)
         try:
             request = route.decode(frame, position, max_elements=ELEMENTS_AT_ONCE)
         except TooManyElements:

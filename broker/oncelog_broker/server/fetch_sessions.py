@@ -9,8 +9,9 @@ told. The epoch counts the requests of a session, so that a lost or repeated req
     id          -1      close the session; everything is asked and answered
     id          n > 0   incremental: the n-th request since the session was made
 
-The cache is bounded by `max.incremental.fetch.session.cache.slots`; a client without a slot fetches without a session,
-which costs bytes but no correctness.
+The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. A client whose session
+finds no room fetches without one, which costs bytes but no correctness. One whose session outgrows the bounds is told
+that it is not known, as if it had been evicted.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
 MAX_SESSION_ID: Final = 2**31 - 1
+MAX_SESSION_PARTITIONS: Final = 10_000
+"""In one session: as many as a broker is planned for."""
+MAX_CACHED_PARTITIONS: Final = 100_000
+"""In all sessions together; each costs some 500 bytes."""
 EVICTION_SECONDS: Final = 120.0
 """A session that rested this long gives its slot to a new one (min.incremental.fetch.session.eviction.ms)."""
 
@@ -64,6 +69,8 @@ class _Cached:
         """Whether the client must be told; then this is what it was told last."""
         if answer.error_code:
             self.high_watermark = -1  # whatever comes next is news
+            return True
+        if answer.diverging_epoch is not None:
             return True
         told = (self.high_watermark, self.log_start_offset)
         self.high_watermark, self.log_start_offset = answer.high_watermark, answer.log_start_offset
@@ -134,10 +141,12 @@ class FetchPlan:
 
 
 class FetchSessions:
-    """All fetch sessions of a broker."""
+    """All fetch sessions of a broker. Invariant: `_cached_partitions` are in them."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, *, max_partitions: int = MAX_CACHED_PARTITIONS) -> None:
         self._slots = slots
+        self._max_partitions = max_partitions
+        self._cached_partitions = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
@@ -156,7 +165,7 @@ class FetchSessions:
         wanted = list(named.values())
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if request.session_id != NO_SESSION:
-                self._sessions.pop(request.session_id, None)
+                self._close(request.session_id)
             session = None
             if request.session_epoch == INITIAL_EPOCH and wanted:
                 session = self._create(wanted, by_id=by_id, now=now)
@@ -167,9 +176,14 @@ class FetchSessions:
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ]
+        before = len(session.partitions)
         session.update(wanted, forgotten)
+        self._cached_partitions += len(session.partitions) - before
         session.last_used = now
         self._sessions.move_to_end(session.session_id)
+        if not self._fits(session, now):
+            self._close(session.session_id)
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return FetchPlan([cached.wanted for cached in session.partitions.values()], session, incremental=True)
 
     def _continued(self, request: FetchRequest, *, by_id: bool) -> FetchSession:
@@ -184,14 +198,32 @@ class FetchSessions:
         return session
 
     def _create(self, wanted: list[Wanted], *, by_id: bool, now: float) -> FetchSession | None:
-        """A new session; None where every slot is taken by a session that is in use."""
-        if len(self._sessions) >= self._slots and not self._evict(now):
+        """A new session; None where those in use leave no slot, or no room for its partitions."""
+        if len(wanted) > MAX_SESSION_PARTITIONS:
             return None
+        while len(self._sessions) >= self._slots or self._cached_partitions + len(wanted) > self._max_partitions:
+            if not self._evict(now):
+                return None
         session_id = random.randint(1, MAX_SESSION_ID)  # noqa: S311  no secret: a session holds no rights
         while session_id in self._sessions:
             session_id = random.randint(1, MAX_SESSION_ID)  # noqa: S311
         session = self._sessions[session_id] = FetchSession(session_id, wanted, by_id=by_id, now=now)
+        self._cached_partitions += len(session.partitions)
         return session
+
+    def _fits(self, session: FetchSession, now: float) -> bool:
+        """Whether `session`, as it has become, is within the bounds, if need be once others that rest are evicted."""
+        if len(session.partitions) > MAX_SESSION_PARTITIONS:
+            return False
+        while self._cached_partitions > self._max_partitions:
+            if not self._evict(now):
+                return False
+        return True
+
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._cached_partitions -= len(session.partitions)
 
     def _evict(self, now: float) -> bool:
         """Free the slot of the session that rested longest, if it did so long enough."""
@@ -200,5 +232,5 @@ class FetchSessions:
         oldest = next(iter(self._sessions.values()))
         if now - oldest.last_used < EVICTION_SECONDS:
             return False
-        del self._sessions[oldest.session_id]
+        self._close(oldest.session_id)
         return True

@@ -10,6 +10,10 @@ from oncelog_protocol.messages.headers import RequestHeader
 
 PREFIX: Final = Struct(">hhi")
 """API key, version, correlation id: how every request header begins."""
+KEPT_HEADER_BYTES: Final = 1024
+"""A header behind the PREFIX that is larger is decoded each time: what a connection keeps is bounded."""
+MAX_HEADER_TAGS: Final = 100
+"""Tagged fields in one header. Kafka defines none, so all of them are passed over."""
 
 
 class KnownHeader:
@@ -23,11 +27,16 @@ class KnownHeader:
         self.client_id = client_id
 
     @classmethod
-    def read(cls, route_header: MessageCodec[RequestHeader], frame: memoryview) -> KnownHeader:
-        """Decode the header of `frame`. Raises MalformedMessage."""
-        header, position = route_header.decode_from(frame)
-        return cls(route_header, bytes(frame[PREFIX.size : position]), header.client_id)
+    def read(cls, route_header: MessageCodec[RequestHeader], frame: memoryview) -> tuple[KnownHeader, int, str | None]:
+        """Decode the header of `frame`: what to keep of it, where the body begins, the client's id.
+
+        Raises MalformedMessage.
+        """
+        header, position = route_header.decode_from(frame, max_elements=MAX_HEADER_TAGS)
+        if position - PREFIX.size > KEPT_HEADER_BYTES:
+            return NO_HEADER, position, header.client_id
+        return cls(route_header, bytes(frame[PREFIX.size : position]), header.client_id), position, header.client_id
 
 
 NO_HEADER: Final = KnownHeader(None, b"", None)
-"""Of a connection that has sent nothing yet."""
+"""Of a connection that has sent nothing yet, or a header too large to be kept."""

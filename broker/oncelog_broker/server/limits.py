@@ -1,7 +1,7 @@
-"""What clients together, and one address alone, may take of the broker: connections and request memory.
+"""What clients together, and one address alone, may take of the broker: connections, and memory (`ledger`).
 
 Kafka's keys: `max.connections`, `max.connections.per.ip`, `socket.request.max.bytes`, `queued.max.request.bytes`,
-`connections.max.idle.ms`. The constants below have no key in Kafka.
+`connections.max.idle.ms`. Our own: `queued.max.response.bytes`. The constants below have no key.
 """
 
 from __future__ import annotations
@@ -11,12 +11,24 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-FRAME_PROGRESS_SECONDS: Final = 30.0
-"""A frame that has begun must be whole within this time, or the connection is closed (slow-loris)."""
+from oncelog_broker.server.ledger import Budget, Holding
+
+FRAME_SECONDS: Final = 30.0
+"""A frame that has begun must be whole within this time, or the connection is closed (slow-loris)..."""
+MIN_FRAME_RATE: Final = 256 * 1024
+"""... and a second more for so many bytes of it as have come: a slow line may carry a large frame."""
 RESPONSE_STALL_SECONDS: Final = 60.0
 """A client that reads none of its responses for this long is cut off."""
-WRITE_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
-"""Unsent response bytes per connection above which we stop reading its requests."""
+WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
+"""Unsent response bytes per connection above which the ledger counts those on the heap. With so many there we handle no
+more of its requests."""
+MAX_UNSENT_BYTES: Final = 4 * 1024 * 1024
+"""Unsent response bytes of all kinds above which we handle no more of its requests: slices of mapped files cost
+little."""
+COPIED_ANSWER_BYTES: Final = 2 * 1024 * 1024
+"""Of the records in one answer, so many may be copies on the heap; the others leave from the mapped files."""
+ANSWER_ESTIMATE_BYTES: Final = 64 * 1024
+"""What an answer is taken to need before it is made: a request whose connection may not hold so much must wait."""
 MAX_REQUEST_ELEMENTS: Final = 50_000
 """Array elements in one request, each of which costs a microsecond or more; several for each of the 10,000 partitions
 that a broker is planned for."""
@@ -32,23 +44,35 @@ class Limits:
     max_connections_per_ip: int
     request_max_bytes: int
     queued_max_request_bytes: int
+    queued_max_response_bytes: int
     idle_seconds: float
-    first_descriptor_not_for_connections: int = sys.maxsize
+    connection_descriptors: int = sys.maxsize
+    """Of the descriptors of this process, so many are for connections."""
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     connections: int = 0
     per_ip: Counter[str] = field(default_factory=Counter)
-    request_bytes: int = 0
-    is_short: bool = False
-    """Somebody had to wait for memory, and half of it has not been free since: nobody keeps any without need."""
-    _over_limit: object = None
+    requests: Budget = field(init=False)
+    """What has come of requests, beyond the first buffer of each connection."""
+    answers: Budget = field(init=False)
+    """What of answers waits on the heap, for clients to read it or for answers before it."""
 
-    def admit(self, ip: str, descriptor: int = -1) -> str | None:
-        """Count a new connection in, whose socket has that number; or say why not."""
-        if descriptor >= self.first_descriptor_not_for_connections:
-            return f"{descriptor} open files, and the rest is for logs: raise the limit (ulimit -n)"
+    copied_answer_bytes: int = field(init=False)
+    """Of the records in an answer, how many may be copies as long as nobody holds answers."""
+
+    def __post_init__(self) -> None:
+        self.requests = Budget(self.queued_max_request_bytes)
+        self.answers = Budget(self.queued_max_response_bytes)
+        self.copied_answer_bytes = min(COPIED_ANSWER_BYTES, Holding(self.answers, "").room // 4)
+
+    def admit(self, ip: str) -> str | None:
+        """Count a new connection in, or say why not."""
         if self.connections >= self.max_connections:
             return f"max.connections={self.max_connections} reached"
+        if self.connections >= self.connection_descriptors:
+            return (
+                f"{self.connections} connections, and the rest is for logs: raise the limit of open files (ulimit -n)"
+            )
         if self.per_ip[ip] >= self.max_connections_per_ip:
             return f"max.connections.per.ip={self.max_connections_per_ip} reached for {ip}"
         self.connections += 1
@@ -61,27 +85,3 @@ class Limits:
         self.per_ip[ip] -= 1
         if not self.per_ip[ip]:
             del self.per_ip[ip]
-
-    def reserve(self, size: int, holder: object) -> bool:
-        """Set aside memory for bytes of a large frame that have come, and as many again; False while others hold too
-        much.
-
-        What a client only claims that it will send takes nothing from others. So frames that are all begun may fill
-        the memory before one is whole; that one may be, a single `holder` at a time may go over the limit.
-        """
-        within = self.queued_max_request_bytes < 0 or self.request_bytes + size <= self.queued_max_request_bytes
-        if not within:
-            if self._over_limit not in (None, holder):
-                self.is_short = True
-                return False
-            self._over_limit = holder
-        self.request_bytes += size
-        return True
-
-    def give_back(self, size: int, holder: object) -> None:
-        """All that `holder` had reserved."""
-        self.request_bytes -= size
-        if self._over_limit is holder:
-            self._over_limit = None
-        if 2 * self.request_bytes <= self.queued_max_request_bytes:
-            self.is_short = False

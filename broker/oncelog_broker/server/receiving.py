@@ -1,15 +1,18 @@
 """The receive side of a connection: one buffer that bytes come into, and the frames that are cut out of it.
 
 The buffer grows with the bytes received, never with a claimed length, and is given up when the connection rests. A
+large frame gets address space for all of it, so that it never has to be copied, but memory only as its bytes come. A
 frame is a slice of it, not a copy: it stays as it is until the next frame is asked for, or, where the request still
 reads it, for as long as the request wants it (`lend`): what comes meanwhile goes into another buffer.
 """
 
 from __future__ import annotations
 
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from struct import Struct
 from typing import Final
 
+from oncelog_broker.server.ledger import Holding
 from oncelog_broker.server.limits import Limits
 
 SIZE: Final = Struct(">i")
@@ -19,20 +22,32 @@ INITIAL_BUFFER_BYTES: Final = 16 * 1024
 READ_AHEAD_BYTES: Final = 128 * 1024
 """Room beyond a large frame, so that one read may bring the next ones as well."""
 
+READ_BYTES: Final = 128 * 1024
+"""For one read. The event loop reads up to 32 times in a turn from one socket, while there is more."""
+LARGE_FRAME_BYTES: Final = 1024 * 1024
+"""A frame above this has a buffer of its own, whose memory comes in pieces of this size."""
+KEPT_BUFFER_BYTES: Final = 2 * 1024 * 1024
+"""A buffer that has grown above this is given up as soon as it is empty: few requests are so large."""
+
 
 class FrameRefused(Exception):
-    """A frame whose size is none, or beyond the limit."""
+    """A frame whose size is none, or beyond the limit, or more than the system has room for."""
 
 
 class ReceiveBuffer:
     """What one connection has received and not handled yet. Invariant: 0 <= begin <= end <= size of the buffer."""
 
-    __slots__ = ("_buffer", "_is_lent", "_limits", "_reserved", "_view", "_wanted", "begin", "end")
+    __slots__ = ("_granted", "_is_lent", "_limits", "_view", "_wanted", "begin", "end", "memory", "received")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, address: str) -> None:
         self._limits = limits
-        self._buffer: bytearray | None = None
+        self.memory = Holding(limits.requests, address)
+        """What it holds of the ledger: its size, once that is above the initial one."""
+        self.received = 0
+        """Bytes that have come, since the beginning."""
         self._view = memoryview(b"")
+        self._granted = 0
+        """How much of the view may be written: all, but for a large frame."""
         self.begin = 0
         """Where the next frame begins."""
         self.end = 0
@@ -40,25 +55,34 @@ class ReceiveBuffer:
         self._wanted = 0
         """Bytes of the frame that is not whole yet, its size included; 0 where none has begun."""
         self._is_lent = False
-        self._reserved = 0
 
     # --- bytes in
 
     def room(self) -> memoryview:
         """Where the next bytes may be written."""
-        if self._buffer is None:
-            self._replace(INITIAL_BUFFER_BYTES)
-        return self._view[self.end :]
+        if not self._granted:
+            self._replace(bytearray(INITIAL_BUFFER_BYTES))
+        return self._view[self.end : min(self._granted, self.end + READ_BYTES)]
+
+    def add(self, size: int) -> None:
+        """So many bytes were written into the room."""
+        self.end += size
+        self.received += size
 
     @property
     def is_full(self) -> bool:
         """Whether there is no room for further bytes."""
-        return self.end == len(self._view) and self._buffer is not None
+        return self.end == self._granted > 0
 
     @property
     def is_amid_frame(self) -> bool:
         """Whether the next frame has begun and is not whole. As of the last `next_frame`."""
         return self._wanted > 0
+
+    @property
+    def frame_received(self) -> int:
+        """Bytes of the frame that is not whole yet."""
+        return self.end - self.begin
 
     # --- frames out
 
@@ -87,10 +111,10 @@ class ReceiveBuffer:
         memory for it: ask again."""
         if self._is_lent:
             self._is_lent = False
-            self._replace(max(INITIAL_BUFFER_BYTES, self.end - self.begin))
+            self._replace(bytearray(max(INITIAL_BUFFER_BYTES, self.end - self.begin)))
         elif self.begin == self.end:
             self.begin = self.end = 0
-            if self._reserved and self._limits.is_short:
+            if len(self._view) > KEPT_BUFFER_BYTES or (self.memory.held and self._limits.requests.is_short):
                 self.give_up()
             return True
         if self._wanted or self.is_full:
@@ -103,32 +127,44 @@ class ReceiveBuffer:
         The buffer at most doubles at a time, so it follows the bytes received, not the size that a client claims.
         """
         pending = self.end - self.begin
-        capacity = len(self._view)
+        capacity = self._granted
+        if pending == capacity and frame_size > LARGE_FRAME_BYTES:
+            return self._grant_more(pending, frame_size)
         if pending == capacity:
             wanted = min(2 * capacity, max(frame_size, capacity) + READ_AHEAD_BYTES)
-            if not self._limits.reserve(wanted - self._reserved, self):
-                return False
-            self._reserved = wanted
-            self._replace(wanted)
+            if not self.memory.hold(wanted, frame_size):
+                if not capacity < frame_size < wanted or not self.memory.hold(frame_size):
+                    return False
+                wanted = frame_size
+            self._replace(bytearray(wanted))
         elif self.begin and self.begin + max(frame_size, pending + 1) > capacity:
             self._view[:pending] = self._view[self.begin : self.end]
             self.begin, self.end = 0, pending
         return True
 
+    def _grant_more(self, pending: int, frame_size: int) -> bool:
+        """Room for the next piece of a large frame, of which `pending` bytes have come."""
+        wanted = min(frame_size, pending + LARGE_FRAME_BYTES)
+        if not self.memory.hold(wanted, frame_size):
+            return False
+        if len(self._view) < frame_size:
+            try:
+                self._replace(mmap(-1, frame_size, flags=MAP_PRIVATE | MAP_ANONYMOUS))
+            except OSError as error:
+                raise FrameRefused(f"no address space for a frame of {frame_size} bytes: {error}") from error
+        self._granted = wanted
+        return True
+
     # --- memory
 
-    def _replace(self, capacity: int) -> None:
+    def _replace(self, buffer: bytearray | mmap) -> None:
         pending = self.end - self.begin
-        buffer = bytearray(capacity)
         view = memoryview(buffer)
         view[:pending] = self._view[self.begin : self.end]
-        self._buffer, self._view, self.begin, self.end = buffer, view, 0, pending
+        self._view, self._granted, self.begin, self.end = view, len(view), 0, pending
 
     def give_up(self) -> None:
         """Drop the buffer (slices of it that are still in use keep it alive) and what it had reserved."""
-        self._buffer = None
-        self._view = memoryview(b"")
+        self._view, self._granted = memoryview(b""), 0
         self.begin = self.end = 0
-        if self._reserved:
-            self._limits.give_back(self._reserved, self)
-            self._reserved = 0
+        self.memory.owe(0)

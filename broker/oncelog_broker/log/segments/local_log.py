@@ -161,13 +161,11 @@ class LocalLog:
 
     # --- reading and syncing -------------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool) -> memoryview:
-        """As `PartitionLog.read`, for an offset that the log holds."""
-        return self._reader.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)[0]
-
-    def read_to(self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool) -> tuple[memoryview, int]:
-        """As `read`, and the offset after the last batch."""
-        return self._reader.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
+    def read(
+        self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool, may_copy: bool = True
+    ) -> tuple[memoryview, int]:
+        """As `PartitionLog.read`, for an offset that the log holds, and the offset after the last batch."""
+        return self._reader.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch, may_copy=may_copy)
 
     def files_to_sync(self, start: int, end: int) -> tuple[list[File], list[File]]:
         """(log files that hold what lies between the offsets, index files to be synced and closed by the caller)."""

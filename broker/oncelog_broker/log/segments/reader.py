@@ -7,6 +7,7 @@ from typing import Final
 
 from oncelog_broker.log.segments.batch_scan import parse_location
 from oncelog_broker.log.segments.segment import Segment
+from oncelog_broker.runtime.disk import File
 from oncelog_protocol.records.batch import HEADER_SIZE
 
 EMPTY: Final = memoryview(b"")
@@ -29,7 +30,9 @@ class LogReader:
         """Must be called when segments were removed or cut."""
         self._positions.clear()
 
-    def read(self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool) -> tuple[memoryview, int]:
+    def read(
+        self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool, may_copy: bool = True
+    ) -> tuple[memoryview, int]:
         """As `PartitionLog.read`, for an offset that the log holds, and the offset after the last batch.
 
         Raises CorruptBatch, OSError.
@@ -41,7 +44,7 @@ class LogReader:
                 return EMPTY, offset
         segment, position = place
         available = segment.size - position
-        view = segment.file.read(position, min(max_bytes, available)) if max_bytes > 0 else EMPTY
+        view = _bytes_of(segment.file, position, min(max_bytes, available), may_copy)
         if len(view) == available and segment.next_offset <= upper_bound:
             end, next_offset = available, segment.next_offset
         else:
@@ -68,3 +71,10 @@ class LogReader:
         if next_offset not in positions and len(positions) >= REMEMBERED_POSITIONS:
             del positions[next(iter(positions))]
         positions[next_offset] = (segment, position)
+
+
+def _bytes_of(file: File, position: int, size: int, may_copy: bool) -> memoryview:
+    if size <= 0:
+        return EMPTY
+    view = file.read(position, size) if may_copy else file.view(position, size)
+    return EMPTY if view is None else view

@@ -16,6 +16,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from mmap import mmap
 from typing import Final
 
 from oncelog_broker.log.segments.batch_scan import BatchLocation, parse_location, scan_headers
@@ -375,19 +377,19 @@ class Segment:
         Returns (bytes, offset after the last of them); (0, -1) if not even the first is.
         """
         at, next_offset = 0, -1
-        hint = self._last_entry_before(position + len(view), upper_bound)
+        end = position + len(view)
+        hint = self._last_entry_before(end, upper_bound)
         if hint is not None and hint.position > position:
             at, next_offset = hint.position - position, hint.base_offset
-        end = position + len(view)
-        while at < len(view):
-            try:
-                batch = parse_location(view, at, position + at, end)
-            except CorruptBatch:
-                break  # cut by the end of the view, or corrupt: then the next read starts at it, and says so
-            if batch.last_offset >= upper_bound:
-                break
-            at += batch.size
-            next_offset = batch.last_offset + 1
+        # A mapped view is not touched: a bad sector would kill the process, where a read of the header is an OSError.
+        is_mapped = isinstance(view.obj, mmap)
+        headers = scan_headers(self.file, position + at, end) if is_mapped else _headers_in(view, at, position, end)
+        with suppress(CorruptBatch):  # cut by the end of the view, or corrupt: the next read starts at it, and says so
+            for batch in headers:
+                if batch.last_offset >= upper_bound:
+                    break
+                at += batch.size
+                next_offset = batch.last_offset + 1
         return at, next_offset
 
     def _last_entry_before(self, position: int, offset: int) -> BatchLocation | None:
@@ -432,7 +434,8 @@ class Segment:
             self._file = None
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename its files, that were created with the suffix `old`. An open file stays open."""
+        """Rename its files, that were created with the suffix `old`."""
+        self.close()  # an open file knows itself by its path
         aborted = self.path.removesuffix(LOG_SUFFIX + old) + TRANSACTION_INDEX_SUFFIX
         for part in (self, self.offset_index, self.time_index):
             path = part.path.removesuffix(old) + new
@@ -463,3 +466,11 @@ class Segment:
     def _side_paths(self) -> list[str]:
         prefix = self.path.removesuffix(LOG_SUFFIX)
         return [prefix + suffix for suffix in SIDE_SUFFIXES]
+
+
+def _headers_in(view: memoryview, at: int, position: int, end: int) -> Iterator[BatchLocation]:
+    """The batches of `view`, the file's bytes from `position` to `end`, from `view[at:]` on. Raises CorruptBatch."""
+    while at < len(view):
+        batch = parse_location(view, at, position + at, end)
+        yield batch
+        at += batch.size

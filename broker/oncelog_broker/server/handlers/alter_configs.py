@@ -1,4 +1,7 @@
-"""AlterConfigs (33), v0-2: replace all settings of a topic or broker by those given (older than key 44, racy, kept)."""
+"""AlterConfigs (33), v0-2: replace all settings of a topic or broker by those given (older than key 44, racy, kept).
+
+A resource that is named twice stays as it is (INVALID_REQUEST for each mention).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from functools import partial
 
 from oncelog_broker.config.alter import AlterOperation, ConfigChange, alter_broker_overrides, check_topic_overrides
 from oncelog_broker.runtime.answers import Answer
-from oncelog_broker.server.config_resources import change_configs
+from oncelog_broker.server.config_resources import change_configs, named_twice
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -22,9 +25,12 @@ def handle(request: AlterConfigsRequest, context: RequestContext) -> Answer[Alte
 
 async def _alter(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     responses = []
+    refused = named_twice((resource.resource_type, resource.resource_name) for resource in request.resources)
     for resource in request.resources:
         code, message = ErrorCode.NONE, None
         try:
+            if (resource.resource_type, resource.resource_name) in refused:
+                raise refused[resource.resource_type, resource.resource_name]
             await change_configs(
                 resource.resource_type,
                 resource.resource_name,

@@ -12,7 +12,7 @@ from collections import Counter
 from oncelog_broker.config.alter import check_topic_overrides
 from oncelog_broker.config.broker_keys import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
 from oncelog_broker.config.resolve import describe_topic
-from oncelog_broker.metadata.topic_names import check_topic_name
+from oncelog_broker.metadata.topic_names import check_topic_may_be_made
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.shown import wait_until_usable
@@ -46,7 +46,7 @@ async def _create_all(request: CreateTopicsRequest, context: RequestContext) -> 
 async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: RequestContext) -> TopicResult:
     services = context.services
     # First, as Kafka does: whoever makes sure that a topic exists sends settings too, and cares for this answer alone.
-    check_topic_name(topic.name)
+    check_topic_may_be_made(topic.name)
     if services.image.topic(topic.name) is not None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
     assignment = _assignment(topic)

@@ -1,6 +1,7 @@
 """DescribeConfigs (32), v1-4: every key of a topic or broker, its value, where that comes from (T23).
 
-Resources: topics; brokers, by id or "" for what holds for all of them. A secret has no value here.
+Resources: topics; brokers, by id or "" for what holds for all of them. All keys are described where none is named. A
+secret has no value here.
 A resource that is named several times is answered once: the answer is a thousand times as large as the question.
 Versions: v1 sources and synonyms, v3 types and documentation.
 """
@@ -36,9 +37,9 @@ def _describe_each(request: DescribeConfigsRequest, context: RequestContext) -> 
     for resource in named.values():
         code, message, configs = ErrorCode.NONE, None, list[Entry]()
         try:
-            wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
+            wanted = set(resource.configuration_keys or ())
             described = _describe(resource.resource_type, resource.resource_name, context)
-            configs = [_entry(line, request) for line in described if wanted is None or line.name in wanted]
+            configs = [_entry(line, request) for line in described if not wanted or line.name in wanted]
         except KafkaError as error:
             code, message = error.code, error.message
         results.append(

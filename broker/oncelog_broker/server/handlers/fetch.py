@@ -2,14 +2,16 @@
 
 Behaviour: partitions in the order of the request or session (T11); whole batches only; the first that has data may
 exceed every limit by its first batch, so that no batch is too large to be read. Waits up to max_wait_ms for min_bytes,
-or for max_bytes where those are fewer.
-Errors of a partition answer at once.
+or for max_bytes where those are fewer. Errors of a partition answer at once, and so does a reader's epoch that is not
+in the log (diverging_epoch). Records are slices of mapped files, but for the first few, which are copied. How many, the
+ledger decides: a client that does not read its answers holds little of the heap.
 Versions: v7 incremental sessions (KIP-227, fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, v13 topic ids
 instead of names.
 """
 
 from __future__ import annotations
 
+from mmap import mmap
 from typing import Final
 
 from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
@@ -17,6 +19,7 @@ from oncelog_broker.replication.partition import READ_COMMITTED, Partition
 from oncelog_broker.replication.waiting import WaitingFetch
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.server.answer_queue import SCATTER_BYTES
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.fetch_sessions import NO_SESSION, FetchPlan, Wanted
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -29,6 +32,7 @@ AbortedTransaction = PartitionResponse.AbortedTransaction
 ZSTD: Final = 4
 FIRST_ZSTD_VERSION: Final = 10
 FIRST_TOPIC_ID_VERSION: Final = 13
+NO_RECORDS: Final = memoryview(b"")
 MAX_WAIT_SECONDS: Final = 600.0
 """However long a client says that it would wait."""
 
@@ -62,7 +66,7 @@ class _Fetch:
     def answer_or_wait(self, read: _Read) -> Answer[FetchResponse]:
         request, limit = self._request, self._context.services.config[FETCH_MAX_BYTES]
         missing_bytes = min(request.min_bytes, request.max_bytes, limit) - read.total_bytes
-        if request.max_wait_ms <= 0 or read.failed or missing_bytes <= 0 or not read.partitions:
+        if request.max_wait_ms <= 0 or read.is_urgent or missing_bytes <= 0 or not read.partitions:
             return self._plan.response(read.answers)
         return then(then(self._wait(read, missing_bytes), lambda _: self.read()), self._answer)
 
@@ -83,16 +87,18 @@ class _Fetch:
 class _Read:
     """One pass over the partitions of a plan, by `all_of`; `answers` are in its order."""
 
-    __slots__ = ("_by_id", "_isolation_level", "_replicas", "_version", "answers", "failed", "partitions", "remaining",
-                 "total_bytes")  # fmt: skip
+    __slots__ = ("_by_id", "_copies_left", "_isolation_level", "_replicas", "_version", "answers", "is_urgent",
+                 "partitions", "remaining", "total_bytes")  # fmt: skip
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
         self._replicas = context.services.replicas
         self._version = context.version
         self._by_id = context.version >= FIRST_TOPIC_ID_VERSION
         self._isolation_level = request.isolation_level
+        self._copies_left = context.connection.copied_answer_bytes
         self.partitions: list[Partition] = []
-        self.failed = False
+        self.is_urgent = False
+        """There is something to be told at once, however few bytes were read."""
         self.total_bytes = 0
         self.remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])
         self.answers: list[PartitionResponse] = []
@@ -118,9 +124,13 @@ class _Read:
             else:
                 partition = self._replicas.leader(name, asked.partition)
             partition.check_leader_epoch(asked.current_leader_epoch)
+            divergence = partition.divergence(asked.fetch_offset, asked.last_fetched_epoch)
+            if divergence is not None:
+                self.is_urgent = True
+                return _diverging(partition, asked.partition, *divergence)
             records, aborted = self._records(partition, asked.fetch_offset, asked.partition_max_bytes)
         except KafkaError as error:
-            self.failed = True
+            self.is_urgent = True
             return PartitionResponse(
                 partition_index=asked.partition,
                 error_code=error.code,
@@ -143,26 +153,51 @@ class _Read:
         self, partition: Partition, offset: int, max_bytes: int
     ) -> tuple[memoryview, list[AbortedTransaction] | None]:
         """The records, and which transactions among them are aborted (None: not asked, S52)."""
-        size_limit, is_first = min(max_bytes, self.remaining), self.total_bytes == 0
+        size_limit, is_first, may_copy = min(max_bytes, self.remaining), self.total_bytes == 0, self._copies_left > 0
         aborted = None
         if self._isolation_level == READ_COMMITTED:
             records, found = partition.log.read_committed(
-                offset, size_limit, upper_bound=partition.last_stable_offset, min_one_batch=is_first
+                offset,
+                size_limit,
+                upper_bound=partition.last_stable_offset,
+                min_one_batch=is_first,
+                may_copy=may_copy,
             )
             aborted = [
                 AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset) for entry in found
             ]
         else:
             records = partition.log.read(
-                offset, size_limit, upper_bound=partition.high_watermark, min_one_batch=is_first
+                offset,
+                size_limit,
+                upper_bound=partition.high_watermark,
+                min_one_batch=is_first,
+                may_copy=may_copy,
             )
         size = len(records)
+        if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
+            if not (may_copy or is_first):  # what is small would be copied to be sent: it comes with the next answer
+                self.is_urgent = True
+                return NO_RECORDS, aborted and []
+            self._copies_left -= size
         if size:
             self.total_bytes += size
             self.remaining = max(0, self.remaining - size)
             if self._version < FIRST_ZSTD_VERSION:
                 _refuse_zstd(records)
         return records, aborted
+
+
+def _diverging(partition: Partition, index: int, epoch: int, end_offset: int) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=index,
+        error_code=0,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.log_start_offset,
+        diverging_epoch=PartitionResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset),
+        records=b"",
+    )
 
 
 def _refuse_zstd(records: memoryview) -> None:

@@ -1,4 +1,7 @@
-"""IncrementalAlterConfigs (44), v0-1: set, delete, append to or subtract from single settings (KIP-339, T23)."""
+"""IncrementalAlterConfigs (44), v0-1: set, delete, append to or subtract from single settings (KIP-339, T23).
+
+A resource that is named twice stays as it is (INVALID_REQUEST for each mention).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from functools import partial
 
 from oncelog_broker.config.alter import ConfigChange, alter_broker_overrides, alter_topic_overrides
 from oncelog_broker.runtime.answers import Answer
-from oncelog_broker.server.config_resources import change_configs
+from oncelog_broker.server.config_resources import change_configs, named_twice
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.incremental_alter_configs import (
@@ -23,10 +26,13 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
 
 async def _alter(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
     responses = []
+    refused = named_twice((resource.resource_type, resource.resource_name) for resource in request.resources)
     for resource in request.resources:
         code, message = ErrorCode.NONE, None
         changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
         try:
+            if (resource.resource_type, resource.resource_name) in refused:
+                raise refused[resource.resource_type, resource.resource_name]
             await change_configs(
                 resource.resource_type,
                 resource.resource_name,

@@ -1,6 +1,13 @@
 import pytest
 
-from oncelog_broker.metadata.topic_names import check_no_collision, check_topic_name, is_internal
+from oncelog_broker.log.directories.data_directory import METADATA_TOPIC
+from oncelog_broker.metadata.topic_names import (
+    CLUSTER_METADATA,
+    check_no_collision,
+    check_topic_may_be_made,
+    check_topic_name,
+    is_internal,
+)
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
@@ -27,6 +34,15 @@ def test_illegal_names_are_refused_with_the_reason(name, reason):
     with pytest.raises(KafkaError, match=reason) as raised:
         check_topic_name(name)
     assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_the_name_of_krafts_metadata_log_is_kept_for_it():
+    """Its directory is passed over when logs are opened: a topic of that name would be emptied by each restart."""
+    assert CLUSTER_METADATA == METADATA_TOPIC
+    with pytest.raises(KafkaError, match="prohibited") as raised:
+        check_topic_may_be_made(CLUSTER_METADATA)
+    assert raised.value.code is ErrorCode.INVALID_REQUEST
+    assert check_topic_may_be_made("__cluster_metadata_") is None
 
 
 def test_names_that_differ_in_dots_against_underscores_alone_collide():

@@ -1,5 +1,6 @@
 """The disk seam on a real file system."""
 
+import mmap
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from tests.support.descriptors import no_descriptors_left
 from oncelog_broker.runtime import disk as disk_module
 from oncelog_broker.runtime.descriptors import SPARE_COUNT, is_descriptor_limit
 from oncelog_broker.runtime.disk import SMALL_READ_SIZE, LockHeld, RealDisk
+from oncelog_broker.runtime.mappings import Mappings
+from oncelog_broker.runtime.open_files import OPEN_FILES
 
 
 @pytest.fixture
@@ -49,6 +52,35 @@ def test_large_reads_are_slices_of_a_mapping_that_follows_the_file(file):
     assert first.readonly
     file.close()
     assert bytes(first[:4]) == block[:4], "a view outlives the file"
+
+
+def test_a_view_is_a_slice_of_a_mapping_however_small(file):
+    file.append(b"abcdef")
+    view = file.view(2, 100)
+    assert isinstance(view.obj, mmap.mmap)
+    assert view == b"cdef"
+
+
+def test_mappings_are_counted_as_long_as_anybody_holds_a_slice(file, disk, tmp_path, monkeypatch):
+    monkeypatch.setattr(disk_module, "MAPPINGS", mappings := Mappings(limit=2))
+    other = disk.open(str(tmp_path / "other"), create=True)
+    block = bytes(SMALL_READ_SIZE + 1)
+    file.append(block)
+    other.append(block)
+    held = file.view(0, 10)
+    file.append(b"more")
+    grown = file.view(0, file.size)
+    assert mappings.count == 2
+    assert other.view(0, 10) is None
+    copied = other.read(0, len(block))
+    assert not isinstance(copied.obj, mmap.mmap), "as there can be no further mapping"
+    assert copied == block
+    del held, grown
+    assert mappings.count == 1, "that of the file as it is now"
+    file.close()
+    assert mappings.count == 0
+    assert other.view(0, 10) == bytes(10)
+    other.close()
 
 
 @pytest.mark.parametrize("buffers", [(b"abcdef",), (b"abc", b"def")])
@@ -163,7 +195,8 @@ class TestNoDescriptorLeft:
             with pytest.raises(FileNotFoundError):
                 disk.open_briefly(str(tmp_path / "absent"))
 
-    def test_what_stays_open_gets_none(self, disk, tmp_path):
+    def test_what_stays_open_gets_none_if_no_file_can_rest(self, disk, tmp_path, monkeypatch):
+        monkeypatch.setattr(OPEN_FILES, "make_room", lambda: False)
         with no_descriptors_left(), pytest.raises(OSError, match="Too many open files") as caught:
             disk.open(str(tmp_path / "segment"), create=True)
         assert is_descriptor_limit(caught.value)

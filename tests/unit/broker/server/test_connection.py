@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 from collections.abc import Callable
 from itertools import pairwise
 from struct import pack
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,14 +17,21 @@ from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.server.answer_queue import MAX_OUTSTANDING_ANSWERS, Slot, coalesce
 from oncelog_broker.server.connection import MEMORY_RETRY_SECONDS, BrokerConnection
 from oncelog_broker.server.connections import Connections
-from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, WRITE_HIGH_WATER_BYTES, Limits
-from oncelog_broker.server.receiving import INITIAL_BUFFER_BYTES, READ_AHEAD_BYTES
+from oncelog_broker.server.ledger import PROGRESS_WINDOW_SECONDS, Holding
+from oncelog_broker.server.limits import (
+    FRAME_SECONDS,
+    MAX_UNSENT_BYTES,
+    MIN_FRAME_RATE,
+    RESPONSE_STALL_SECONDS,
+    WRITE_HIGH_WATER_BYTES,
+    Limits,
+)
+from oncelog_broker.server.receiving import INITIAL_BUFFER_BYTES, LARGE_FRAME_BYTES, READ_AHEAD_BYTES
 
 
 class RecordingTransport(asyncio.Transport):
-    def __init__(self, host: str = "127.0.0.1", descriptor: int | None = None) -> None:
-        connected = None if descriptor is None else SimpleNamespace(fileno=lambda: descriptor)
-        super().__init__({"peername": (host, 5000), "socket": connected})
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__({"peername": (host, 5000)})
         self.written: list[bytes] = []
         self.aborted = False
         self.paused = False
@@ -79,6 +86,7 @@ def limits(**changes: Any) -> Limits:
         "max_connections_per_ip": 10,
         "request_max_bytes": 1_000_000,
         "queued_max_request_bytes": -1,
+        "queued_max_response_bytes": -1,
         "idle_seconds": 600.0,
     }
     return Limits(**{**values, **changes})
@@ -226,8 +234,8 @@ async def test_with_too_many_answers_outstanding_no_further_request_is_handled()
 
 async def test_ready_answers_that_stand_behind_one_that_waits_are_bounded_in_bytes() -> None:
     wire = Wire()
-    wire.receive(frame(b"O" * 8) + frame(b"A" * 900_000) * 10)
-    assert len(wire.dispatcher.frames) == 1 + -(-WRITE_HIGH_WATER_BYTES // 900_000)
+    wire.receive(frame(b"O" * 8) + frame(b"A" * 10_000) * 20)
+    assert len(wire.dispatcher.frames) == 1 + -(-WRITE_HIGH_WATER_BYTES // 10_000)
     wire.finish()
     assert len(wire.dispatcher.frames) > 6
 
@@ -281,7 +289,7 @@ async def test_a_connection_that_is_held_back_stops_reading_when_its_buffer_is_f
 
 async def test_a_client_that_does_not_read_is_not_served_and_then_cut_off() -> None:
     wire = Wire()
-    wire.connection.pause_writing()
+    unread(wire, 100_000)
     wire.receive(frame(b"a" * 8))
     assert wire.dispatcher.frames == []
     wire.connection.resume_writing()
@@ -320,9 +328,9 @@ async def test_a_frame_that_does_not_progress_is_cut_off() -> None:
     wire = Wire()
     wire.receive(frame(b"a" * 100)[:50])
     now = asyncio.get_running_loop().time()
-    wire.connection.sweep(now + FRAME_PROGRESS_SECONDS - 1)
+    wire.connection.sweep(now + FRAME_SECONDS - 1)
     assert not wire.transport.aborted
-    wire.connection.sweep(now + FRAME_PROGRESS_SECONDS + 1)
+    wire.connection.sweep(now + FRAME_SECONDS + 1)
     assert wire.transport.aborted
 
 
@@ -338,10 +346,10 @@ async def test_time_spent_waiting_for_an_answer_counts_neither_as_rest_nor_again
 async def test_an_idle_connection_gives_its_memory_back_and_then_goes() -> None:
     wire = Wire(idle_seconds=100)
     wire.receive(frame(b"a" * 100_000))
-    assert wire.limits.request_bytes > 0
+    assert wire.limits.requests.total > 0
     now = asyncio.get_running_loop().time()
     wire.connection.sweep(now + 5)
-    assert wire.limits.request_bytes == 0
+    assert wire.limits.requests.total == 0
     wire.receive(frame(b"b" * 8))
     assert wire.dispatcher.frames[-1] == b"b" * 8
     wire.connection.sweep(now + 200)
@@ -357,15 +365,15 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def test_large_frames_wait_for_memory_that_others_hold() -> None:
     wire = Wire(queued_max_request_bytes=150_000)
-    first, second = object(), object()
-    assert wire.limits.reserve(100_000, first)
-    assert wire.limits.reserve(100_000, second), "one at a time may go over the limit"
+    first, second = (Holding(wire.limits.requests, "127.0.0.1") for _ in range(2))
+    assert first.hold(80_000)
+    assert second.hold(100_000), "one at a time may go beyond its share"
     data = frame(b"a" * 100_000)
     taken = wire.receive(data)
     assert wire.transport.paused
     assert wire.dispatcher.frames == []
-    wire.limits.give_back(100_000, second)
-    wire.limits.give_back(100_000, first)
+    first.owe(0)
+    second.owe(0)
     await until(lambda: not wire.transport.paused)
     wire.receive(data[taken:])
     assert wire.dispatcher.frames == [b"a" * 100_000]
@@ -397,7 +405,7 @@ async def test_frames_that_together_need_more_than_there_is_are_finished_one_aft
     while any(left.values()):
         before = dict(left)
         send()
-        assert wire.limits.request_bytes <= 300_000 + 200_000 + READ_AHEAD_BYTES
+        assert wire.limits.requests.total <= 300_000 + 200_000 + READ_AHEAD_BYTES
         if left == before:
             await until(lambda: any(left[end] and not end[1].paused for end in ends))
     assert wire.dispatcher.frames == [b"a" * 200_000] * 3
@@ -406,13 +414,158 @@ async def test_frames_that_together_need_more_than_there_is_are_finished_one_aft
 async def test_memory_that_others_wait_for_is_given_back_with_the_end_of_a_frame() -> None:
     wire = Wire(queued_max_request_bytes=300_000)
     wire.receive(frame(b"a" * 100_000))
-    kept = wire.limits.request_bytes
+    kept = wire.limits.requests.total
     assert kept > 100_000, "for the next one"
-    first, second = object(), object()
-    assert [wire.limits.reserve(100_000, holder) for holder in (first, second)] == [True, True]
-    assert not wire.limits.reserve(1, object())
+    first, second = (Holding(wire.limits.requests, "127.0.0.1") for _ in range(2))
+    assert [holder.hold(100_000) for holder in (first, second)] == [True, False]
     wire.receive(frame(b"b" * 100_000))
-    assert wire.limits.request_bytes == 200_000
+    assert wire.limits.requests.total == 100_000
+
+
+def unread(wire: Wire, size: int) -> None:
+    """The client was answered so many bytes, and reads none of them."""
+    wire.connection.respond([b"x" * size])
+    wire.transport.unsent = size
+    wire.connection.pause_writing()
+
+
+async def test_answers_that_are_not_read_are_in_the_ledger_until_they_are() -> None:
+    wire = Wire()
+    unread(wire, 1_000_000)
+    assert wire.limits.answers.total == 1_000_000
+    wire.transport.unsent = 300_000
+    wire.connection.sweep(asyncio.get_running_loop().time() + 1)
+    assert wire.limits.answers.total == 300_000
+    wire.transport.unsent = 10_000
+    wire.connection.resume_writing()
+    assert wire.limits.answers.total == 0
+    unread(wire, 1_000_000)
+    wire.connection.connection_lost(None)
+    assert wire.limits.answers.total == 0
+
+
+async def test_slices_of_mapped_files_take_no_memory_from_others() -> None:
+    wire = Wire()
+    with mmap.mmap(-1, 1_000_000) as mapped:
+        view = memoryview(mapped)[5:900_000]
+        wire.connection.respond([b"x" * 80_000, view])
+        wire.transport.unsent = 979_995
+        wire.connection.pause_writing()
+        assert wire.limits.answers.total == 80_000
+        view.release()
+
+
+async def test_a_client_may_have_several_large_answers_from_files_under_way() -> None:
+    """What is mapped costs no memory: a reader that keeps pace need not wait for its last answer to leave."""
+    wire = Wire()
+    with mmap.mmap(-1, MAX_UNSENT_BYTES) as mapped:
+        view = memoryview(mapped)
+        wire.connection.respond([view[:1_000_000]])
+        wire.transport.unsent = 1_000_000
+        wire.connection.pause_writing()
+        wire.receive(frame(b"a" * 8))
+        assert len(wire.dispatcher.frames) == 1
+        wire.transport.unsent = MAX_UNSENT_BYTES
+        wire.connection.respond([view[1_000_000:]])
+        wire.receive(frame(b"b" * 8))
+        assert len(wire.dispatcher.frames) == 1
+        wire.transport.written.clear()
+        view.release()
+    wire.transport.unsent = 0
+    wire.connection.resume_writing()
+    assert len(wire.dispatcher.frames) == 2
+
+
+async def test_requests_wait_while_unread_answers_take_the_memory_and_who_does_not_read_goes() -> None:
+    wire = Wire(queued_max_response_bytes=1_000_000)
+    slow, slow_end = wire.connection, wire.transport
+    unread(wire, 900_000)
+    wire.connection, wire.transport = wire.connect()
+    wire.receive(frame(b"A" * 8))
+    assert wire.dispatcher.frames == []
+    slow.sweep(slow.last_active + PROGRESS_WINDOW_SECONDS + 1)
+    assert slow_end.aborted
+    slow.connection_lost(None)
+    await until(lambda: wire.dispatcher.frames == [b"A" * 8])
+
+
+async def test_a_slow_reader_goes_on_while_nobody_waits_for_its_memory() -> None:
+    wire = Wire(queued_max_response_bytes=1_000_000)
+    unread(wire, 300_000)
+    wire.connection.sweep(wire.connection.last_active + RESPONSE_STALL_SECONDS - 1)
+    assert not wire.transport.aborted
+
+
+async def test_an_upload_that_stops_goes_when_others_wait_for_memory() -> None:
+    wire = Wire(queued_max_request_bytes=1_000_000)
+    wire.receive(frame(b"a" * 500_000)[:400_000])
+    stopped, stopped_end = wire.connection, wire.transport
+    later = stopped.last_active + PROGRESS_WINDOW_SECONDS + 1
+    stopped.sweep(later)
+    assert not stopped_end.aborted, "nobody waits"
+    assert Holding(wire.limits.requests, "127.0.0.2").hold(900_000), "one may go beyond its share"
+    assert not Holding(wire.limits.requests, "127.0.0.2").hold(900_000)
+    stopped.sweep(later + PROGRESS_WINDOW_SECONDS + 1)
+    assert stopped_end.aborted
+
+
+async def test_an_upload_that_may_not_go_on_is_not_late() -> None:
+    wire = Wire(queued_max_request_bytes=150_000)
+    first, second = (Holding(wire.limits.requests, "127.0.0.1") for _ in range(2))
+    assert first.hold(80_000)
+    assert second.hold(100_000)
+    data = frame(b"a" * 100_000)
+    taken = wire.receive(data)
+    wire.connection.sweep(asyncio.get_running_loop().time() + 10 * FRAME_SECONDS)
+    assert not wire.transport.aborted
+    first.owe(0)
+    second.owe(0)
+    await until(lambda: not wire.transport.paused)
+    wire.connection.sweep(asyncio.get_running_loop().time() + FRAME_SECONDS - 1)
+    assert not wire.transport.aborted
+    wire.receive(data[taken:])
+    assert wire.dispatcher.frames == [b"a" * 100_000]
+
+
+async def test_a_large_frame_holds_memory_as_it_comes_and_is_never_copied() -> None:
+    wire = Wire(request_max_bytes=100_000_000)
+    data = frame(bytes(range(250)) * 40_000)
+    places = set()
+    for start in range(0, len(data), 700_000):
+        wire.receive(data[start : start + 700_000])
+        so_far = start + 700_000
+        if LARGE_FRAME_BYTES < so_far < len(data):
+            assert so_far <= wire.limits.requests.total <= so_far + LARGE_FRAME_BYTES
+            places.add(id(wire.connection._received._view))
+    assert len(places) == 1
+    assert wire.dispatcher.frames == [data[4:]]
+    assert wire.limits.requests.total == 0, "few requests are so large: the buffer is given up"
+    wire.receive(frame(b"next one"))
+    assert wire.dispatcher.frames[-1] == b"next one"
+
+
+async def test_a_large_frame_that_comes_fast_lets_others_have_their_turn() -> None:
+    wire = Wire(request_max_bytes=100_000_000)
+    data = frame(b"a" * 3_000_000)
+    assert wire.connections.turn.is_left(), "the time of this turn begins to run"
+    wire.turn_seconds += 2.0
+    taken = wire.receive(data)
+    assert wire.transport.paused
+    assert taken < LARGE_FRAME_BYTES
+    while taken < len(data):
+        await asyncio.sleep(0)
+        taken += wire.receive(data[taken:])
+    assert wire.dispatcher.frames == [data[4:]]
+
+
+async def test_a_slow_line_may_carry_a_large_frame() -> None:
+    wire = Wire(request_max_bytes=100_000_000)
+    wire.receive(frame(b"a" * 20 * MIN_FRAME_RATE)[: 10 * MIN_FRAME_RATE])
+    now = asyncio.get_running_loop().time()
+    wire.connection.sweep(now + FRAME_SECONDS + 9)
+    assert not wire.transport.aborted
+    wire.connection.sweep(now + FRAME_SECONDS + 11)
+    assert wire.transport.aborted
 
 
 async def test_connections_beyond_the_limits_are_refused_and_counted_out() -> None:
@@ -426,15 +579,14 @@ async def test_connections_beyond_the_limits_are_refused_and_counted_out() -> No
     assert wire.limits.per_ip == {"127.0.0.1": 1}
 
 
-async def test_the_last_descriptors_are_left_to_logs() -> None:
-    wire = Wire(first_descriptor_not_for_connections=100)
-    refused = []
-    for descriptor in (50, 99, 100, 500, 98):
-        transport = RecordingTransport(descriptor=descriptor)
-        BrokerConnection(wire.dispatcher, wire.connections, "PLAINTEXT").connection_made(transport)  # type: ignore[arg-type]
-        refused.append(transport.aborted)
-    assert refused == [False, False, True, True, False]
-    assert wire.limits.connections == 1 + 3
+async def test_connections_are_counted_against_the_descriptors_that_are_theirs() -> None:
+    """Whatever the numbers of their sockets are: logs may have taken the low ones."""
+    wire = Wire(connection_descriptors=3)
+    refused = [wire.connect() for _ in range(4)]
+    assert [end.aborted for _, end in refused] == [False, False, True, True]
+    wire.connection.connection_lost(None)
+    assert not wire.connect()[1].aborted
+    assert wire.limits.connections == 3
 
 
 async def test_one_address_may_not_take_all_connections() -> None:

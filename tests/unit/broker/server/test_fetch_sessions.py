@@ -9,6 +9,7 @@ from oncelog_broker.server.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     MAX_EPOCH,
+    MAX_SESSION_PARTITIONS,
     FetchPlan,
     FetchSessions,
 )
@@ -195,6 +196,52 @@ def test_a_session_that_rests_gives_its_slot_away() -> None:
 
 def test_no_slots_means_no_sessions() -> None:
     assert established(FetchSessions(0), {0: 0}) == 0
+
+
+def many(count: int, first: int = 0) -> dict[int, int]:
+    return dict.fromkeys(range(first, first + count), 0)
+
+
+def test_a_session_has_so_many_partitions_and_no_more() -> None:
+    sessions = FetchSessions(10)
+    assert established(sessions, many(MAX_SESSION_PARTITIONS + 1)) == 0
+    session_id = established(sessions, many(MAX_SESSION_PARTITIONS))
+    assert refused(sessions, request(session_id, 1, many(1, -1))) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions) == 0
+
+
+def test_all_sessions_together_have_so_many_partitions_and_no_more() -> None:
+    sessions = FetchSessions(10, max_partitions=100)
+    first, second = established(sessions, many(60), now=0), established(sessions, many(40), now=10)
+    assert established(sessions, many(1), now=10) == 0
+    assert refused(sessions, request(second, 1, many(1, 40))) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    grown = sessions.plan(request(first, 1, many(40, 60), forgotten=tuple(range(5))), by_id=False, now=20)
+    assert len(grown.wanted) == 95
+    assert established(sessions, many(5), now=20) > 0
+    assert established(sessions, many(60), now=20 + EVICTION_SECONDS) > 0, "those that rest make room"
+
+
+def test_a_session_that_grows_makes_those_that_rest_give_way() -> None:
+    sessions = FetchSessions(10, max_partitions=100)
+    first, second = established(sessions, many(60), now=0), established(sessions, many(40), now=0)
+    plan = sessions.plan(request(second, 1, many(50, 40)), by_id=False, now=EVICTION_SECONDS)
+    assert len(plan.wanted) == 90
+    assert refused(sessions, request(first, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_where_a_reader_leaves_our_log_is_always_told() -> None:
+    sessions = FetchSessions(10)
+    session_id = established(sessions, {0: 5})
+    plan = sessions.plan(request(session_id, 1), by_id=False, now=0)
+    diverging = Answer(
+        partition_index=0,
+        error_code=0,
+        high_watermark=0,
+        log_start_offset=0,
+        diverging_epoch=Answer.EpochEndOffset(epoch=0, end_offset=3),
+        records=b"",
+    )
+    assert told(plan.response([diverging])) == [0]
 
 
 def test_topics_are_grouped_in_the_answer() -> None:

@@ -81,7 +81,8 @@ def context(replicas: OnePartition) -> Any:
         deadlines=Deadlines(),
         logs=SimpleNamespace(checkpoint_log_start_offsets=lambda: None),
     )
-    return RequestContext(broker, None, 0, 9, 0, None)  # type: ignore[arg-type]
+    connection: Any = SimpleNamespace(copied_answer_bytes=1_000_000)
+    return RequestContext(broker, connection, 0, 9, 0, None)
 
 
 async def turns_during(answer: Any) -> tuple[Any, int]:

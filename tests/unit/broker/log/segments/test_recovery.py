@@ -28,6 +28,7 @@ from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.producers.transaction_index import format_aborted
 from oncelog_broker.log.segments.batch_scan import HEADER_WINDOW
 from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.open_files import OPEN_FILES
 from oncelog_broker.runtime.steps import run_steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -487,7 +488,8 @@ def test_a_killed_process_loses_nothing_that_was_written(directory):
 
 
 class TestNoDescriptorLeft:
-    def test_the_log_stays_online_and_goes_on_when_there_are_some_again(self, directory):
+    def test_the_log_stays_online_and_goes_on_when_there_are_some_again(self, directory, monkeypatch):
+        monkeypatch.setattr(OPEN_FILES, "make_room", lambda: False)  # no file can rest
         log = open_log(directory)
         fill(log, 12)
         log.flush()

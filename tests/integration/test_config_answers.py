@@ -1,0 +1,84 @@
+"""Settings asked for and changed raw, where the answers once differed from those of Apache Kafka 4.1."""
+
+from __future__ import annotations
+
+from broker_process import BrokerProcess
+from raw_client import CREATE_TOPICS_VERSION, RawClient
+
+from oncelog_broker.config.topic_keys import TOPIC_KEYS
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.alter_configs import AlterConfigsRequest
+from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest, ResourceType
+from oncelog_protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+SET = 0
+
+
+def settings_of(client: RawClient, topic: str, keys: list[str] | None) -> dict[str, str | None]:
+    asked = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=ResourceType.TOPIC, resource_name=topic, configuration_keys=keys
+    )
+    (result,) = client.call(DescribeConfigsRequest(resources=[asked]), ApiKey.DESCRIBE_CONFIGS, 4).results
+    return {config.name: config.value for config in result.configs}
+
+
+def test_an_empty_list_of_keys_asks_for_all_of_them(broker: BrokerProcess, topic: str) -> None:
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        assert settings_of(client, topic, []) == settings_of(client, topic, None)
+        assert list(settings_of(client, topic, [])) == list(TOPIC_KEYS)
+
+
+def test_a_resource_that_is_named_twice_is_refused_and_stays_as_it_is(broker: BrokerProcess, topic: str) -> None:
+    def resource(name: str, value: str) -> IncrementalAlterConfigsRequest.AlterConfigsResource:
+        kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+        change = kind.AlterableConfig(name="retention.ms", config_operation=SET, value=value)
+        return kind(resource_type=ResourceType.TOPIC, resource_name=name, configs=[change])
+
+    def replaced(name: str, value: str) -> AlterConfigsRequest.AlterConfigsResource:
+        kind = AlterConfigsRequest.AlterConfigsResource
+        configs = [kind.AlterableConfig(name="retention.ms", value=value)]
+        return kind(resource_type=ResourceType.TOPIC, resource_name=name, configs=configs)
+
+    other = topic + "-2"
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        client.create_topic(other)
+        before = settings_of(client, topic, ["retention.ms"])
+        changes = [resource(topic, "1000"), resource(other, "3000"), resource(topic, "2000")]
+        request = IncrementalAlterConfigsRequest(resources=changes, validate_only=False)
+        altered = client.call(request, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
+        expected = [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+        assert [response.error_code for response in altered.responses] == expected
+        assert settings_of(client, topic, ["retention.ms"]) == before
+        assert settings_of(client, other, ["retention.ms"]) == {"retention.ms": "3000"}
+        changes = [replaced(topic, "1000"), replaced(topic, "2000")]
+        whole = AlterConfigsRequest(resources=changes, validate_only=False)
+        replacing = client.call(whole, ApiKey.ALTER_CONFIGS, 2)
+        assert [response.error_code for response in replacing.responses] == [ErrorCode.INVALID_REQUEST] * 2
+        assert settings_of(client, topic, ["retention.ms"]) == before
+
+
+def test_a_topic_can_be_made_by_a_script_for_kafka_but_not_under_a_name_that_is_kept(
+    broker: BrokerProcess, topic: str
+) -> None:
+    wanted = CreateTopicsRequest.CreatableTopic
+    configs = {"compression.zstd.level": "5", "remote.storage.enable": "false", "cleanup.policy": ""}
+    request = CreateTopicsRequest(
+        topics=[
+            wanted(
+                name=topic,
+                num_partitions=1,
+                replication_factor=1,
+                assignments=[],
+                configs=[wanted.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+            ),
+            wanted(name="__cluster_metadata", num_partitions=1, replication_factor=1, assignments=[], configs=[]),
+        ]
+    )
+    with RawClient(broker.port) as client:
+        answer = client.call(request, ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
+        assert [made.error_code for made in answer.topics] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+        assert settings_of(client, topic, list(configs)) == dict(sorted(configs.items()))
