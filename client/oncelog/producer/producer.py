@@ -43,6 +43,8 @@ from oncelog_protocol.records.builder import HeaderSequence
 __all__ = ["Producer", "RecordMetadata"]
 
 NO_HEADERS: Final[HeaderSequence] = ()
+MAX_TIMESTAMP: Final = 2**63 - 1
+"""Milliseconds: what the int64 of a batch can say."""
 
 
 class _Route:
@@ -210,8 +212,12 @@ class Producer:
         their order. A future that nobody looks at stays silent; the log has a warning.
 
         Raises MessageTooLarge, BufferExhausted, RequestTimedOut (no metadata within max.block.ms), AuthorizationFailed,
-        ClientClosed; with a transactional id InvalidTransactionState and AbortableError; TypeError for a key or value
-        that is not bytes; ValueError for a negative timestamp.
+        ClientClosed, InvalidTopic; with a transactional id InvalidTransactionState and AbortableError; TypeError for a
+        key or value that is not bytes; ValueError for a timestamp that is negative or above MAX_TIMESTAMP.
+
+        A `send` that raises, or is cancelled, has handed over nothing: it may be called again. Inside a transaction a
+        KafkaError or a cancellation leaves only `abort_transaction`, since what was to be part of it is not; after a
+        TypeError or ValueError, which are the caller's, the transaction is as it was.
         """
         route = self._routes.get(topic)
         if route is None or (partition is not None and not 0 <= partition < route.count):
@@ -219,8 +225,8 @@ class Producer:
                 route = await self._route(topic, partition)
         if timestamp_ms is None:
             timestamp_ms = now_ms()
-        elif timestamp_ms < 0:
-            raise ValueError(f"timestamp_ms={timestamp_ms}: must not be negative")
+        elif not 0 <= timestamp_ms <= MAX_TIMESTAMP:
+            raise ValueError(f"timestamp_ms={timestamp_ms}: must be from 0 to {MAX_TIMESTAMP}")
         is_sticky = False
         if partition is None:
             is_sticky = key is None or self._ignores_keys
@@ -277,7 +283,7 @@ class Producer:
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Flush, for `timeout_s` at most (None: as long as delivery.timeout.ms allows), then close. An open transaction
-        is aborted.
+        is aborted. With acks=0 the brokers are given that time, request.timeout.ms at most, to read what was sent.
 
         Records that are not acknowledged by then fail with ClientClosed. The second call does nothing.
         """
@@ -291,6 +297,8 @@ class Producer:
             async with asyncio.timeout(timeout_s):
                 if self._transactions is None:
                     await self.flush()
+                    async with asyncio.timeout(self.config.request_timeout_ms / 1000):
+                        await self._pool.finish()
                 else:
                     await self._transactions.close()
         except TimeoutError:
@@ -375,8 +383,16 @@ class Producer:
         future: asyncio.Future[RecordMetadata],
     ) -> None:
         """The record does not fit the tail of its queue: begin a batch, waiting for memory where needed."""
-        has_filled = queue.tail is not None
-        if sticky_route is not None:
+        if queue.tail is not None:
+            # It is full. A caller that never waits would keep the loop from sending it; and what waits before its
+            # record is anywhere can be cancelled, and nothing was handed over.
+            queue.tail = None
+            self._sender.wake()
+            with self._record_waits():
+                await asyncio.sleep(0)
+            if sticky_route is not None:
+                queue = sticky_route.queues[sticky_route.sticky.current]
+        if sticky_route is not None and queue.tail is None:
             queue = sticky_route.next_sticky_queue()
         if self._transactions is not None:
             self._transactions.sending_to(queue.topic_partition)
@@ -406,9 +422,8 @@ class Producer:
             is_first_try = False
         if sticky_route is not None:
             sticky_route.sticky_batch = queue.tail
-        if has_filled or self.config.linger_ms == 0:
+        if self.config.linger_ms == 0:
             self._sender.wake()
-            await asyncio.sleep(0)  # a caller that never waits would keep the loop from sending anything
         else:
             self._sender.wake_at(self._loop.time() + self.config.linger_ms / 1000)
 

@@ -103,8 +103,8 @@ class Transactions:
 
     @contextmanager
     def record_waits(self) -> Iterator[None]:
-        """Around what a record waits for. If that fails, what was to be part of the transaction is not; and it is no
-        part of the next one. Raises InvalidTransactionState, KafkaError."""
+        """Around what a record waits for. If that fails or is cancelled, what was to be part of the transaction is not;
+        and it is no part of the next one. Raises InvalidTransactionState, KafkaError."""
         manager = self.manager
         manager.check_in_transaction()
         number = manager.number
@@ -113,10 +113,17 @@ class Transactions:
             if manager.number != number:
                 raise InvalidTransactionState("the transaction ended while its record waited")
             manager.check_in_transaction()
-        except KafkaError as error:
-            if manager.number == number and manager.is_sending:
-                self.failed(error)
+        except asyncio.CancelledError:
+            self._record_failed(number, RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT, "a send was cancelled"))
             raise
+        except KafkaError as error:
+            self._record_failed(number, error)
+            raise
+
+    def _record_failed(self, number: int, error: KafkaError) -> None:
+        """A record that was to be part of transaction `number` is not."""
+        if self.manager.number == number and self.manager.is_sending:
+            self.failed(error)
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata

@@ -180,7 +180,7 @@ def test_s27_a_batch_that_may_still_arrive_is_not_sent_under_the_next_epoch() ->
     assert wire.judge(third, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
     assert wire.send() == [second]
     assert wire.judge(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
-    assert wire.records.abandoned == [second]
+    assert [batch for batch, _ in wire.records.abandoned] == [second]
     assert wire.send() == [third]
     assert (third.base_sequence, third.identity) == (0, SECOND)
 
@@ -215,7 +215,7 @@ def test_s27_two_partitions_in_trouble_spend_one_epoch() -> None:
     assert wire.session.identity == SECOND
     assert wire.judge(wire.send()[0], ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
     assert wire.session.identity == SECOND
-    assert wire.records.abandoned == [second]
+    assert [batch for batch, _ in wire.records.abandoned] == [second]
     wire.put(0)
     wire.put(1)
     assert {(batch.base_sequence, batch.identity) for batch in wire.send()} == {(0, SECOND)}
