@@ -93,10 +93,12 @@ class Cluster:
         for answer in response.topics:
             if answer.name is None:
                 continue
-            if answer.error_code in NOT_THERE:
+            error_code = error_of(answer)
+            if error_code in NOT_THERE:
                 topics.pop(answer.name, None)
-            elif answer.error_code and not answer.partitions and answer.name in topics:
-                continue  # for example LEADER_NOT_AVAILABLE: what we know may still hold
+            elif error_code != answer.error_code or (error_code and not answer.partitions):
+                # For example LEADER_NOT_AVAILABLE: what we know may still hold.
+                topics.setdefault(answer.name, Topic(answer.name, answer.topic_id, error_code=error_code))
             else:
                 topics[answer.name] = _topic(answer, self.topics.get(answer.name))
         return Cluster(response.cluster_id, response.controller_id, brokers, topics)
@@ -113,6 +115,18 @@ class Cluster:
         """The cluster without some topics."""
         gone = set(names)
         return replace(self, topics={name: topic for name, topic in self.topics.items() if name not in gone})
+
+
+def error_of(answer: MetadataTopic) -> int:
+    """The error code of a topic in a Metadata answer.
+
+    LEADER_NOT_AVAILABLE where its partitions are not those from 0 on, each once: there is no such topic, and numbers
+    that lie far apart would have us keep a queue for each number between them.
+    """
+    numbers = {told.partition_index for told in answer.partitions}
+    if numbers and (len(numbers) < len(answer.partitions) or min(numbers) < 0 or max(numbers) >= len(numbers)):
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return answer.error_code
 
 
 def _topic(answer: MetadataTopic, before: Topic | None) -> Topic:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from oncelog.alarm import Alarm
 from oncelog.config import Address
@@ -24,6 +26,9 @@ from oncelog_protocol.schema import Request
 R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
+
+IPV6_PLACE: Final = 4
+"""host, port, flow, scope"""
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -223,18 +228,57 @@ async def connect(
     setup_timeout_s: float,
     on_lost: Callable[[BrokerConnection], None] | None = None,
 ) -> BrokerConnection:
-    """An open connection whose versions are known. Raises ConnectionFailed, UnsupportedVersion, RequestTimedOut."""
-    connection = BrokerConnection(address, client_id, request_timeout_s, on_lost)
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(setup_timeout_s):
-            await loop.create_connection(lambda: connection, address.host, address.port)
-            await connection.negotiate()
-    except BaseException as error:
-        connection.close()
-        if isinstance(error, TimeoutError):
-            raise ConnectionFailed(f"{address}: no connection within {setup_timeout_s:g} s") from None
-        if isinstance(error, OSError):
-            raise ConnectionFailed(f"{address}: {error}") from error
-        raise
+    """An open connection whose versions are known, to the first address of the name that answers.
+
+    `setup_timeout_s` is for each address: one that swallows what it is sent, or says nothing, is not to be in the way
+    of the next. Raises ConnectionFailed, UnsupportedVersion.
+    """
+    errors: list[str] = []
+    for host, port in await _addresses_of(address, setup_timeout_s):
+        connection = BrokerConnection(address, client_id, request_timeout_s, on_lost)
+        try:
+            async with asyncio.timeout(setup_timeout_s):
+                await _loop().create_connection(partial(_itself, connection), host, port)
+                await connection.negotiate()
+            return connection
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, TimeoutError):
+                reason = f"no connection within {setup_timeout_s:g} s"
+            elif isinstance(error, OSError):
+                reason = str(error)
+            elif isinstance(error, ConnectionFailed | RequestTimedOut):
+                reason = error.message.removeprefix(f"{address}: ")
+            else:
+                raise
+            errors.append(reason if host == address.host else f"{host}: {reason}")
+    raise ConnectionFailed(f"{address}: {'; '.join(errors)}")
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    """Where names are looked up and sockets opened."""
+    return asyncio.get_running_loop()
+
+
+def _itself(connection: BrokerConnection) -> BrokerConnection:
     return connection
+
+
+async def _addresses_of(address: Address, timeout_s: float) -> list[tuple[str, int]]:
+    """All that the name stands for, in the resolver's order. Raises ConnectionFailed, also for what is no name."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            found = await _loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except TimeoutError:
+        raise ConnectionFailed(f"{address}: the name was not resolved within {timeout_s:g} s") from None
+    except (OSError, ValueError, OverflowError) as error:  # no such name; a NUL, or a label too long; a port too high
+        raise ConnectionFailed(f"{address}: {error}") from error
+    places: list[tuple[str, int]] = []
+    for *_, place in found:
+        host, port = str(place[0]), int(place[1])
+        if len(place) == IPV6_PLACE and place[3] and "%" not in host:
+            host = f"{host}%{place[3]}"  # a link-local address is one only together with its interface
+        places.append((host, port))
+    if not places:
+        raise ConnectionFailed(f"{address}: the name stands for no address")
+    return list(dict.fromkeys(places))

@@ -68,7 +68,8 @@ class Ready:
 
     nodes: dict[int, list[PartitionQueue]] = field(default_factory=dict)
     next_check: float | None = None
-    is_leader_missing: bool = False
+    leaderless: set[str] = field(default_factory=set)
+    """The topics with something to send and no leader to send it to."""
 
 
 class Accumulator:
@@ -174,7 +175,7 @@ class Accumulator:
             if not is_urgent and not head.attempts and head is queue.tail and head.size < self._batch_size:
                 due = max(due, head.created + self._linger_s)
             if queue.leader == NO_NODE:
-                ready.is_leader_missing = True
+                ready.leaderless.add(queue.topic)
                 due = head.deadline
             elif due <= now and not self._may_drain(queue, head):
                 due = head.deadline  # what it waits for wakes the sender

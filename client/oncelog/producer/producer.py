@@ -118,7 +118,13 @@ class Producer:
         if self._is_closed or self._pool is not None:
             raise ClientClosed("a producer is started once")
         self._pool = ConnectionPool(self.config, self._rng)
-        self._metadata = Metadata(self._pool, self.config, allow_auto_topic_creation=True, rng=self._rng)
+        self._metadata = Metadata(
+            self._pool,
+            self.config,
+            allow_auto_topic_creation=True,
+            max_idle_ms=self.config.metadata_max_idle_ms,
+            rng=self._rng,
+        )
         self._metadata.listeners.append(self._cluster_changed)
         self._sender = Sender(
             self._accumulator,
@@ -335,7 +341,7 @@ class Producer:
         timeout_s = self.config.max_block_ms / 1000
         known = await self._metadata.topic(topic, timeout_s)
         if partition is not None and partition not in known.partitions:
-            await self._metadata.refresh()  # it may have grown
+            await self._metadata.refresh_again()  # it may have grown
             known = await self._metadata.topic(topic, timeout_s)
             if partition not in known.partitions:
                 raise StaleMetadata(
@@ -347,7 +353,7 @@ class Producer:
 
     def _updated_route(self, topic: Topic) -> _Route:
         """The route of a topic whose partitions or leaders may have changed."""
-        count = max(topic.partitions) + 1
+        count = len(topic.partitions)  # they are those from 0 on (`cluster.error_of`)
         leaders = self._metadata.cluster.leader
         available = [index for index in sorted(topic.partitions) if leaders(topic.name, index) >= 0]
         choices: Sequence[int] = available or sorted(topic.partitions)
@@ -369,7 +375,7 @@ class Producer:
             if topic is not None and topic.partitions:
                 self._updated_route(topic)
             else:
-                del self._routes[name]  # deleted: the next record asks again, batches wait until they expire
+                del self._routes[name]  # deleted, or idle: the next record asks again, batches wait until they expire
         self._sender.wake()
 
     async def _begin_batch(
@@ -394,6 +400,7 @@ class Producer:
                 queue = sticky_route.queues[sticky_route.sticky.current]
         if sticky_route is not None and queue.tail is None:
             queue = sticky_route.next_sticky_queue()
+        self._metadata.use(queue.topic)
         if self._transactions is not None:
             self._transactions.sending_to(queue.topic_partition)
         deadline: float | None = None

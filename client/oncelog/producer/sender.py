@@ -145,7 +145,9 @@ class Sender:
                     break  # with a transaction that has failed, what was ready is not there any more
             if not sent:
                 break
-        if ready.is_leader_missing:
+        if ready.leaderless:
+            for topic in ready.leaderless:
+                self._metadata.use(topic)
             self._metadata.request_refresh()
         if ready.next_check is not None:
             self.wake_at(ready.next_check)

@@ -96,6 +96,7 @@ class GroupCoordinator:
         self._join_task: asyncio.Task[Joined | None] | None = None
         self._handover: _Handover | None = None
         self._missing_timer: asyncio.TimerHandle | None = None
+        metadata.in_use.append(lambda: self._interest.names.union(self._joining.watched or ()))
 
     # what the application wants
 
@@ -115,7 +116,6 @@ class GroupCoordinator:
         self._interest = interest
         self._listener = listener or RebalanceListener()
         self._metadata.follow_all(interest.pattern is not None)
-        self._metadata.track(interest.names)
         self._membership.enter()
         self._metadata.request_refresh()
         self.metadata_changed()
@@ -210,7 +210,6 @@ class GroupCoordinator:
         if self._membership.is_lost:
             return
         self._positions.assign([*self._kept(handover.assigned), *handover.added])
-        self._metadata.track(self._positions.topics)
         self.auto_commit.forget(handover.added)
         if handover.revoked:
             self._rejoin("partitions were given up that others wait for")

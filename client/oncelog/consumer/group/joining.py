@@ -15,6 +15,7 @@ from oncelog.consumer.group.membership import Generation, Membership, MemberStat
 from oncelog.consumer.group.subscription import Member, Subscription, decode_assignment, encode_assignment
 from oncelog.errors import ErrorCode, KafkaError, error_for
 from oncelog.metadata.metadata import Metadata
+from oncelog.names import is_topic_name
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.consumer_protocol import CONSUMER_PROTOCOL
 from oncelog_protocol.errors import MalformedMessage
@@ -76,6 +77,7 @@ class Joining:
         Raises KafkaError that does not go away by itself.
         """
         failures = 0
+        may_hurry = True
         while True:
             if self._membership.state is MemberState.FENCED:
                 raise error_for(ErrorCode.FENCED_INSTANCE_ID)
@@ -95,7 +97,10 @@ class Joining:
                 return outcome
             if self._membership.is_lost:
                 return None
-            failures = 0 if outcome is Reaction.TAKE_MEMBER_ID else failures + 1
+            if outcome is Reaction.TAKE_MEMBER_ID and may_hurry:
+                may_hurry = False  # to be given a member id is no failure, the first time
+                continue
+            failures += 1
             await self._connection.backoff(failures)
 
     async def _attempt(self, connection: BrokerConnection) -> Joined | Reaction:
@@ -187,10 +192,11 @@ class Joining:
             Member(told.member_id, self._subscription(told.member_id, told.metadata), told.group_instance_id)
             for told in response.members
         ]
-        wanted = {topic for member in members for topic in member.subscription.topics}
-        self._metadata.track(wanted)
-        if any(topic not in self._metadata.cluster.topics for topic in wanted):
-            await self._metadata.refresh()
+        # A name that no broker can be asked for is that member's mistake, and must not stop the others.
+        wanted = {topic for member in members for topic in member.subscription.topics if is_topic_name(topic)}
+        with self._metadata.waiting_for(wanted):
+            if any(topic not in self._metadata.cluster.topics for topic in wanted):
+                await self._metadata.refresh()
         topics = topics_of(self._metadata.cluster, wanted)
         self.watched = {topic: len(topics.get(topic, ())) for topic in wanted}
         if response.skip_assignment:

@@ -70,7 +70,7 @@ def test_without_leader_a_batch_waits_until_it_expires() -> None:
     records = accumulator()
     put(records, records.queue("t", 0))
     ready = records.ready(1.0)
-    assert ready.is_leader_missing
+    assert ready.leaderless == {"t"}
     assert ready.next_check == 2.0
     assert records.expire(1.9) == []
     (expired,) = records.expire(2.0)
