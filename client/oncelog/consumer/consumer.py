@@ -263,17 +263,19 @@ class Consumer:
         """Commit these offsets, each of the next record to read, plain or as OffsetAndMetadata; without, those behind
         all records that were handed out.
 
+        Commits go one after another, and an automatic one makes way: what is stored is what was asked for last. Of one
+        that is cancelled it is not known whether it is stored.
+
         Raises CommitFailed where the group has rebalanced since: poll, and go on with what is assigned then. Raises
-        RequestTimedOut after default_api_timeout_ms, PartialFailure, AuthorizationFailed, FencedInstance.
+        RequestTimedOut after default_api_timeout_ms, PartialFailure, AuthorizationFailed, FencedInstance; ValueError
+        for an offset that is negative or above MAX_OFFSET.
         """
         self._check_open()
         group = self._need_group()
-        if offsets is None:
-            wanted = group.consumed()
-        else:
+        wanted: dict[TopicPartition, OffsetAndMetadata] | None = None
+        if offsets is not None:
             wanted = {TopicPartition(*partition): offset_and_metadata(offset) for partition, offset in offsets.items()}
-        if wanted:
-            await group.commits.commit(wanted, self.config.default_api_timeout_ms / 1000)
+        await group.commit(wanted, self.config.default_api_timeout_ms / 1000)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed of each partition; None where nothing. Raises KafkaError."""

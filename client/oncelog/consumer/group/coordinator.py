@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from oncelog.cluster import TopicPartition
@@ -120,6 +120,14 @@ class GroupCoordinator:
         self._metadata.request_refresh()
         self.metadata_changed()
         self._attend()
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
+        """What the application asks for: these offsets, or how far it is. Raises as `Commits.commit`."""
+        consumed = self.consumed()
+        wanted = consumed if offsets is None else offsets
+        if wanted:
+            await self.commits.commit(wanted, timeout_s)
+            self.auto_commit.committed({at: consumed[at] for at in wanted if at in consumed})
 
     def metadata_changed(self) -> None:
         """The cluster is not what it was: topics may have come that a pattern matches, or partitions."""

@@ -21,6 +21,8 @@ from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupR
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from oncelog_protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record
 
 PLACES = (TopicPartition("topic", 0), TopicPartition("topic", 1))
 
@@ -326,6 +328,72 @@ async def test_commits_that_are_refused_raise(
         with pytest.raises(raised):
             await consumer.commit({PLACES[0]: 4})
         assert coordinator.committed == {PLACES[0]: 3}
+
+
+async def polled_twice(consumer: Consumer) -> None:
+    """So that what the first poll handed out counts as done, and is due."""
+    for _ in range(2):
+        while not await consumer.poll(10, max_records=1):
+            pass
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("explicit", [2, 7])
+async def test_an_automatic_commit_that_is_tried_again_makes_way_for_one_that_was_asked_for(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], explicit: int
+) -> None:
+    for _ in range(5):
+        fake_broker.append(build_batch([Record(0, 1, None, b"v", [])]))
+    seen: list[int] = []
+    held = asyncio.Event()
+
+    async def commit(request: Any) -> Any:
+        (part,) = request.topics[0].partitions
+        seen.append(part.committed_offset)
+        if len(seen) == 1:
+            await held.wait()
+        coordinator.errors[OffsetCommitRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] if len(seen) == 1 else []
+        return coordinator.OffsetCommitRequest(request)
+
+    fake_broker.handlers[OffsetCommitRequest] = commit
+    options = {"auto_offset_reset": "earliest", "auto_commit_interval_ms": 1, "max_partition_fetch_bytes": 1, **fast}
+    async with Consumer(fake_broker.address, group_id="g", **options) as consumer:
+        consumer.assign([PLACES[0]])
+        await polled_twice(consumer)
+        await fake_broker.received(OffsetCommitRequest)
+        committing = asyncio.ensure_future(consumer.commit({PLACES[0]: explicit}))
+        await asyncio.sleep(0)
+        held.set()
+        await committing
+        await consumer.poll(5, max_records=1)  # what it may commit now is what it hands out after this
+        consumer.pause(PLACES[0])
+        assert seen[1:] == [explicit]
+        assert coordinator.committed == {PLACES[0]: explicit}
+
+
+async def test_commits_go_in_the_order_in_which_they_were_asked_for(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    coordinator.errors[OffsetCommitRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    async with Consumer(fake_broker.address, group_id="g", enable_auto_commit=False, **fast) as consumer:
+        consumer.assign(PLACES)
+        await asyncio.gather(*(consumer.commit({PLACES[0]: offset}) for offset in (3, 1, 2)))
+    assert coordinator.committed == {PLACES[0]: 2}
+    sent = [request.topics[0].partitions[0] for request in fake_broker.requests_of(OffsetCommitRequest)]
+    assert [partition.committed_offset for partition in sent] == [3, 3, 1, 2]
+
+
+async def test_a_coordinator_that_always_gives_a_member_id_is_asked_less_and_less_often(
+    fake_broker: Any, coordinator: Coordinator
+) -> None:
+    coordinator.errors[JoinGroupRequest] = [ErrorCode.MEMBER_ID_REQUIRED] * 100
+    options = {"retry_backoff_ms": 20, "retry_backoff_max_ms": 10_000, "enable_auto_commit": False}
+    async with Consumer(fake_broker.address, group_id="g", **options) as consumer:
+        consumer.subscribe(["topic"])
+        began = asyncio.get_running_loop().time()
+        await consumer.poll(0)
+        await fake_broker.received(JoinGroupRequest, 5)
+        assert asyncio.get_running_loop().time() - began >= 0.8 * 0.02 * (1 + 2 + 4)
 
 
 async def test_a_commit_outside_of_any_generation_is_refused_at_once(
