@@ -12,6 +12,7 @@ import logging
 import socket
 from collections.abc import Callable
 from functools import partial
+from ipaddress import ip_address
 from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
@@ -245,7 +246,7 @@ async def connect(
             connection.close()
             if isinstance(error, TimeoutError):
                 reason = f"no connection within {setup_timeout_s:g} s"
-            elif isinstance(error, OSError):
+            elif isinstance(error, OSError | ValueError | OverflowError):  # also a port that is none
                 reason = str(error)
             elif isinstance(error, ConnectionFailed | RequestTimedOut):
                 reason = error.message.removeprefix(f"{address}: ")
@@ -253,6 +254,15 @@ async def connect(
                 raise
             errors.append(reason if host == address.host else f"{host}: {reason}")
     raise ConnectionFailed(f"{address}: {'; '.join(errors)}")
+
+
+def _is_literal(host: str) -> bool:
+    """Whether it is an address already, not a name: then nobody needs to be asked, in a thread."""
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def _loop() -> asyncio.AbstractEventLoop:
@@ -267,6 +277,8 @@ def _itself(connection: BrokerConnection) -> BrokerConnection:
 async def _addresses_of(address: Address, timeout_s: float) -> list[tuple[str, int]]:
     """All that the name stands for, in the resolver's order. Raises ConnectionFailed, also for what is no name."""
     try:
+        if _is_literal(address.host):
+            return [(address.host, address.port)]
         async with asyncio.timeout(timeout_s):
             found = await _loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except TimeoutError:

@@ -2,6 +2,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.fake_broker import FakeBroker
+from tests.support.virtual_time import run_virtually
 
 from oncelog.connection.protocol import ConnectionProtocol
 from oncelog.errors import (
@@ -152,14 +154,21 @@ async def test_an_error_that_stays_fails_the_records_of_its_batch_only(fake_brok
             await bad
 
 
-async def test_what_nobody_acknowledges_in_time_fails(fake_broker: Any, fast: dict[str, int]) -> None:
-    fake_broker.handlers[ProduceRequest] = lambda request: None
-    async with Producer(
-        fake_broker.address, **fast, request_timeout_ms=50, delivery_timeout_ms=500, linger_ms=0
-    ) as producer:
-        with pytest.raises(DeliveryTimeout, match="no answer to Produce"):
-            await producer.send_and_wait("topic", b"v")
-    assert len(fake_broker.requests_of(ProduceRequest)) >= 2
+def test_what_nobody_acknowledges_in_time_fails(fast: dict[str, int]) -> None:
+    async def main() -> None:
+        broker = FakeBroker()
+        await broker.start()
+        broker.handlers[ProduceRequest] = lambda request: None
+        times = {"request_timeout_ms": 50, "delivery_timeout_ms": 500, "linger_ms": 0}
+        async with Producer(broker.address, **fast, **times) as producer:
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(DeliveryTimeout, match="no answer to Produce"):
+                await producer.send_and_wait("topic", b"v")
+            assert 0.5 <= asyncio.get_running_loop().time() - began <= 0.55
+        assert 8 <= len(broker.requests_of(ProduceRequest)) <= 10
+        await broker.stop()
+
+    run_virtually(main())
 
 
 async def test_a_broker_that_never_comes_back_is_named_in_the_error(fake_broker: Any, fast: dict[str, int]) -> None:
