@@ -120,7 +120,7 @@ class FakeBroker:
                 size = int.from_bytes(await reader.readexactly(4), "big")
                 answer = await self._answer(await reader.readexactly(size))
                 if answer is not None:
-                    writer.write(len(answer).to_bytes(4, "big") + answer)
+                    await self.reply(writer, len(answer).to_bytes(4, "big") + answer)
         except (HangUp, asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
@@ -149,7 +149,13 @@ class FakeBroker:
             response = await response
         if response is None or (isinstance(request, ProduceRequest) and request.acks == 0):
             return None
-        return head + codec(response_type(key), version).encode(response)
+        return head + self.encoded(response, key, version)
+
+    def encoded(self, response: Any, key: ApiKey, version: int) -> bytes:
+        return bytes(codec(response_type(key), version).encode(response))
+
+    async def reply(self, writer: asyncio.StreamWriter, frame: bytes) -> None:
+        writer.write(frame)
 
     def _api_versions(self, error_code: int) -> ApiVersionsResponse:
         keys = [ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.API_VERSIONS]

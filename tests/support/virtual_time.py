@@ -2,14 +2,17 @@
 
 Sockets are real, and work within one process: what one end writes, the other can read at once. So a test of timeouts
 and backoffs takes no time, gives the same result on a busy machine, and counts requests per second of a clock that
-nobody else can hold up. Work in threads is not waited for: use addresses, not names.
+nobody else can hold up. There is nothing beyond loopback, and no name server.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import selectors
+import socket
 from collections.abc import Callable, Coroutine
+from ipaddress import ip_address
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -44,6 +47,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._now
 
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, f"{host}: there are no names here")
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        if not ip_address(address[0]).is_loopback:
+            raise OSError(errno.ENETUNREACH, "there is nothing beyond loopback")
+        await super().sock_connect(sock, address)
+
     def _pass(self, seconds: float) -> None:
         self._now += seconds
 
@@ -54,5 +65,5 @@ def run_virtually(main: Coroutine[Any, Any, T]) -> T:
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.get_loop().set_exception_handler(lambda _, context: complaints.append(context))
         result = runner.run(main)
-    assert not complaints
+    assert not complaints, complaints
     return result

@@ -225,9 +225,11 @@ class Metadata:
         is_soon = now - self._last_s < IN_A_ROW * self._config.retry_backoff_max_ms / 1000
         self._in_a_row = self._in_a_row + 1 if is_soon else 1
         self._last_s = now
-        if task.cancelled() or self._is_closed:
+        if task.cancelled():
             return
-        error = task.exception()
+        error = task.exception()  # looked at, or the loop would complain of what nobody waits for
+        if self._is_closed:
+            return
         if error is None:
             self._failures = 0
             self._schedule(self._config.metadata_max_age_ms / 1000)

@@ -13,9 +13,9 @@ from oncelog.consumer.group.assignors.assignor import Assignor, Topics
 from oncelog.consumer.group.coordinator_connection import CoordinatorConnection
 from oncelog.consumer.group.membership import Generation, Membership, MemberState, Reaction
 from oncelog.consumer.group.subscription import Member, Subscription, decode_assignment, encode_assignment
-from oncelog.errors import ErrorCode, KafkaError, error_for
+from oncelog.errors import ErrorCode, InvalidTopic, KafkaError, error_for
 from oncelog.metadata.metadata import Metadata
-from oncelog.names import is_topic_name
+from oncelog.names import check_partition, is_topic_name
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.consumer_protocol import CONSUMER_PROTOCOL
 from oncelog_protocol.errors import MalformedMessage
@@ -70,13 +70,15 @@ class Joining:
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._having = having
         self.watched: dict[str, int] | None = None
+        self._raised = 0
 
     async def join(self) -> Joined | None:
         """Until there is an assignment. None where what we had is lost, which the application must hear first.
 
         Raises KafkaError that does not go away by itself.
         """
-        failures = 0
+        failures = self._raised
+        await self._connection.backoff(failures)
         may_hurry = True
         while True:
             if self._membership.state is MemberState.FENCED:
@@ -88,12 +90,14 @@ class Joining:
                     outcome = await self._attempt(connection)
             except KafkaError as error:
                 if not error.retriable:
+                    self._raised += 1  # who polls on joins again, after the backoff
                     raise
                 logger.info("group %s: joining again after %s", self._config.group_id, error)
             finally:
                 if not isinstance(outcome, Joined):
                     self._membership.give_up_joining()
             if isinstance(outcome, Joined):
+                self._raised = 0
                 return outcome
             if self._membership.is_lost:
                 return None
@@ -140,7 +144,12 @@ class Joining:
         code = ErrorCode.of(answer.error_code)
         if code is not ErrorCode.NONE:
             return self._failed(ApiKey.SYNC_GROUP, code, generation)
-        assigned = decode_assignment(answer.assignment)
+        try:
+            assigned = tuple(check_partition(partition) for partition in decode_assignment(answer.assignment))
+        except (MalformedMessage, InvalidTopic, ValueError) as error:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"group {config.group_id}: the assignment cannot be read: {error}"
+            ) from error
         self._membership.settle()
         logger.info(
             "group %s: generation %d, %s: %s%s",
