@@ -20,7 +20,6 @@ from oncelog.admin.hanging import (
     ListedTransaction,
     OpenTransaction,
     PartitionEnds,
-    ProducerIdAndEpoch,
     ProducerState,
     TransactionLimits,
     explanation,
@@ -33,6 +32,7 @@ from oncelog.errors import ErrorCode, KafkaError, PartialFailure, UnsupportedVer
 from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from oncelog_protocol.messages.fetch import IsolationLevel
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 PARTITIONS_PER_REQUEST: Final = 500
 """Asked about at once, as Kafka's tool does: the answer may name many producers for each."""

@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple, Protocol
 
 from oncelog.errors import ErrorCode, KafkaError, RejectedWithBatch
-from oncelog.producer.identity import NO_IDENTITY
+from oncelog_protocol.producer_id import NO_IDENTITY
 from oncelog_protocol.records.batch import NO_SEQUENCE, Buffer, RecordBatch
 from oncelog_protocol.records.builder import HeaderSequence, RecordBatchBuilder
 from oncelog_protocol.records.compression import Compression

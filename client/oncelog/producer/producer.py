@@ -29,7 +29,6 @@ from oncelog.metadata.metadata import Metadata
 from oncelog.producer.accumulator import Accumulator, PartitionQueue
 from oncelog.producer.batch import ProducerBatch, RecordMetadata
 from oncelog.producer.coordinator_calls import CoordinatorCalls
-from oncelog.producer.identity import ProducerIdentity
 from oncelog.producer.partitioner import StickyPartition, partition_for_key
 from oncelog.producer.producer_ids import ProducerIds
 from oncelog.producer.sender import Sender
@@ -37,6 +36,7 @@ from oncelog.producer.session import ProducerSession
 from oncelog.producer.transaction import Transaction
 from oncelog.producer.transaction_manager import TransactionManager
 from oncelog.producer.transactions import Transactions
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.builder import HeaderSequence
 
@@ -477,7 +477,7 @@ class Producer:
         if self._producer_ids is not None and self._fatal is None:
             self._producer_ids.want()
 
-    def _identify(self, identity: ProducerIdentity) -> None:
+    def _identify(self, identity: ProducerIdAndEpoch) -> None:
         assert self._session is not None
         self._session.identify(identity)
         self._sender.wake()

@@ -28,11 +28,11 @@ from oncelog.errors import (
 from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from oncelog.producer import transaction_requests as requests
 from oncelog.producer.coordinator_calls import CoordinatorCalls, CoordinatorKey
-from oncelog.producer.identity import NO_IDENTITY, ProducerIdentity
 from oncelog.producer.transaction_manager import TransactionManager
 from oncelog.producer.transaction_states import TransactionState
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog_protocol.producer_id import NO_IDENTITY, ProducerIdAndEpoch
 
 logger = logging.getLogger(__name__)
 
@@ -218,10 +218,10 @@ class Transactions:
         return self.manager.transactional_id
 
     @property
-    def _identity(self) -> ProducerIdentity:
+    def _identity(self) -> ProducerIdAndEpoch:
         return self.manager.session.identity
 
-    async def _initialise(self, identity: ProducerIdentity) -> None:
+    async def _initialise(self, identity: ProducerIdAndEpoch) -> None:
         """InitProducerId, then READY. `identity` is what we have, to go on; NO_IDENTITY to take over."""
         if identity is not NO_IDENTITY:
             connection = await self._calls.connection(self._coordinator)
@@ -234,7 +234,7 @@ class Transactions:
         request = requests.init_producer_id(self._id, self._config.transaction_timeout_ms, identity)
         response = await self._calls.ask(self._coordinator, request, is_v2=self._is_v2)
         self._between_transactions()
-        self.manager.initialised(ProducerIdentity(response.producer_id, response.producer_epoch))
+        self.manager.initialised(ProducerIdAndEpoch(response.producer_id, response.producer_epoch))
 
     def _between_transactions(self) -> None:
         """See whether the cluster has V2 now: only here, since a transaction must end as it began (T7)."""
@@ -333,7 +333,7 @@ class Transactions:
         if self._offsets_under_way:
             await self._offsets_done.wait()
 
-    async def _send_end(self, *, commits: bool) -> ProducerIdentity | None:
+    async def _send_end(self, *, commits: bool) -> ProducerIdAndEpoch | None:
         """EndTxn, where there is something to end. Returns the next identity, None where it stays (before V2)."""
         manager = self.manager
         if not manager.may_send_end:
@@ -351,9 +351,9 @@ class Transactions:
             raise
         if response.producer_id < 0:
             return None
-        return ProducerIdentity(response.producer_id, response.producer_epoch)
+        return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
-    async def _conclude(self, identity: ProducerIdentity | None) -> None:
+    async def _conclude(self, identity: ProducerIdAndEpoch | None) -> None:
         """READY for the next transaction."""
         manager = self.manager
         # What was not answered may arrive in the next transaction: begin it, end it (E1, KAFKA-17754), or have old
