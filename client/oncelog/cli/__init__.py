@@ -1,10 +1,8 @@
-"""The `oncelog` command: what is here talks to brokers; serve and dump come from the broker as entry points.
+"""The `oncelog` command: its own commands here; serve and dump come from the broker as entry points.
 
-main.py            finds a command by its name, and loads that one only
-topics.py, groups.py, txns.py, explain.py, produce.py, consume.py  the commands
-options.py         options that several of them share     targets.py   TOPIC[:PARTITION]
-offsets.py         (pure) EARLIEST, -10, 1h ...           reset_plan.py  (pure) where a group is to be reset to
-text_records.py, json_records.py  (pure) records as lines
-standard_input.py  reading without blocking the loop      output.py    tables, plain lines, JSON
-running.py         errors to messages and exit codes      streams.py   standard streams that are closed, or full
+`main` finds commands by name and loads only the one that runs: `topics`, `produce`, `consume`, `groups`, `txns`,
+`explain`. What they share: `running` turns errors into messages and exit codes, `output` prints tables, `options` and
+`targets` are their arguments, `standard_input` reads without blocking, `streams` fills in for standard streams that
+are closed or full. Pure: `offsets`, `text_records`, `json_records`, and `reset_plan` (where `groups reset` moves a
+group).
 """

@@ -1,19 +1,23 @@
 """The producer.
 
-partitioner.py  (pure) which partition a record goes to
-batch.py        (pure) records of one partition that travel together, and who waits for them
-accumulator.py  (pure) batches per partition: their order, when they are ready, what they take of buffer.memory
-sequences.py    (pure) the sequence numbers of one partition
-session.py      (pure) producer id and epoch of now, and what an error of a write says about the numbers
-sender.py       batches to their leaders, answers back to the batches
-producer_ids.py a producer id from any broker, for idempotence alone
+partitioner.py           (pure) which partition a record goes to
+batch.py                 (pure) records of one partition that travel together, and who waits for them
+accumulator.py           (pure) batches per partition: order, readiness, what they take of buffer.memory
+sender.py                batches to their leaders, answers back to the batches
+producer.py              the public face
 
-transaction_states.py    (pure) which state of a transaction may follow which
-transaction_manager.py   (pure) what may be done now, and what has to be asked of the coordinator
-transaction_requests.py  (pure) the requests to coordinators, and what their answers mean
-coordinator_calls.py     finds coordinators, and repeats a request until it is answered for good
-transactions.py          begins, adds, commits, aborts: the rim around transaction_manager
+Idempotence: who the producer is, and the numbers on its batches.
+
+sequences.py             (pure) the sequence numbers of one partition
+session.py               (pure) one session: its identity, and what an error says about the numbers
+producer_ids.py          where the producer id comes from
+
+Transactions: states and requests, their rim, the block of the application.
+
+transaction_states.py    (pure) the states, and which may follow which
+transaction_manager.py   (pure) what may be done now, and what the coordinator has still to be asked
+transaction_requests.py  (pure) those requests, and what their answers mean
+coordinator_calls.py     sending them until they are answered for good
+transactions.py          the rim around the manager
 transaction.py           `async with producer.transaction()`
-
-producer.py     the public face
 """
