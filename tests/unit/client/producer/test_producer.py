@@ -459,16 +459,22 @@ async def test_without_acks_the_buffers_memory_is_kept_and_close_waits_for_the_b
     assert len(fake_broker.records()) == handed_over
 
 
-async def test_without_acks_a_broker_that_does_not_read_is_given_up(fake_broker: Any) -> None:
-    async with SlowReader(fake_broker) as slow:
-        options: dict[str, Any] = {"request_timeout_ms": 50, "delivery_timeout_ms": 100, "acks": 0, "linger_ms": 0}
-        producer = Producer(f"127.0.0.1:{slow.port}", max_request_size=20_000_000, **options)
-        await producer.start()
-        await producer.send_and_wait("topic", b"first")
-        slow.may_read.clear()
-        with pytest.raises(DeliveryTimeout, match="does not read"):
-            await producer.send_and_wait("topic", bytes(10_000_000))
-        await producer.close(timeout_s=0.1)
+def test_without_acks_a_broker_that_does_not_read_is_given_up() -> None:
+    async def main() -> None:
+        broker = FakeBroker()
+        await broker.start()
+        async with SlowReader(broker) as slow:
+            options: dict[str, Any] = {"request_timeout_ms": 50, "delivery_timeout_ms": 100, "acks": 0, "linger_ms": 0}
+            producer = Producer(f"127.0.0.1:{slow.port}", max_request_size=20_000_000, **options)
+            await producer.start()
+            await producer.send_and_wait("topic", b"first")
+            slow.may_read.clear()
+            with pytest.raises(DeliveryTimeout, match="does not read"):
+                await producer.send_and_wait("topic", bytes(10_000_000))
+            await producer.close(timeout_s=0.1)
+        await broker.stop()
+
+    run_virtually(main())
 
 
 async def test_close_sends_what_is_there(fake_broker: Any) -> None:
