@@ -199,28 +199,34 @@ async def test_waiting_for_the_transaction_before_takes_no_tries(fake_broker: An
         assert (await producer.send_and_wait("topic", b"v")).offset == 0
 
 
-async def test_send_waits_for_room_and_gives_up_in_time(fake_broker: Any) -> None:
-    gate = asyncio.Event()
+def test_send_waits_for_room_and_gives_up_in_time() -> None:
+    async def main() -> None:
+        broker = FakeBroker()
+        await broker.start()
+        gate = asyncio.Event()
 
-    async def produce(request: Any) -> Any:
-        await gate.wait()
-        return fake_broker.on_produce(request)
+        async def produce(request: Any) -> Any:
+            await gate.wait()
+            return broker.on_produce(request)
 
-    fake_broker.handlers[ProduceRequest] = produce
-    async with Producer(
-        fake_broker.address, buffer_memory=400, batch_size=200, max_block_ms=20, linger_ms=0
-    ) as producer:
-        await producer.send("topic", b"x" * 80)
-        await producer.send("topic", b"x" * 80)
-        with pytest.raises(BufferExhausted, match=r"no room within max\.block\.ms=20"):
-            await producer.send("topic", b"y" * 80)
-        waiting = [asyncio.ensure_future(producer.send("topic", b"%d" % number * 80)) for number in range(5)]
-        await asyncio.sleep(0)
-        gate.set()
-        for sending in waiting:
-            await (await sending)
-    values = [record.value[:1] for record in fake_broker.records()]
-    assert values == [b"x", b"x", b"0", b"1", b"2", b"3", b"4"]
+        broker.handlers[ProduceRequest] = produce
+        async with Producer(
+            broker.address, buffer_memory=400, batch_size=200, max_block_ms=20, linger_ms=0
+        ) as producer:
+            await producer.send("topic", b"x" * 80)
+            await producer.send("topic", b"x" * 80)
+            with pytest.raises(BufferExhausted, match=r"no room within max\.block\.ms=20"):
+                await producer.send("topic", b"y" * 80)
+            waiting = [asyncio.ensure_future(producer.send("topic", b"%d" % number * 80)) for number in range(5)]
+            await asyncio.sleep(0)
+            gate.set()
+            for sending in waiting:
+                await (await sending)
+        values = [record.value[:1] for record in broker.records()]
+        assert values == [b"x", b"x", b"0", b"1", b"2", b"3", b"4"]
+        await broker.stop()
+
+    run_virtually(main())
 
 
 async def test_a_topic_that_is_not_there(fake_broker: Any, fast: dict[str, int]) -> None:
