@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 import pytest
@@ -27,6 +27,7 @@ from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.record import Record
 
 SEEDS: Final = range(25)
+LATER_SEEDS: Final = range(25, 1_000)
 REQUEST_S, CALL_S, DELIVERY_S = 5, 10, 15
 TIMES: Final = {"request_timeout_ms": REQUEST_S * 1000, "socket_connection_setup_timeout_ms": REQUEST_S * 1000}
 T: Final = TopicPartition("topic", 0)
@@ -209,28 +210,40 @@ SCENARIOS: Final[dict[str, Callable[[Watch], Awaitable[None]]]] = {
 }
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_whatever_a_broker_answers(scenario: str) -> None:
-    async def one(seed: int) -> None:
-        broker = HostileBroker(seed)
-        broker.topics = {"topic": 2}
-        if "member" in scenario or "read" in scenario:
-            Coordinator(broker)
-        elif "plain" not in scenario:
-            FakeCoordinator(broker, is_v2=seed % 2 == 0)
-        await broker.start()
-        await SCENARIOS[scenario](Watch(broker))
-        await broker.stop()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        if others:
-            _, left = await asyncio.wait(others, timeout=1)
-            assert not left
+async def one(scenario: str, seed: int) -> None:
+    broker = HostileBroker(seed)
+    broker.topics = {"topic": 2}
+    if "member" in scenario or "read" in scenario:
+        Coordinator(broker)
+    elif "plain" not in scenario:
+        FakeCoordinator(broker, is_v2=seed % 2 == 0)
+    await broker.start()
+    await SCENARIOS[scenario](Watch(broker))
+    await broker.stop()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        _, left = await asyncio.wait(others, timeout=1)
+        assert not left
 
+
+def run_all(scenario: str, seeds: Iterable[int]) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for seed in SEEDS:
+    for seed in seeds:
         try:
-            run_virtually(one(seed))
+            run_virtually(one(scenario, seed))
         except BaseException as error:
             error.add_note(f"scenario {scenario!r}, seed {seed}")
             raise
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEGABYTES * 1024
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_whatever_a_broker_answers(scenario: str) -> None:
+    run_all(scenario, SEEDS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_whatever_a_broker_answers_for_longer(scenario: str) -> None:
+    run_all(scenario, LATER_SEEDS)
