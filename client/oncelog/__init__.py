@@ -10,6 +10,7 @@ connection/                 one broker connection, version negotiation, the pool
 group_offsets.py            what a group commits, and who commits it
 cluster.py                  who leads what
 config.py                   Kafka's keys, defaults and bounds
+names.py                    what may be sent as a name
 errors.py                   what may go wrong
 backoff.py, alarm.py, clock.py
 fail_points/                where a test can strike

@@ -84,7 +84,8 @@ class Cluster:
         """The cluster after `response`; topics that it does not name stay unless it `is_complete` (names them all).
 
         Invariant: per topic id the leader epoch of a partition never goes back: an answer from a broker that lags
-        behind must not send us to the old leader again (KIP-320).
+        behind must not send us to the old leader again (KIP-320). Only a leader that is not among the brokers is no
+        leader to stay with, whatever its epoch: one senseless answer would hold us to it for ever.
         """
         brokers = {
             broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
@@ -93,12 +94,14 @@ class Cluster:
         for answer in response.topics:
             if answer.name is None:
                 continue
-            if answer.error_code in NOT_THERE:
+            error_code = error_of(answer)
+            if error_code in NOT_THERE:
                 topics.pop(answer.name, None)
-            elif answer.error_code and not answer.partitions and answer.name in topics:
-                continue  # for example LEADER_NOT_AVAILABLE: what we know may still hold
+            elif error_code != answer.error_code or (error_code and not answer.partitions):
+                # For example LEADER_NOT_AVAILABLE: what we know may still hold.
+                topics.setdefault(answer.name, Topic(answer.name, answer.topic_id, error_code=error_code))
             else:
-                topics[answer.name] = _topic(answer, self.topics.get(answer.name))
+                topics[answer.name] = _topic(answer, self.topics.get(answer.name), brokers)
         return Cluster(response.cluster_id, response.controller_id, brokers, topics)
 
     def with_leader(self, topic: str, index: int, leader: int, leader_epoch: int) -> Cluster:
@@ -115,7 +118,19 @@ class Cluster:
         return replace(self, topics={name: topic for name, topic in self.topics.items() if name not in gone})
 
 
-def _topic(answer: MetadataTopic, before: Topic | None) -> Topic:
+def error_of(answer: MetadataTopic) -> int:
+    """The error code of a topic in a Metadata answer.
+
+    LEADER_NOT_AVAILABLE where its partitions are not those from 0 on, each once: there is no such topic, and numbers
+    that lie far apart would have us keep a queue for each number between them.
+    """
+    numbers = {told.partition_index for told in answer.partitions}
+    if numbers and (len(numbers) < len(answer.partitions) or min(numbers) < 0 or max(numbers) >= len(numbers)):
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return answer.error_code
+
+
+def _topic(answer: MetadataTopic, before: Topic | None, brokers: Mapping[int, Broker]) -> Topic:
     assert answer.name is not None
     is_same = before is not None and ZERO_UUID in (before.topic_id, answer.topic_id)
     is_same = is_same or (before is not None and before.topic_id == answer.topic_id)
@@ -131,6 +146,10 @@ def _topic(answer: MetadataTopic, before: Topic | None) -> Topic:
             told.error_code,
         )
         known = before.partitions.get(told.partition_index) if before is not None and is_same else None
-        is_older = known is not None and NO_LEADER_EPOCH < partition.leader_epoch < known.leader_epoch
+        is_older = (
+            known is not None
+            and NO_LEADER_EPOCH < partition.leader_epoch < known.leader_epoch
+            and known.leader in brokers
+        )
         partitions[told.partition_index] = known if known is not None and is_older else partition
     return Topic(answer.name, answer.topic_id, answer.is_internal, partitions, answer.error_code)

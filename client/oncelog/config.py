@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from oncelog.errors import ConfigError
+from oncelog.names import why_not_a_string
+from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES
 
 C = TypeVar("C", bound="ClientConfig")
 
@@ -59,6 +61,8 @@ class ClientConfig:
         "socket_connection_setup_timeout_ms": Bounds(1),
         "default_api_timeout_ms": Bounds(1),
     }
+    NAMES: ClassVar[tuple[str, ...]] = ("client_id",)
+    """The keys whose values go to brokers as strings."""
 
     bootstrap_servers: str | Iterable[str]
     """One "host:port" or several, comma-separated or as a list: any of them leads to the whole cluster."""
@@ -78,6 +82,8 @@ class ClientConfig:
         for key, bounds in self.BOUNDS.items():
             if hasattr(self, key):
                 _check_bounds(key, getattr(self, key), bounds)
+        for key in self.NAMES:
+            _check_name(key, getattr(self, key))
         _check_order(self, "reconnect_backoff_ms", "reconnect_backoff_max_ms")
         _check_order(self, "retry_backoff_ms", "retry_backoff_max_ms")
         return self
@@ -106,7 +112,9 @@ class ProducerConfig(ClientConfig):
         "retries": Bounds(0),
         "delivery_timeout_ms": Bounds(0),
         "transaction_timeout_ms": Bounds(1),
+        "metadata_max_idle_ms": Bounds(5_000),
     }
+    NAMES: ClassVar[tuple[str, ...]] = (*ClientConfig.NAMES, "transactional_id")
 
     acks: str | int = "all"
     """"all" (or -1): every in-sync replica has it; 1: the leader has it; 0: it was sent, and no offset is known."""
@@ -124,6 +132,9 @@ class ProducerConfig(ClientConfig):
     retries: int = MAX_INT32
     delivery_timeout_ms: int = 120_000
     """From `send` to success or failure, with all retries."""
+    metadata_max_idle_ms: int = 300_000
+    """A topic to which nothing is sent for so long is forgotten until the next record for it: to go on asking for it
+    would have it made again after somebody has deleted it."""
     partitioner_ignore_keys: bool = False
     enable_idempotence: bool | None = None
     """Whether the broker can tell a retry from a new record: each record is in the log once, and in order, as long as
@@ -152,8 +163,8 @@ class ProducerConfig(ClientConfig):
         if self.enable_idempotence is not None and not isinstance(self.enable_idempotence, bool):  # 0 == False
             raise ConfigError(f"enable_idempotence={self.enable_idempotence!r}: must be True, False or None")
         if self.transactional_id is not None:
-            if not isinstance(self.transactional_id, str) or not self.transactional_id:
-                raise ConfigError(f"transactional_id={self.transactional_id!r}: must be a str that is not empty")
+            if not self.transactional_id:
+                raise ConfigError(f"transactional_id={self.transactional_id!r}: must not be empty")
             if self.enable_idempotence is False:
                 raise ConfigError("enable_idempotence=False: transactions (transactional_id) need idempotence")
         obstacle = self._obstacle_to_idempotence()
@@ -198,7 +209,9 @@ class ConsumerConfig(ClientConfig):
         "session_timeout_ms": Bounds(1),
         "heartbeat_interval_ms": Bounds(1),
         "max_poll_interval_ms": Bounds(1),
+        "max_decompressed_bytes": Bounds(1),
     }
+    NAMES: ClassVar[tuple[str, ...]] = (*ClientConfig.NAMES, "group_id", "group_instance_id", "client_rack")
 
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
@@ -209,6 +222,9 @@ class ConsumerConfig(ClientConfig):
     auto_offset_reset: str = "latest"
     isolation_level: str = "read_uncommitted"
     """"read_committed" returns only what is not in an open or aborted transaction."""
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+    """What one batch may decompress to; one that is larger raises CorruptRecords, and the position stays before it. A
+    key of our own: a few kilobytes that were packed with malice can become gigabytes."""
     check_crcs: bool = True
     default_api_timeout_ms: int = 60_000
     allow_auto_create_topics: bool = True
@@ -294,6 +310,12 @@ def _check_bounds(key: str, value: Any, bounds: Bounds) -> None:
 def _check_choice(key: str, value: Any, shown: Iterable[Any], allowed: Iterable[Any] | None = None) -> None:
     if isinstance(value, bool) or value not in (shown if allowed is None else allowed):
         raise ConfigError(f"{key}={value!r}: must be one of {', '.join(str(choice) for choice in shown)}")
+
+
+def _check_name(key: str, value: Any) -> None:
+    why_not = None if value is None else why_not_a_string(value)
+    if why_not is not None:
+        raise ConfigError(f"{key}={value!r:.100}: {why_not}")
 
 
 def _check_order(config: ClientConfig, low_key: str, high_key: str) -> None:

@@ -177,6 +177,17 @@ class MessageTooLarge(KafkaError):
     """A record exceeds what the client (max.request.size) or the topic (max.message.bytes) accepts."""
 
 
+class RejectedWithBatch(KafkaError):
+    """Another record of the batch is at fault, and a batch is appended as a whole or not at all. Nothing is known
+    against this record: it may be sent again (KIP-467)."""
+
+    def __init__(self, cause: KafkaError) -> None:
+        super().__init__(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"not appended, since another record of its batch was refused: {cause.message}",
+        )
+
+
 class CorruptRecords(KafkaError):
     """A fetched batch failed its CRC or cannot be decoded."""
 

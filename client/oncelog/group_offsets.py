@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.cluster import NO_LEADER_EPOCH
+
+MAX_OFFSET: Final = 2**63 - 1
+"""What an int64 can say."""
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -29,8 +32,13 @@ Offset = int | OffsetAndMetadata
 
 
 def offset_and_metadata(offset: Offset) -> OffsetAndMetadata:
-    """Raises ValueError for a negative one."""
+    """Raises ValueError for one that is negative or above MAX_OFFSET."""
     told = OffsetAndMetadata(offset) if isinstance(offset, int) else OffsetAndMetadata(*offset)
-    if told.offset < 0:
-        raise ValueError(f"offset {told.offset}: must not be negative")
+    check_offset(told.offset)
     return told
+
+
+def check_offset(offset: int) -> None:
+    """Raises ValueError for one that no record has, and that is not behind one."""
+    if not 0 <= offset <= MAX_OFFSET:
+        raise ValueError(f"offset {offset}: must be from 0 to {MAX_OFFSET}")

@@ -265,6 +265,36 @@ def test_dump_agrees_with_what_was_produced(broker: BrokerProcess, oncelog: Once
     assert b"node.id: 1" in checkpoints
 
 
+SHELL_CASES = [
+    ("consume {topic} > /dev/full", 1, "cannot write to standard output: No space left on device"),
+    ("topics list > /dev/full", 1, "cannot write to standard output: No space left on device"),
+    ("consume {topic} >&-", 1, "cannot write to standard output: Bad file descriptor"),
+    ("topics list >&-", 1, "cannot write to standard output: Bad file descriptor"),
+    ("produce {topic} <&-", 1, "cannot read standard input: Bad file descriptor"),
+    ("produce {topic} --quiet < /dev/null >&-", 0, ""),
+    ("consume nowhere 2> /dev/full", 1, ""),
+    ("consume nowhere 2>&-", 1, ""),
+    ("consume $'bad\\xff'", 1, "INVALID_REQUEST"),
+    ("produce $'bad\\xff' <<< x", 1, "INVALID_TOPIC_EXCEPTION"),
+    ("topics create $'bad\\xff'", 1, "INVALID_REQUEST"),
+    ("consume {topic} -D client.id=$'bad\\xff'", 2, "cannot be said in UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("command", "code", "message"), SHELL_CASES, ids=[case[0] for case in SHELL_CASES])
+def test_streams_and_arguments_that_a_shell_can_give(
+    broker: BrokerProcess, oncelog: Oncelog, topic: str, command: str, code: int, message: str
+):
+    if "consume {topic}" in command:
+        oncelog("produce", topic, stdin=b"one\n" * 3)
+    script = f"{COMMAND} {command.format(topic=topic)}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=TIMEOUT_S, env=environment(broker))
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+    assert message in done.stderr.decode()
+    assert done.returncode == code, done.stderr.decode()
+
+
 def test_nobody_there(oncelog: Oncelog, topic: str):
     for arguments in (["produce", topic], ["consume", topic], ["topics", "list"]):
         done = oncelog(*arguments, "-b", "127.0.0.1:1", stdin=b"x\n", code=1)

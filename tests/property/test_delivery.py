@@ -19,11 +19,11 @@ from oncelog.cluster import Broker, Cluster, Partition, Topic
 from oncelog.config import ProducerConfig
 from oncelog.errors import ConnectionFailed, KafkaError
 from oncelog.producer.accumulator import Accumulator
-from oncelog.producer.identity import ProducerIdentity
 from oncelog.producer.sender import Sender
 from oncelog.producer.session import ProducerSession
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.produce import ProduceResponse
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 MEMORY = pathlib.Path("/dev/shm")
 """Where there is one, the log need not wait for a disk."""
@@ -101,7 +101,7 @@ class World:
         pass
 
     def want_identity(self):
-        self.session.identify(ProducerIdentity(self.next_producer_id, 0))
+        self.session.identify(ProducerIdAndEpoch(self.next_producer_id, 0))
         self.next_producer_id += 1
 
     # what may happen

@@ -12,7 +12,7 @@ admin.py         the public face
 """
 
 from oncelog.admin.admin import Admin
-from oncelog.admin.hanging import Explanation, Hang, HangingTransaction, ProducerIdAndEpoch
+from oncelog.admin.hanging import Explanation, Hang, HangingTransaction
 from oncelog.admin.resources import (
     AlterConfig,
     AlterOperation,
@@ -24,6 +24,7 @@ from oncelog.admin.resources import (
     ResourceType,
 )
 from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 __all__ = [
     "EARLIEST_TIMESTAMP",

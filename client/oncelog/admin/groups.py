@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from oncelog.admin.calls import Calls
 from oncelog.admin.coordinators import Coordinators
+from oncelog.admin.items import the_one
 from oncelog.cluster import TopicPartition
 from oncelog.errors import ErrorCode, error_for
 from oncelog_protocol.consumer_protocol import CONSUMER_PROTOCOL, ConsumerProtocolAssignment, decode_versioned
@@ -91,7 +92,7 @@ class GroupAdmin:
 
         async def ask(group_id: str, node_id: int) -> DescribedGroup:
             response = await self._calls.send_to(node_id, DescribeGroupsRequest(groups=[group_id]))
-            group = response.groups[0]
+            group = the_one(response.groups, group_id)
             if group.error_code:
                 raise error_for(group.error_code, f"{group_id}: {group.error_message or ''}")
             members = tuple(
@@ -114,7 +115,7 @@ class GroupAdmin:
 
         async def ask(group_id: str, node_id: int) -> None:
             response = await self._calls.send_to(node_id, DeleteGroupsRequest(groups_names=[group_id]))
-            _check(response.results[0].error_code, group_id)
+            _check(the_one(response.results, group_id).error_code, group_id)
 
         await self._coordinators.each(group_ids, ask)
 

@@ -30,13 +30,6 @@ class PartitionEnds(NamedTuple):
     high_watermark: int
 
 
-class ProducerIdAndEpoch(NamedTuple):
-    """What a producer writes with."""
-
-    producer_id: int
-    epoch: int
-
-
 @dataclass(frozen=True, slots=True)
 class ListedTransaction:
     """A transactional id; `coordinator_id` is the broker that listed it."""

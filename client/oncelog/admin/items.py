@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from oncelog.backoff import backoff_s
@@ -19,6 +19,7 @@ from oncelog.errors import (
 )
 from oncelog.metadata.metadata import Metadata
 
+A = TypeVar("A")
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -41,6 +42,7 @@ async def each_item(
     if isinstance(items, str):
         raise TypeError(f"a list of names, such as [{items!r}], is needed, not a single name")
     open_ = list(dict.fromkeys(items))
+    asked = frozenset(open_)
     results: dict[K, V] = {}
     errors: dict[K, KafkaError] = {}
     rng = random.Random()  # noqa: S311 - jitter, not a secret
@@ -56,8 +58,11 @@ async def each_item(
             done, failed = {}, dict.fromkeys(open_, error)
         except TimeoutError:
             done, failed = {}, dict.fromkeys(open_, RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT))
-        results.update(done)
-        errors.update(failed)
+        results.update({item: result for item, result in done.items() if item in asked})
+        for item in open_:
+            if item not in done and item not in failed:
+                failed[item] = answer_lacks(item)
+        errors.update({item: error for item, error in failed.items() if item in asked})
         delay_s = backoff_s(attempts, config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
         if loop.time() + delay_s >= deadline:
             break
@@ -71,6 +76,17 @@ async def each_item(
 def _may_be_elsewhere(error: KafkaError) -> bool:
     """Whether the request was not carried out, and may be by another broker or on another connection."""
     return isinstance(error, ConnectionFailed) or error.code is ErrorCode.NOT_CONTROLLER
+
+
+def the_one(answers: Sequence[A], subject: object) -> A:
+    """What the broker says of the one item that it was asked about. Raises KafkaError if that is nothing."""
+    if not answers:
+        raise answer_lacks(subject)
+    return answers[0]
+
+
+def answer_lacks(subject: object) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{subject}: the broker's answer lacks it")
 
 
 def sorted_out(answers: Iterable[tuple[K, int, str | None, V]]) -> Outcomes[K, V]:

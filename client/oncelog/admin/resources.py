@@ -136,8 +136,8 @@ class ClusterDescription:
 
 
 def config_resource(type_: int, name: str) -> ConfigResource:
-    """Raises ValueError for a type that was not asked for."""
-    return ConfigResource(ResourceType(type_), name)
+    """As a broker names it."""
+    return ConfigResource(_known(ResourceType, type_), name)
 
 
 def by_node(resources: list[ConfigResource]) -> dict[int, list[ConfigResource]]:
@@ -166,7 +166,7 @@ def config_entry(config: DescribedConfig) -> ConfigEntry:
     )
 
 
-E = TypeVar("E", ConfigSource, ConfigType)
+E = TypeVar("E", ConfigSource, ConfigType, ResourceType)
 
 
 def _known(kind: type[E], value: int) -> E:

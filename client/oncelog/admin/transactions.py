@@ -20,12 +20,11 @@ from oncelog.admin.hanging import (
     ListedTransaction,
     OpenTransaction,
     PartitionEnds,
-    ProducerIdAndEpoch,
     ProducerState,
     TransactionLimits,
     explanation,
 )
-from oncelog.admin.items import settled
+from oncelog.admin.items import settled, the_one
 from oncelog.admin.resources import ConfigResource
 from oncelog.clock import now_ms
 from oncelog.cluster import NO_NODE, TopicPartition
@@ -33,6 +32,7 @@ from oncelog.errors import ErrorCode, KafkaError, PartialFailure, UnsupportedVer
 from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from oncelog_protocol.messages.fetch import IsolationLevel
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 PARTITIONS_PER_REQUEST: Final = 500
 """Asked about at once, as Kafka's tool does: the answer may name many producers for each."""
@@ -113,7 +113,8 @@ class TransactionAdmin:
 
         async def ask(transactional_id: str, node_id: int) -> DescribedTransaction:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-            (state,) = (await self._calls.send_to(node_id, request)).transaction_states
+            response = await self._calls.send_to(node_id, request)
+            state = the_one(response.transaction_states, transactional_id)
             _check(state.error_code, transactional_id)
             return DescribedTransaction(
                 transactional_id,
@@ -384,7 +385,7 @@ class TransactionAdmin:
         async def ask(node_id: int) -> int | None:
             response = await self._calls.send_to(node_id, request)
             _check(response.error_code, str(partition))
-            (answer,) = response.responses[0].partitions
+            answer = the_one(the_one(response.responses, partition).partitions, partition)
             _check(answer.error_code, str(partition))
             if not answer.records:
                 return None
@@ -419,8 +420,9 @@ class TransactionAdmin:
             topics=[topic],
             coordinator_epoch=max(0, coordinator_epoch),  # no coordinator has a smaller one
         )
-        (result,) = (await self._calls.send_to(node_id, WriteTxnMarkersRequest(markers=[wanted]))).markers
-        _check(result.topics[0].partitions[0].error_code, str(partition))
+        response = await self._calls.send_to(node_id, WriteTxnMarkersRequest(markers=[wanted]))
+        written = the_one(the_one(response.markers, partition).topics, partition)
+        _check(the_one(written.partitions, partition).error_code, str(partition))
 
 
 def _producers_of(topic: str, answer: Any) -> Producers | KafkaError:

@@ -2,6 +2,7 @@
 
 `main` finds commands by name and loads only the one that runs: `topics`, `produce`, `consume`, `groups`, `txns`,
 `explain`. What they share: `running` turns errors into messages and exit codes, `output` prints tables, `options` and
-`targets` are their arguments, `standard_input` reads without blocking. Pure: `offsets`, `text_records`, `json_records`,
-and `reset_plan` (where `groups reset` moves a group).
+`targets` are their arguments, `standard_input` reads without blocking, `streams` fills in for standard streams that
+are closed or full. Pure: `offsets`, `text_records`, `json_records`, and `reset_plan` (where `groups reset` moves a
+group).
 """

@@ -14,6 +14,7 @@ from typing import Final
 import click
 
 from oncelog.cli.running import Failure
+from oncelog.cli.streams import whole_streams
 
 BUILT_IN: Final = {
     "topics": "oncelog.cli.topics:topics",
@@ -70,4 +71,5 @@ def cli() -> None:
 
 def main() -> None:
     """What the console script `oncelog` runs."""
-    cli(prog_name="oncelog")
+    with whole_streams():
+        cli(prog_name="oncelog")

@@ -156,7 +156,7 @@ async def _produce(topic: str, bootstrap: str, path: str | None, parse: ParseLin
             except KafkaError as error:
                 tally.error = tally.error or f"line {number}: {describe(error, bootstrap)}"
             except OSError as error:
-                tally.error = tally.error or f"cannot read {path or 'standard input'}: {error}"
+                tally.error = tally.error or f"cannot read {path or 'standard input'}: {error.strerror or error}"
             await producer.flush()
     return tally
 

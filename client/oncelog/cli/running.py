@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from oncelog.cli.streams import discard
+
 if TYPE_CHECKING:
     from typing import IO
 
@@ -52,6 +54,8 @@ def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:
         raise Failure(describe(error, bootstrap)) from error
     except BrokenPipeError:
         raise silenced() from None
+    except OSError as error:  # the network's are KafkaErrors
+        raise Failure(f"cannot write to standard output: {error.strerror or error}") from error
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None
 
@@ -80,9 +84,7 @@ def silenced() -> click.exceptions.Exit:
     What is left in the buffer of standard output goes nowhere, or Python would complain at its own exit.
     """
     try:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
+        discard(sys.stdout.fileno())
     except (OSError, ValueError):
         pass  # not a real file: a test's
     return click.exceptions.Exit(BROKEN_PIPE)

@@ -219,7 +219,7 @@ def abort(
 
     async def command() -> str:
         from oncelog.admin import Admin
-        from oncelog.admin.hanging import ProducerIdAndEpoch
+        from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
         async with Admin(bootstrap) as admin:
             (where,) = await partitions_of(admin, [partition])

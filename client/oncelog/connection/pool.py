@@ -95,6 +95,11 @@ class ConnectionPool:
         """Send to whichever broker answers first. Raises KafkaError."""
         return await (await self.any_connection()).send(request)
 
+    async def finish(self) -> None:
+        """Until brokers have read what they do not answer (acks=0). Those connections are closed then."""
+        connections = [link.connection for link in self._links.values() if link.connection is not None]
+        await asyncio.gather(*(connection.finish() for connection in connections))
+
     async def close(self) -> None:
         """Close all connections; what is in flight fails with ClientClosed."""
         self._is_closed = True

@@ -9,19 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from functools import partial
+from ipaddress import ip_address
+from itertools import islice
+from typing import Any, Final, TypeVar, cast
 
 from oncelog.alarm import Alarm
 from oncelog.config import Address
 from oncelog.connection.protocol import ConnectionProtocol
 from oncelog.connection.versions import FIRST_TRY, VersionTable, api_versions_request, next_try
 from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut
+from oncelog_protocol.errors import UnencodableMessage
 from oncelog_protocol.schema import Request
 
 R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
+
+IPV6_PLACE: Final = 4
+"""host, port, flow, scope"""
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -41,13 +49,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._request_timeout_s = request_timeout_s
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
+        self._unwritten: list[tuple[float, asyncio.Future[None]]] = []
+        """Requests without an answer that the socket has not taken yet, and until when it must have."""
+        self._has_unanswered = False
+        self._is_finishing = False
         self._alarm = Alarm(self._check_timeouts)
         self._error: KafkaError | None = None
         self._lost: asyncio.Future[None] = self._loop.create_future()
 
     @property
     def is_open(self) -> bool:
-        return self._transport is not None and self._error is None
+        return self._transport is not None and self._error is None and not self._is_finishing
 
     @property
     def in_flight(self) -> int:
@@ -59,7 +71,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> asyncio.Future[R]:
         """Write `request`; the future has its response.
 
-        Raises UnsupportedVersion, ConnectionFailed if the connection is not open. The future fails with
+        Raises UnsupportedVersion, ConnectionFailed if the connection is not open, INVALID_REQUEST for what cannot be
+        encoded; nothing but a KafkaError. The future fails with
         ConnectionFailed or RequestTimedOut. Cancelling it only means that nobody wants the answer.
         """
         now = self._loop.time()
@@ -67,12 +80,28 @@ class BrokerConnection(asyncio.BufferedProtocol):
         future: asyncio.Future[R] = self._loop.create_future()
         self._write(request, version, future, deadline)
         if self.in_flight == 1:
-            self._alarm.set(deadline)
+            self._set_alarm()
         return future
 
-    def start_without_response(self, request: Request[Any]) -> None:
-        """Write a request that the broker does not answer: Produce with acks=0 (T17)."""
+    def start_without_response(self, request: Request[Any]) -> asyncio.Future[None]:
+        """Write a request that the broker does not answer: Produce with acks=0 (T17).
+
+        The future is done when the socket has taken all of it: what it has not, is memory of ours still. Raises and
+        fails as `start`.
+        """
+        deadline = self._loop.time() + self._request_timeout_s
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self._transport is not None and not self._has_unanswered:
+            self._has_unanswered = True
+            self._transport.set_write_buffer_limits(high=0)  # so that `resume_writing` says that all is written
         self._write(request, None, None, 0.0)
+        assert self._transport is not None
+        if not self._transport.get_write_buffer_size():
+            future.set_result(None)
+        else:
+            self._unwritten.append((deadline, future))
+            self._set_alarm()
+        return future
 
     async def send(self, request: Request[R], version: int | None = None, timeout_s: float | None = None) -> R:
         """As `start`, and wait for the response."""
@@ -81,12 +110,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _write(
         self, request: Request[Any], version: int | None, future: asyncio.Future[Any] | None, deadline: float
     ) -> None:
-        if self._transport is None or self._error is not None:
+        if self._transport is None or self._error is not None or self._is_finishing:
             raise self._error or ConnectionFailed(f"{self.address}: not connected")
         if version is None:
             assert self.versions is not None, "versions are negotiated before anything else is sent"
             version = self.versions.choose(type(request))
-        self._transport.writelines(self._protocol.send(request, version, future, deadline))
+        try:
+            parts = self._protocol.send(request, version, future, deadline)
+        except UnencodableMessage as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        if future is None:
+            self._transport.write(b"".join(parts))  # not every transport counts what `writelines` leaves behind
+        else:
+            self._transport.writelines(parts)
 
     async def negotiate(self) -> None:
         """Learn what the broker supports. Raises KafkaError."""
@@ -100,6 +136,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def close(self, error: KafkaError | None = None) -> None:
         """Close; what is in flight fails with `error`. Does nothing the second time."""
         self._fail(error or ConnectionFailed(f"{self.address}: the connection was closed"))
+
+    async def finish(self) -> None:
+        """Until the broker has read what it does not answer: nothing more is sent, and it closes the connection then.
+
+        Returns at once where there was no such thing.
+        """
+        if self._transport is None or self._error is not None or not self._has_unanswered:
+            return
+        self._is_finishing = True
+        self._transport.write_eof()
+        await self.wait_closed()
 
     async def wait_closed(self) -> None:
         """Until the transport is gone."""
@@ -124,22 +171,36 @@ class BrokerConnection(asyncio.BufferedProtocol):
             logger.warning("%s: %s", self.address, error)
             self._fail(error)
 
+    def resume_writing(self) -> None:
+        unwritten, self._unwritten = self._unwritten, []
+        for _, future in unwritten:
+            if not future.done():
+                future.set_result(None)
+
     def connection_lost(self, exc: Exception | None) -> None:
         reason = f": {exc}" if exc is not None else ""
         self._fail(ConnectionFailed(f"{self.address}: the broker closed the connection{reason}"))
         if not self._lost.done():
             self._lost.set_result(None)
 
+    def _set_alarm(self) -> None:
+        """For the oldest of what is under way."""
+        deadlines = [request.deadline for request in islice(self._protocol.in_flight, 1)]
+        deadlines += [deadline for deadline, _ in self._unwritten[:1]]
+        if deadlines:
+            self._alarm.set(min(deadlines))
+
     def _check_timeouts(self) -> None:
-        in_flight = self._protocol.in_flight
-        if not in_flight:
-            return
-        deadline = in_flight[0].deadline
-        if self._loop.time() < deadline:
-            self._alarm.set(deadline)
-            return
-        name = in_flight[0].exchange.api_key.message_name
-        self._fail(RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT, f"{self.address}: no answer to {name} in time"))
+        now = self._loop.time()
+        late = ""
+        if self._protocol.in_flight and self._protocol.in_flight[0].deadline <= now:
+            late = f"no answer to {self._protocol.in_flight[0].exchange.api_key.message_name}"
+        elif self._unwritten and self._unwritten[0][0] <= now:
+            late = "the broker does not read what it is sent"
+        if late:
+            self._fail(RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT, f"{self.address}: {late} in time"))
+        else:
+            self._set_alarm()
 
     def _fail(self, error: KafkaError) -> None:
         if self._error is not None:
@@ -149,7 +210,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
         waiting = [request.waiter for request in self._protocol.in_flight]
+        waiting += [future for _, future in self._unwritten]
         self._protocol.in_flight.clear()
+        self._unwritten.clear()
         for future in waiting:
             if not future.done():
                 future.set_exception(error)
@@ -166,18 +229,68 @@ async def connect(
     setup_timeout_s: float,
     on_lost: Callable[[BrokerConnection], None] | None = None,
 ) -> BrokerConnection:
-    """An open connection whose versions are known. Raises ConnectionFailed, UnsupportedVersion, RequestTimedOut."""
-    connection = BrokerConnection(address, client_id, request_timeout_s, on_lost)
-    loop = asyncio.get_running_loop()
+    """An open connection whose versions are known, to the first address of the name that answers.
+
+    `setup_timeout_s` is for each address: one that swallows what it is sent, or says nothing, is not to be in the way
+    of the next. Raises ConnectionFailed, UnsupportedVersion.
+    """
+    errors: list[str] = []
+    for host, port in await _addresses_of(address, setup_timeout_s):
+        connection = BrokerConnection(address, client_id, request_timeout_s, on_lost)
+        try:
+            async with asyncio.timeout(setup_timeout_s):
+                await _loop().create_connection(partial(_itself, connection), host, port)
+                await connection.negotiate()
+            return connection
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, TimeoutError):
+                reason = f"no connection within {setup_timeout_s:g} s"
+            elif isinstance(error, OSError | ValueError | OverflowError):  # also a port that is none
+                reason = str(error)
+            elif isinstance(error, ConnectionFailed | RequestTimedOut):
+                reason = error.message.removeprefix(f"{address}: ")
+            else:
+                raise
+            errors.append(reason if host == address.host else f"{host}: {reason}")
+    raise ConnectionFailed(f"{address}: {'; '.join(errors)}")
+
+
+def _is_literal(host: str) -> bool:
+    """Whether it is an address already, not a name: then nobody needs to be asked, in a thread."""
     try:
-        async with asyncio.timeout(setup_timeout_s):
-            await loop.create_connection(lambda: connection, address.host, address.port)
-            await connection.negotiate()
-    except BaseException as error:
-        connection.close()
-        if isinstance(error, TimeoutError):
-            raise ConnectionFailed(f"{address}: no connection within {setup_timeout_s:g} s") from None
-        if isinstance(error, OSError):
-            raise ConnectionFailed(f"{address}: {error}") from error
-        raise
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    """Where names are looked up and sockets opened."""
+    return asyncio.get_running_loop()
+
+
+def _itself(connection: BrokerConnection) -> BrokerConnection:
     return connection
+
+
+async def _addresses_of(address: Address, timeout_s: float) -> list[tuple[str, int]]:
+    """All that the name stands for, in the resolver's order. Raises ConnectionFailed, also for what is no name."""
+    try:
+        if _is_literal(address.host):
+            return [(address.host, address.port)]
+        async with asyncio.timeout(timeout_s):
+            found = await _loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except TimeoutError:
+        raise ConnectionFailed(f"{address}: the name was not resolved within {timeout_s:g} s") from None
+    except (OSError, ValueError, OverflowError) as error:  # no such name; a NUL, or a label too long; a port too high
+        raise ConnectionFailed(f"{address}: {error}") from error
+    places: list[tuple[str, int]] = []
+    for *_, place in found:
+        host, port = str(place[0]), int(place[1])
+        if len(place) == IPV6_PLACE and place[3] and "%" not in host:
+            host = f"{host}%{place[3]}"  # a link-local address is one only together with its interface
+        places.append((host, port))
+    if not places:
+        raise ConnectionFailed(f"{address}: the name stands for no address")
+    return list(dict.fromkeys(places))

@@ -21,9 +21,16 @@ from oncelog.consumer.positions import UNKNOWN_OFFSET, PartitionPosition, Positi
 from oncelog.consumer.records import ConsumerRecord
 from oncelog.consumer.starts import Starts
 from oncelog.errors import ClientClosed, ConfigError, ErrorCode, KafkaError, RequestTimedOut
-from oncelog.group_offsets import ConsumerGroupMetadata, Offset, OffsetAndMetadata, offset_and_metadata
-from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndTimestamp, list_offsets
+from oncelog.group_offsets import ConsumerGroupMetadata, Offset, OffsetAndMetadata, check_offset, offset_and_metadata
+from oncelog.metadata.list_offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    OffsetAndTimestamp,
+    list_offsets,
+)
 from oncelog.metadata.metadata import Metadata
+from oncelog.names import check_partition
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 __all__ = [
@@ -82,7 +89,7 @@ class Consumer:
         )
         self._metadata.listeners.append(self._wake)
         self._fetcher = Fetcher(self._positions, self._metadata, self._pool, self.config, wake=self._wake)
-        self._metadata.track(self._positions.topics)
+        self._metadata.in_use.append(lambda: self._positions.topics)
         if self.config.group_id is not None:
             self._group = GroupCoordinator(
                 self.config, self._positions, self._metadata, attend=self._attend, progress=self._progress
@@ -166,25 +173,26 @@ class Consumer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions. Those assigned before keep their position.
 
-        With a group_id the others start where that group has committed. Raises ValueError while subscribed.
+        With a group_id the others start where that group has committed. Raises ValueError while subscribed, and for a
+        number that no partition has; InvalidTopic.
         """
         if self._group is not None and self._group.is_subscribed:
             raise ValueError("the group assigns the partitions: unsubscribe first")
-        self._positions.assign([TopicPartition(*partition) for partition in partitions])
+        self._positions.assign([check_partition(TopicPartition(*partition)) for partition in partitions])
         self._iterated = None
-        if self._pool is not None:
-            self._metadata.track(self._positions.topics)
-            if any(self._metadata.cluster.partition(*partition) is None for partition in self.assignment()):
-                self._metadata.request_refresh()
+        if self._pool is not None and any(
+            self._metadata.cluster.partition(*partition) is None for partition in self.assignment()
+        ):
+            self._metadata.request_refresh()
         self._wake()
 
     def assignment(self) -> set[TopicPartition]:
         return self._positions.assignment
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset`. Raises ValueError for a negative offset or a partition that is not assigned."""
-        if offset < 0:
-            raise ValueError(f"offset {offset}: must not be negative")
+        """Go on from `offset`. Raises ValueError for one that is negative or above MAX_OFFSET, or a partition that is
+        not assigned."""
+        check_offset(offset)
         self._positions.get(partition).seek(offset)
         self._moved()
 
@@ -192,10 +200,9 @@ class Consumer:
         """Go on from what the group has committed, or from `came_from` if that is nothing.
 
         It is looked up by the next poll, and after all transactions that have offsets of the partition: so nothing can
-        fail here. Raises ValueError for a negative offset or a partition that is not assigned.
+        fail here. Raises ValueError as `seek`.
         """
-        if came_from < 0:
-            raise ValueError(f"offset {came_from}: must not be negative")
+        check_offset(came_from)
         self._positions.get(partition).go_back(came_from)
         self._moved()
 
@@ -256,17 +263,19 @@ class Consumer:
         """Commit these offsets, each of the next record to read, plain or as OffsetAndMetadata; without, those behind
         all records that were handed out.
 
+        Commits go one after another, and an automatic one makes way: what is stored is what was asked for last. Of one
+        that is cancelled it is not known whether it is stored.
+
         Raises CommitFailed where the group has rebalanced since: poll, and go on with what is assigned then. Raises
-        RequestTimedOut after default_api_timeout_ms, PartialFailure, AuthorizationFailed, FencedInstance.
+        RequestTimedOut after default_api_timeout_ms, PartialFailure, AuthorizationFailed, FencedInstance; ValueError
+        for an offset that is negative or above MAX_OFFSET.
         """
         self._check_open()
         group = self._need_group()
-        if offsets is None:
-            wanted = group.consumed()
-        else:
+        wanted: dict[TopicPartition, OffsetAndMetadata] | None = None
+        if offsets is not None:
             wanted = {TopicPartition(*partition): offset_and_metadata(offset) for partition, offset in offsets.items()}
-        if wanted:
-            await group.commits.commit(wanted, self.config.default_api_timeout_ms / 1000)
+        await group.commit(wanted, self.config.default_api_timeout_ms / 1000)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed of each partition; None where nothing. Raises KafkaError."""
@@ -379,11 +388,11 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record of each partition that is not older than its timestamp; None where there is none.
 
-        Raises KafkaError, ValueError for a negative timestamp.
+        Raises KafkaError, ValueError for a timestamp that is negative or above MAX_TIMESTAMP.
         """
         for partition, timestamp_ms in timestamps_ms.items():
-            if timestamp_ms < 0:
-                raise ValueError(f"{partition}: timestamp {timestamp_ms} must not be negative")
+            if not 0 <= timestamp_ms <= MAX_TIMESTAMP:
+                raise ValueError(f"{partition}: timestamp {timestamp_ms} must be from 0 to {MAX_TIMESTAMP}")
         found = await self._lookup(timestamps_ms)
         return {partition: answer if answer.offset >= 0 else None for partition, answer in found.items()}
 

@@ -9,8 +9,10 @@ from oncelog.cluster import NO_LEADER_EPOCH
 from oncelog.consumer.isolation import AbortedTransactions
 from oncelog.consumer.records import ConsumerRecord, decode_batch
 from oncelog.errors import CorruptRecords
+from oncelog.group_offsets import MAX_OFFSET
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, whole_batches_size
+from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES
 
 
 class FetchedPartition:
@@ -27,6 +29,7 @@ class FetchedPartition:
         "_epoch",
         "_epoch_before",
         "_index",
+        "_max_decompressed_bytes",
         "_position",
         "_records",
         "end_offset",
@@ -45,15 +48,18 @@ class FetchedPartition:
         *,
         check_crcs: bool,
         aborted: AbortedTransactions | None = None,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> None:
         """`data` may end in a part of a batch, which is ignored.
 
-        Raises CorruptRecords if there is not a whole batch at the front, or one is not of format v2.
+        Raises CorruptRecords if there is not a whole batch at the front, one is not of format v2, or the last one ends
+        before `fetch_offset`, or at an offset that has none behind it.
         """
         self.topic = topic
         self.partition = partition
         self.next_offset = fetch_offset
         self._check_crcs = check_crcs
+        self._max_decompressed_bytes = max_decompressed_bytes
         self._aborted = aborted
         self._position = 0
         self._records: list[ConsumerRecord] = []
@@ -64,9 +70,11 @@ class FetchedPartition:
         if not self.size:
             raise self._corrupt(fetch_offset, f"{len(data)} bytes hold no whole batch")
         try:
-            self.end_offset = max(fetch_offset, self._last_batch().next_offset)
+            self.end_offset = self._last_batch().next_offset
         except CorruptBatch as error:
             raise self._corrupt(fetch_offset, str(error)) from error
+        if not fetch_offset < self.end_offset <= MAX_OFFSET:
+            raise self._corrupt(fetch_offset, f"its last offset is {self.end_offset - 1}")
 
     @property
     def is_exhausted(self) -> bool:
@@ -127,8 +135,12 @@ class FetchedPartition:
                 batch = RecordBatch(self._data, self._position)
                 if self._check_crcs and not batch.crc_is_valid():
                     raise CorruptBatch("the CRC does not match")
+                if batch.next_offset > self.end_offset:
+                    raise CorruptBatch(f"offset {batch.last_offset} comes before offset {self.end_offset - 1}")
                 if not self._is_hidden(batch):
-                    self._records = decode_batch(batch, self.topic, self.partition, self.next_offset)
+                    self._records = decode_batch(
+                        batch, self.topic, self.partition, self.next_offset, self._max_decompressed_bytes
+                    )
             except CorruptBatch as error:
                 raise self._corrupt(self.next_offset, str(error)) from error
             self._position += batch.size

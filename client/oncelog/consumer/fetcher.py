@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -31,6 +32,10 @@ PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 Asked = dict[TopicPartition, tuple[PartitionPosition, int, int]]
 """What a request asked for: the position, its `seeks` and its `fetch_offset` then."""
 
+SOON: Final = 0.5
+"""Of fetch.max.wait.ms."""
+RESETS_IN_A_ROW: Final = 10
+"""After so many the application is told: leader and ListOffsets do not agree about where the log begins or ends."""
 SESSION_ERRORS: Final = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
 logger = logging.getLogger(__name__)
@@ -58,7 +63,10 @@ class Fetcher:
         self._busy: set[int] = set()
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
         self._sessions: dict[int, FetchSession] = {}
-        self._alarm = Alarm(self.send_fetches)
+        self._rng = random.Random()  # noqa: S311 - jitter, not a secret
+        # A node with nothing to tell answers after this time; what comes much sooner would come again and again.
+        self._soon_s = SOON * (config.fetch_max_wait_ms / 1000 if config.fetch_min_bytes else 0.0)
+        self._alarm = Alarm(self._retry)
         self._is_closed = False
 
     def send_fetches(self) -> None:
@@ -146,7 +154,7 @@ class Fetcher:
         self._busy.add(node_id)
         for position in positions:
             position.is_fetching = True
-        future.add_done_callback(partial(self._answered, node_id, asked))
+        future.add_done_callback(partial(self._answered, node_id, asked, self._loop.time()))
 
     def _node_for(self, position: PartitionPosition) -> int:
         """A replica that its leader said is nearer (KIP-392), for as long as that holds; else the leader."""
@@ -176,7 +184,7 @@ class Fetcher:
             rack_id=config.client_rack,
         )
 
-    def _answered(self, node_id: int, asked: Asked, future: asyncio.Future[FetchResponse]) -> None:
+    def _answered(self, node_id: int, asked: Asked, asked_at: float, future: asyncio.Future[FetchResponse]) -> None:
         self._busy.discard(node_id)
         for position, _, _ in asked.values():
             position.is_fetching = False
@@ -204,16 +212,39 @@ class Fetcher:
                         session.ends[partition] = LogEnds(
                             data.high_watermark, data.last_stable_offset, data.log_start_offset
                         )
-                    has_news |= self._read(*place, data)
+                    has_news |= self._read_safely(*place, data)
         for partition, (position, _, _) in asked.items():
             ends = session.ends.get(partition)
             if ends is not None:
                 position.high_watermark = ends.high_watermark
                 position.last_stable_offset = ends.last_stable_offset
                 position.log_start_offset = ends.log_start_offset
+        self._slow_down(node_id, asked, is_soon=self._loop.time() - asked_at < self._soon_s)
         self.send_fetches()
         if has_news:
             self._wake()
+
+    def _slow_down(self, node_id: int, asked: Asked, *, is_soon: bool) -> None:
+        """If the answer brought none of the partitions further, and too soon, the next request waits."""
+        now = self._loop.time()
+        for position, seeks, offset in asked.values():
+            has_moved = position.seeks != seeks or position.fetch_offset != offset
+            if has_moved or position.not_before > now or self._node_for(position) != node_id:
+                return
+        for position, _, _ in asked.values():
+            if is_soon:
+                position.back_off(now, self._config, self._rng)
+            else:
+                position.failures = 0
+
+    def _read_safely(self, position: PartitionPosition, seeks: int, offset: int, data: PartitionData) -> bool:
+        """Whatever an answer makes us raise is an error of its partition, and of no other one."""
+        try:
+            return self._read(position, seeks, offset, data)
+        except Exception as error:
+            logger.exception("%s: the answer to Fetch could not be read", position.topic_partition)
+            self._failed_for_good(position, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
+            return True
 
     def _read(self, position: PartitionPosition, seeks: int, offset: int, data: PartitionData) -> bool:
         """Whether there is something for poll to look at."""
@@ -236,9 +267,10 @@ class Fetcher:
                 memoryview(data.records),
                 check_crcs=self._config.check_crcs,
                 aborted=aborted,
+                max_decompressed_bytes=self._config.max_decompressed_bytes,
             )
         except KafkaError as error:
-            position.error = error
+            self._failed_for_good(position, error)
         else:
             position.add(fetched)
         return True
@@ -252,25 +284,45 @@ class Fetcher:
         if position.preferred_replica != NO_NODE:
             # The leader knows better, also about offsets out of range; should it send us back, then not at once.
             position.preferred_replica = NO_NODE
-            position.not_before = self._loop.time() + self._config.retry_backoff_ms / 1000
+            position.back_off(self._loop.time(), self._config, self._rng)
             return False
         if isinstance(error, OffsetOutOfRange):
-            if self._config.auto_offset_reset == "none":
-                position.error = OffsetOutOfRange(
-                    error.code, f"{topic_partition}: offset {offset} is out of range, and auto.offset.reset is none"
-                )
-            elif not position.fetched:
-                logger.info("%s: offset %d is out of range: resetting", topic_partition, offset)
-                position.reset(None)
+            self._out_of_range(position, offset)
             return True
         if error.retriable:
             if isinstance(error, StaleMetadata):
                 self._metadata.request_refresh()
             logger.info("%s: fetching again after %s", topic_partition, error)
-            position.not_before = self._loop.time() + self._config.retry_backoff_ms / 1000
+            position.back_off(self._loop.time(), self._config, self._rng)
             return False
-        position.error = type(error)(error.code, f"{topic_partition}: {error.message}")
+        self._failed_for_good(position, type(error)(error.code, f"{topic_partition}: {error.message}"))
         return True
+
+    def _out_of_range(self, position: PartitionPosition, offset: int) -> None:
+        """Reset, as auto.offset.reset says; an error where it says none, or where resetting does not help."""
+        if position.fetched:
+            return  # what is buffered first
+        what = f"{position.topic_partition}: offset {offset} is out of range"
+        if self._config.auto_offset_reset == "none":
+            error = OffsetOutOfRange(ErrorCode.OFFSET_OUT_OF_RANGE, f"{what}, and auto.offset.reset is none")
+            self._failed_for_good(position, error)
+            return
+        logger.info("%s: resetting", what)
+        position.reset(None)
+        position.back_off(self._loop.time(), self._config, self._rng)
+        if position.failures % RESETS_IN_A_ROW == 0:
+            position.error = OffsetOutOfRange(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{what}, after {position.failures} resets in a row"
+            )
+
+    def _failed_for_good(self, position: PartitionPosition, error: KafkaError) -> None:
+        """For poll to raise; who polls on has it asked for again, after the backoff."""
+        position.error = error
+        position.back_off(self._loop.time(), self._config, self._rng)
+
+    def _retry(self) -> None:
+        self.send_fetches()
+        self._wake()  # starts may have to be looked up again
 
     def _failed(self, asked: Asked, error: KafkaError) -> None:
         """The whole request failed: again after the backoff, or an error for the application."""
@@ -278,13 +330,12 @@ class Fetcher:
         if error.retriable:
             if error.code not in SESSION_ERRORS:
                 self._metadata.request_refresh()
-            not_before = self._loop.time() + self._config.retry_backoff_ms / 1000
             for position, _, _ in asked.values():
-                position.not_before = not_before
+                position.back_off(self._loop.time(), self._config, self._rng)
                 position.preferred_replica = NO_NODE
             self.send_fetches()
             return
         for position, seeks, _ in asked.values():
             if position.seeks == seeks:
-                position.error = error
+                self._failed_for_good(position, error)
         self._wake()

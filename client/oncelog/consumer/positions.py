@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from oncelog.backoff import backoff_s
 from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
+from oncelog.config import ConsumerConfig
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.records import ConsumerRecord
 from oncelog.errors import KafkaError
@@ -19,15 +22,17 @@ class PartitionPosition:
 
     `fetch_offset` is where the next Fetch begins, None until a start is looked up: the committed offset if it
     `wants_committed` and there is one, else `came_from` if that is known, else by `reset_timestamp` (None: by the
-    policy). `preferred_replica` is nearer than the leader, and to be asked until `preferred_until` (loop time). `seeks`
-    counts whatever made answers under way void. Invariant: `fetched` continue one another, and the last one ends at
-    `fetch_offset`.
+    policy). `failures` counts answers in a row that brought it no further, after each of which it waits until
+    `not_before` (loop time). `preferred_replica` is nearer than the leader, and to be asked until `preferred_until`
+    (loop time). `seeks` counts whatever made answers under way void. Invariant: `fetched` continue one another, and the
+    last one ends at `fetch_offset`.
     """
 
     __slots__ = (
         "_last_epoch",
         "came_from",
         "error",
+        "failures",
         "fetch_offset",
         "fetched",
         "high_watermark",
@@ -52,6 +57,7 @@ class PartitionPosition:
         self.seeks = 0
         self.is_paused = False
         self.is_fetching = False
+        self.failures = 0
         self.not_before = 0.0
         self.error: KafkaError | None = None
         self.preferred_replica = NO_NODE
@@ -106,6 +112,12 @@ class PartitionPosition:
         """An answer to the last Fetch."""
         self.fetched.append(fetched)
         self.fetch_offset = fetched.end_offset
+        self.failures = 0
+
+    def back_off(self, now: float, config: ConsumerConfig, rng: random.Random) -> None:
+        """The last answer brought it no further: the next request waits, longer after each that follows."""
+        self.failures += 1
+        self.not_before = now + backoff_s(self.failures, config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """At most `limit` buffered records. Raises CorruptRecords."""
@@ -175,9 +187,13 @@ class Positions:
         """Whether `position` is still one of these."""
         return self._by_partition.get(position.topic_partition) is position
 
-    def to_reset(self) -> list[PartitionPosition]:
+    def to_reset(self, now: float) -> list[PartitionPosition]:
         """Those whose start has to be looked up."""
-        return [position for position in self if position.fetch_offset is None and position.error is None]
+        return [
+            position
+            for position in self
+            if position.fetch_offset is None and position.error is None and position.not_before <= now
+        ]
 
     def fetchable(self, now: float, *, buffer_bytes: int, total_bytes: int) -> list[PartitionPosition]:
         """Those to ask for more: `buffer_bytes` are enough for one partition, `total_bytes` for all of them.
@@ -224,7 +240,8 @@ class Positions:
         self._by_partition[position.topic_partition] = self._by_partition.pop(position.topic_partition)
 
     def raise_errors(self) -> None:
-        """Raise the error of a partition that has nothing buffered before it; it is fetched again after that."""
+        """Raise the error of a partition that has nothing buffered before it; it is asked for again after that, once
+        its backoff is over."""
         for position in self:
             if position.error is not None and not position.fetched and not position.is_paused:
                 error, position.error = position.error, None

@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import Final, NamedTuple
 
 from oncelog_protocol.records.batch import RecordBatch
-from oncelog_protocol.records.columns import Headers, read_columns
+from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, Headers, read_columns
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
@@ -32,12 +32,18 @@ class ConsumerRecord(NamedTuple):
 _as_record: Final[Callable[[tuple[object, ...]], ConsumerRecord]] = partial(tuple.__new__, ConsumerRecord)
 
 
-def decode_batch(batch: RecordBatch, topic: str, partition: int, from_offset: int) -> list[ConsumerRecord]:
+def decode_batch(
+    batch: RecordBatch,
+    topic: str,
+    partition: int,
+    from_offset: int,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+) -> list[ConsumerRecord]:
     """The records of `batch` at `from_offset` and after: a batch may begin before the offset that was asked for.
 
     Raises CorruptBatch.
     """
-    columns = read_columns(batch)
+    columns = read_columns(batch, max_decompressed_bytes=max_decompressed_bytes)
     if columns.error is not None:
         raise columns.error
     rows = zip(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
@@ -45,11 +46,12 @@ class Starts:
         self._list_offsets = list_offsets
         self._committed = committed
         self._wake = wake
+        self._rng = random.Random()  # noqa: S311 - jitter, not a secret
         self._task: asyncio.Task[None] | None = None
 
     def look_up(self) -> asyncio.Task[None] | None:
         """Begin where there is need; the look-up that is under way, if there is one."""
-        wanted = self._positions.to_reset()
+        wanted = self._positions.to_reset(asyncio.get_running_loop().time())
         if self._task is None and wanted:
             self._task = asyncio.ensure_future(self._look_up(wanted))
             self._task.add_done_callback(self._done)
@@ -93,7 +95,7 @@ class Starts:
             if partition in found:
                 position.fetch_offset = found[partition].offset
             elif partition in errors and not isinstance(errors[partition], RequestTimedOut):
-                position.error = errors[partition]
+                self._failed(position, errors[partition])
 
     async def _start_from_committed(self, positions: Mapping[TopicPartition, tuple[PartitionPosition, int]]) -> None:
         """Those of which nothing is committed want it no longer."""
@@ -109,12 +111,18 @@ class Starts:
             if not self._is_current(position, seeks_then):
                 continue
             if error is not None:
-                position.error = None if isinstance(error, RequestTimedOut) else error
+                if not isinstance(error, RequestTimedOut):
+                    self._failed(position, error)
             elif partition in committed:
                 position.start_at(committed[partition].offset, committed[partition].leader_epoch)
             else:
                 position.wants_committed = False
                 position.fetch_offset = position.came_from
+
+    def _failed(self, position: PartitionPosition, error: KafkaError) -> None:
+        """For poll to raise; who polls on has it looked up again, after the backoff."""
+        position.error = error
+        position.back_off(asyncio.get_running_loop().time(), self._config, self._rng)
 
     def _is_current(self, position: PartitionPosition, seeks_then: int) -> bool:
         """Whether the application has not moved elsewhere meanwhile."""

@@ -23,28 +23,14 @@ Ask = Callable[[int, dict[TopicPartition, V]], Awaitable[dict[TopicPartition, R 
 async def ask_leaders(
     wanted: Mapping[TopicPartition, V], ask: Ask[V, R], *, metadata: Metadata, config: ClientConfig, timeout_s: float
 ) -> tuple[dict[TopicPartition, R], dict[TopicPartition, KafkaError]]:
-    """The answers, and the errors that retries did not cure within `timeout_s`. Raises ClientClosed."""
-    rng = random.Random()  # noqa: S311 - jitter, not a secret
+    """The answers, and the errors that retries did not cure within `timeout_s`. Raises ClientClosed, InvalidTopic."""
     answers: dict[TopicPartition, R] = {}
     errors: dict[TopicPartition, KafkaError] = {}
     open_: dict[TopicPartition, V] = dict(wanted)
-    metadata.track({partition.topic for partition in wanted})
-    attempts = 0
     try:
-        async with asyncio.timeout(timeout_s):
-            while open_:
-                if attempts or any(metadata.cluster.partition(*partition) is None for partition in open_):
-                    await asyncio.sleep(backoff_s(attempts, config.retry_backoff_ms, config.retry_backoff_max_ms, rng))
-                    await metadata.try_refresh()
-                attempts += 1
-                for partition, outcome in (await _ask_once(open_, ask, metadata)).items():
-                    if not isinstance(outcome, KafkaError):
-                        answers[partition] = outcome
-                    else:
-                        errors[partition] = outcome
-                        if outcome.retriable:
-                            continue
-                    del open_[partition]
+        with metadata.waiting_for({partition.topic for partition in wanted}):
+            async with asyncio.timeout(timeout_s):
+                await _ask_until_answered(open_, ask, metadata, config, answers, errors)
     except TimeoutError:
         for partition in open_:
             last = f": {errors[partition].message}" if partition in errors else ""
@@ -52,6 +38,34 @@ async def ask_leaders(
                 ErrorCode.REQUEST_TIMED_OUT, f"{partition}: no answer within {timeout_s:g} s{last}"
             )
     return answers, {partition: error for partition, error in errors.items() if partition not in answers}
+
+
+async def _ask_until_answered(
+    open_: dict[TopicPartition, V],
+    ask: Ask[V, R],
+    metadata: Metadata,
+    config: ClientConfig,
+    answers: dict[TopicPartition, R],
+    errors: dict[TopicPartition, KafkaError],
+) -> None:
+    """Takes out of `open_` what is answered, or has failed for good."""
+    rng = random.Random()  # noqa: S311 - jitter, not a secret
+    attempts = 0
+    while open_:
+        if attempts or any(metadata.cluster.partition(*partition) is None for partition in open_):
+            await asyncio.sleep(backoff_s(attempts, config.retry_backoff_ms, config.retry_backoff_max_ms, rng))
+            await metadata.try_refresh()
+        attempts += 1
+        for partition, outcome in (await _ask_once(open_, ask, metadata)).items():
+            if partition not in open_:
+                continue  # nobody asked for it
+            if not isinstance(outcome, KafkaError):
+                answers[partition] = outcome
+            else:
+                errors[partition] = outcome
+                if outcome.retriable:
+                    continue
+            del open_[partition]
 
 
 async def _ask_once(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.cluster import NO_LEADER_EPOCH, TopicPartition
 from oncelog.config import ClientConfig
@@ -16,7 +16,9 @@ from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TI
 __all__ = ["EARLIEST_TIMESTAMP", "LATEST_TIMESTAMP", "OffsetAndTimestamp", "list_offsets"]
 
 Topic = ListOffsetsRequest.ListOffsetsTopic
-CONSUMER: int = -1
+MAX_TIMESTAMP: Final = 2**63 - 1
+"""Milliseconds: what an int64 can say."""
+CONSUMER: Final = -1
 """The replica id of whoever is not a replica."""
 
 

@@ -5,27 +5,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from oncelog.alarm import Alarm
 from oncelog.backoff import backoff_s
-from oncelog.cluster import Cluster, Topic
+from oncelog.cluster import Cluster, Topic, error_of
 from oncelog.config import ClientConfig
 from oncelog.connection.pool import ConnectionPool
-from oncelog.errors import ClientClosed, ErrorCode, InvalidTopic, KafkaError, RequestTimedOut, error_for
+from oncelog.errors import ClientClosed, ErrorCode, KafkaError, RequestTimedOut, error_for
+from oncelog.names import check_topic
 from oncelog_protocol.messages.metadata import MetadataRequest
 
 logger = logging.getLogger(__name__)
 
-MAX_TOPIC_NAME: Final = 249
-"""Characters: the name and a partition number must fit a directory name."""
+IN_A_ROW: Final = 2
+"""Refreshes are in a row if not more than this many times the largest backoff lies between them."""
 
 
 class Metadata:
-    """Follows the topics it was told of. Refreshes are shared: one request is under way at a time.
+    """Follows the topics that are in use, and forgets the others. Refreshes are shared: one request is under way at a
+    time, and those that are asked for in a row come later and later (KIP-580).
 
-    `listeners` are called after every refresh that came through, and after a hint at a new leader.
+    In use is what one of `in_use` names when it is asked, what somebody waits for, and with `max_idle_ms` what was used
+    within that time (metadata.max.idle.ms). `listeners` are called after every refresh that came through, and after a
+    hint at a new leader.
     """
 
     def __init__(
@@ -34,19 +40,24 @@ class Metadata:
         config: ClientConfig,
         *,
         allow_auto_topic_creation: bool = False,
+        max_idle_ms: int | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._pool = pool
         self._config = config
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
-        self._topics: set[str] = set()
+        self._max_idle_s = None if max_idle_ms is None else max_idle_ms / 1000
+        self._used: dict[str, float] = {}
+        self._waited_for: Counter[str] = Counter()
+        self.in_use: list[Callable[[], Iterable[str]]] = []
         self._follows_all = False
         self._asked: frozenset[str] = frozenset()
         self._errors: dict[str, int] = {}
         self._running: asyncio.Task[Cluster] | None = None
         self._alarm = Alarm(self._alarm_rang)
         self._failures = 0
+        self._in_a_row = 0
         self._last_s = float("-inf")
         self._is_closed = False
         self.listeners: list[Callable[[], None]] = []
@@ -55,15 +66,27 @@ class Metadata:
     def cluster(self) -> Cluster:
         return self._pool.cluster
 
-    def track(self, topics: Iterable[str]) -> None:
-        """Ask for these topics too, from the next refresh on. Raises InvalidTopic for what cannot be asked for."""
+    def use(self, topic: str) -> None:
+        """It is in use now: remember it for metadata.max.idle.ms."""
+        self._used[topic] = asyncio.get_running_loop().time()
+
+    @contextmanager
+    def waiting_for(self, topics: Iterable[str]) -> Iterator[None]:
+        """Ask for these topics too, from the next refresh on, as long as this lasts.
+
+        Raises InvalidTopic for what cannot be asked for.
+        """
         names = set(topics)
         for name in names:
-            if not isinstance(name, str) or not 0 < len(name) <= MAX_TOPIC_NAME:
-                raise InvalidTopic(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"a topic name is a str of 1 to {MAX_TOPIC_NAME} characters"
-                )
-        self._topics |= names
+            check_topic(name)
+        self._waited_for.update(names)
+        try:
+            yield
+        finally:
+            self._waited_for.subtract(names)
+            for name in names:
+                if not self._waited_for[name]:
+                    del self._waited_for[name]
 
     def follow_all(self, is_wanted: bool) -> None:
         """Ask for all topics that there are, or no longer, from the next refresh on."""
@@ -84,11 +107,17 @@ class Metadata:
                 raise
 
     def request_refresh(self) -> None:
-        """Refresh soon, without waiting for it, and not more often than every retry.backoff.ms."""
+        """Refresh soon, without waiting for it: at once, or retry.backoff.ms after the last time, and more where that
+        did not help."""
         if self._running is not None or self._is_closed:
             return
-        loop = asyncio.get_running_loop()
-        self._schedule(max(0.0, self._last_s + self._config.retry_backoff_ms / 1000 - loop.time()))
+        self._schedule(max(0.0, self._last_s + self._backoff(self._in_a_row) - asyncio.get_running_loop().time()))
+
+    async def refresh_again(self) -> Cluster:
+        """As `refresh`, for callers who may come again and again: after the backoff of `request_refresh`."""
+        now = asyncio.get_running_loop().time()
+        await asyncio.sleep(max(0.0, self._last_s + self._backoff(self._in_a_row) - now))
+        return await self.refresh()
 
     def learn_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
         """A broker that is not the leader any more said who is (KIP-951)."""
@@ -102,14 +131,11 @@ class Metadata:
 
         Raises KafkaError at once where waiting does not help (authorization, illegal name), else after `timeout_s`.
         """
-        is_new = name not in self._topics
-        self.track([name])
-        try:
-            return await self._wait_for(name, timeout_s)
-        except KafkaError:
-            if is_new:
-                self._topics.discard(name)  # or each refresh would ask for it, and have it created, for ever
-            raise
+        with self.waiting_for([name]):
+            found = await self._wait_for(name, timeout_s)
+            if self._max_idle_s is not None:
+                self.use(name)
+            return found
 
     async def _wait_for(self, name: str, timeout_s: float) -> Topic:
         deadline = asyncio.get_running_loop().time() + timeout_s
@@ -121,10 +147,13 @@ class Metadata:
                     known = self.cluster.topics.get(name)
                     if known is not None and known.partitions:
                         return known
-                    if attempts and name in self._asked:
+                    is_told = name in self._asked
+                    if attempts and is_told:
                         cause = error_for(self._errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                         if not cause.retriable:
                             raise error_for(cause.code, f"topic {name!r}: {cause.message}")
+                    # The first refresh may have been under way already without asking for it; no second one may.
+                    if attempts > 1 or (attempts and is_told):
                         await asyncio.sleep(self._backoff(attempts))
                     attempts += 1
                     try:
@@ -155,12 +184,18 @@ class Metadata:
             raise ClientClosed("the client is closed")
         if self._running is None:
             self._alarm.cancel()
-            self._running = asyncio.ensure_future(self._refresh())
+            self._running = asyncio.ensure_future(self._refresh_once())
             self._running.add_done_callback(self._refreshed)
         return self._running
 
+    async def _refresh_once(self) -> Cluster:
+        try:
+            return await self._refresh()
+        finally:
+            self._running = None  # here, not by a callback: who comes in between would be given what is over
+
     async def _refresh(self) -> Cluster:
-        asked, is_complete = frozenset(self._topics), self._follows_all
+        asked, is_complete = self._topics_in_use(), self._follows_all
         named = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(asked)]
         request = MetadataRequest(
             topics=None if is_complete else named,
@@ -172,16 +207,29 @@ class Metadata:
         if response.error_code:
             raise error_for(response.error_code)
         self._asked = asked
-        self._errors = {topic.name: topic.error_code for topic in response.topics if topic.name and topic.error_code}
-        self._pool.cluster = self.cluster.updated(response, is_complete=is_complete)
-        return self.cluster
+        self._errors = {topic.name: code for topic in response.topics if topic.name and (code := error_of(topic))}
+        cluster = self.cluster.updated(response, is_complete=is_complete)
+        if not is_complete:
+            cluster = cluster.without(cluster.topics.keys() - asked)  # it would grow old unseen
+        self._pool.cluster = cluster
+        return cluster
+
+    def _topics_in_use(self) -> frozenset[str]:
+        if self._max_idle_s is not None:
+            oldest = asyncio.get_running_loop().time() - self._max_idle_s
+            self._used = {name: used for name, used in self._used.items() if used >= oldest}
+        return frozenset(self._used).union(self._waited_for, *(topics() for topics in self.in_use))
 
     def _refreshed(self, task: asyncio.Task[Cluster]) -> None:
-        self._running = None
-        self._last_s = asyncio.get_running_loop().time()
-        if task.cancelled() or self._is_closed:
+        now = asyncio.get_running_loop().time()
+        is_soon = now - self._last_s < IN_A_ROW * self._config.retry_backoff_max_ms / 1000
+        self._in_a_row = self._in_a_row + 1 if is_soon else 1
+        self._last_s = now
+        if task.cancelled():
             return
-        error = task.exception()
+        error = task.exception()  # looked at, or the loop would complain of what nobody waits for
+        if self._is_closed:
+            return
         if error is None:
             self._failures = 0
             self._schedule(self._config.metadata_max_age_ms / 1000)

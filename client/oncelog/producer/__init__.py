@@ -8,7 +8,6 @@ producer.py              the public face
 
 Idempotence: who the producer is, and the numbers on its batches.
 
-identity.py              (pure) producer id and epoch
 sequences.py             (pure) the sequence numbers of one partition
 session.py               (pure) one session: its identity, and what an error says about the numbers
 producer_ids.py          where the producer id comes from

@@ -13,9 +13,9 @@ from typing import Final
 
 from oncelog.cluster import NO_NODE, Cluster, TopicPartition
 from oncelog.config import ProducerConfig
-from oncelog.errors import MessageTooLarge
+from oncelog.errors import KafkaError, MessageTooLarge, OutcomeUnknown
 from oncelog.fail_points.point import fail_point
-from oncelog.producer.batch import NO_OFFSET, ProducerBatch, Waiter
+from oncelog.producer.batch import NO_OFFSET, ProducerBatch, Waiter, unsendable
 from oncelog.producer.sequences import PartitionSequences
 from oncelog.producer.session import ProducerSession
 from oncelog_protocol.errors import ErrorCode
@@ -25,6 +25,10 @@ from oncelog_protocol.records.compression import Compression
 
 SPLIT_FACTOR: Final = 2
 """A batch that is too large for the topic is cut into this many."""
+MAY_STILL_ARRIVE: Final = (
+    "a batch before it is missing in the log, and a try of this one was never answered: it may still arrive, so it is"
+    " not sent again"
+)
 
 
 class PartitionQueue:
@@ -64,7 +68,8 @@ class Ready:
 
     nodes: dict[int, list[PartitionQueue]] = field(default_factory=dict)
     next_check: float | None = None
-    is_leader_missing: bool = False
+    leaderless: set[str] = field(default_factory=set)
+    """The topics with something to send and no leader to send it to."""
 
 
 class Accumulator:
@@ -96,8 +101,8 @@ class Accumulator:
         self.incomplete: dict[int, list[ProducerBatch]] = {}
         self.free_memory = config.buffer_memory
         self.is_flushing = False
-        self.abandoned: list[ProducerBatch] = []
-        """Taken out, for the sender to fail them: their session ended, and a try of them may still reach the log."""
+        self.abandoned: list[tuple[ProducerBatch, KafkaError]] = []
+        """Taken out, for the sender to fail them with these errors."""
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
         """The queue of a partition, made at its first use."""
@@ -170,7 +175,7 @@ class Accumulator:
             if not is_urgent and not head.attempts and head is queue.tail and head.size < self._batch_size:
                 due = max(due, head.created + self._linger_s)
             if queue.leader == NO_NODE:
-                ready.is_leader_missing = True
+                ready.leaderless.add(queue.topic)
                 due = head.deadline
             elif due <= now and not self._may_drain(queue, head):
                 due = head.deadline  # what it waits for wakes the sender
@@ -194,7 +199,11 @@ class Accumulator:
             head = queue.batches[0]
             if head is queue.tail:
                 queue.tail = None
-            head.close(self._compression)
+            try:
+                head.close(self._compression)
+            except Exception as error:  # whatever it is (memory, a codec), it is this batch's alone
+                self._drop_head(queue, unsendable(error))
+                continue
             if batches and size + head.size > self._max_request_size:
                 break
             size += head.size
@@ -240,14 +249,17 @@ class Accumulator:
 
     def split(self, batch: ProducerBatch) -> None:
         """In place of `batch`, which was in flight and is too large for its topic, send its records in smaller ones."""
-        if not self._forget(batch):
+        if batch.number not in self.incomplete:
             return
-        queue = self._landed(batch)
-        siblings = self.incomplete.setdefault(batch.number, [])
         pieces = batch.split(max(1, batch.uncompressed_size // SPLIT_FACTOR))
-        queue.sequences.split(batch, pieces)
         for piece in pieces:
             piece.close(self._compression)
+        # From here on nothing can go wrong halfway.
+        self._forget(batch)
+        queue = self._landed(batch)
+        siblings = self.incomplete.setdefault(batch.number, [])
+        queue.sequences.split(batch, pieces)
+        for piece in pieces:
             self._reserve(piece, piece.size)
             siblings.append(piece)
             self._insert(queue, piece)
@@ -309,9 +321,15 @@ class Accumulator:
                 queue.batches.remove(batch)
                 self._forget(batch)
                 queue.sequences.given_up(batch)
-                self.abandoned.append(batch)
+                self.abandoned.append((batch, OutcomeUnknown(MAY_STILL_ARRIVE)))
             if not queue.batches:
                 self._waiting.pop(queue, None)
+
+    def _drop_head(self, queue: PartitionQueue, error: KafkaError) -> None:
+        self.abandoned.append((self._take_out_first(queue), error))
+        if not queue.batches:
+            self._waiting.pop(queue, None)
+        self._settle(queue)
 
     def _take_out_first(self, queue: PartitionQueue) -> ProducerBatch:
         batch = queue.batches.popleft()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import repeat
 from typing import Any, Final, NamedTuple, Protocol
 
-from oncelog.errors import KafkaError
-from oncelog.producer.identity import NO_IDENTITY
+from oncelog.errors import ErrorCode, KafkaError, RejectedWithBatch
+from oncelog_protocol.producer_id import NO_IDENTITY
 from oncelog_protocol.records.batch import NO_SEQUENCE, Buffer, RecordBatch
 from oncelog_protocol.records.builder import HeaderSequence, RecordBatchBuilder
 from oncelog_protocol.records.compression import Compression
@@ -156,17 +156,24 @@ class ProducerBatch:
             if not waiter.done():
                 waiter.set_result(metadata)
 
-    def fail(self, error: KafkaError) -> None:
-        """The batch will not be sent (again): tell those who wait."""
-        for waiter in self.waiters:
+    def fail(self, error: KafkaError, at_fault: Mapping[int, KafkaError] | None = None) -> None:
+        """The batch will not be sent (again): tell those who wait.
+
+        `at_fault` are the records for whose sake it was refused, by their place in it (KIP-467): they get their own
+        errors, and the others RejectedWithBatch, as with Kafka's client.
+        """
+        own = {index: told for index, told in (at_fault or {}).items() if 0 <= index < len(self.waiters)}
+        rest = RejectedWithBatch(error) if own else error
+        for index, waiter in enumerate(self.waiters):
             if not waiter.done():
-                waiter.set_exception(error)
+                waiter.set_exception(own.get(index, rest))
                 waiter.exception()  # seen: a caller who does not look at its future is not an error of the loop
 
     def split(self, size_limit: int) -> list[ProducerBatch]:
         """The same records in batches of at most `size_limit` bytes before compression, each of one record at least."""
         pieces: list[ProducerBatch] = []
-        records = read_records(RecordBatch(self.builder.build()))
+        # What we have packed ourselves is not too large for us, whatever readers allow themselves.
+        records = read_records(RecordBatch(self.builder.build()), max_decompressed_bytes=self.uncompressed_size)
         for record, timestamp, waiter in zip(records, self.timestamps, self.waiters, strict=True):
             if not pieces or not pieces[-1].append(timestamp, record.key, record.value, record.headers, waiter):
                 order = (*self.order, len(pieces))
@@ -176,3 +183,8 @@ class ProducerBatch:
                 piece.attempts = self.attempts
                 pieces.append(piece)
         return pieces
+
+
+def unsendable(error: Exception) -> KafkaError:
+    """What is told of a batch that could not be made, or sent, for a reason that is no KafkaError."""
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the batch could not be sent: {error!r}")

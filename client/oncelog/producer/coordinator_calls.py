@@ -23,7 +23,6 @@ from oncelog.producer.transaction_requests import (
     meaning_of,
     worst,
 )
-from oncelog_protocol.errors import ErrorCode, UnencodableMessage
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.schema import Request
 
@@ -109,10 +108,7 @@ class CoordinatorCalls:
         return self._pool.ready(node_id) or await self._pool.connection(node_id)
 
     async def _send(self, connection: BrokerConnection, request: Request[R], *, is_v2: bool) -> R:
-        try:
-            pending = connection.start(request, None if is_v2 else _version_before_v2(connection, request))
-        except UnencodableMessage as error:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        pending = connection.start(request, None if is_v2 else _version_before_v2(connection, request))
         try:
             return await pending
         except BaseException:

@@ -29,7 +29,6 @@ from oncelog.metadata.metadata import Metadata
 from oncelog.producer.accumulator import Accumulator, PartitionQueue
 from oncelog.producer.batch import ProducerBatch, RecordMetadata
 from oncelog.producer.coordinator_calls import CoordinatorCalls
-from oncelog.producer.identity import ProducerIdentity
 from oncelog.producer.partitioner import StickyPartition, partition_for_key
 from oncelog.producer.producer_ids import ProducerIds
 from oncelog.producer.sender import Sender
@@ -37,12 +36,15 @@ from oncelog.producer.session import ProducerSession
 from oncelog.producer.transaction import Transaction
 from oncelog.producer.transaction_manager import TransactionManager
 from oncelog.producer.transactions import Transactions
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.builder import HeaderSequence
 
 __all__ = ["Producer", "RecordMetadata"]
 
 NO_HEADERS: Final[HeaderSequence] = ()
+MAX_TIMESTAMP: Final = 2**63 - 1
+"""Milliseconds: what the int64 of a batch can say."""
 
 
 class _Route:
@@ -116,7 +118,13 @@ class Producer:
         if self._is_closed or self._pool is not None:
             raise ClientClosed("a producer is started once")
         self._pool = ConnectionPool(self.config, self._rng)
-        self._metadata = Metadata(self._pool, self.config, allow_auto_topic_creation=True, rng=self._rng)
+        self._metadata = Metadata(
+            self._pool,
+            self.config,
+            allow_auto_topic_creation=True,
+            max_idle_ms=self.config.metadata_max_idle_ms,
+            rng=self._rng,
+        )
         self._metadata.listeners.append(self._cluster_changed)
         self._sender = Sender(
             self._accumulator,
@@ -210,8 +218,12 @@ class Producer:
         their order. A future that nobody looks at stays silent; the log has a warning.
 
         Raises MessageTooLarge, BufferExhausted, RequestTimedOut (no metadata within max.block.ms), AuthorizationFailed,
-        ClientClosed; with a transactional id InvalidTransactionState and AbortableError; TypeError for a key or value
-        that is not bytes; ValueError for a negative timestamp.
+        ClientClosed, InvalidTopic; with a transactional id InvalidTransactionState and AbortableError; TypeError for a
+        key or value that is not bytes; ValueError for a timestamp that is negative or above MAX_TIMESTAMP.
+
+        A `send` that raises, or is cancelled, has handed over nothing: it may be called again. Inside a transaction a
+        KafkaError or a cancellation leaves only `abort_transaction`, since what was to be part of it is not; after a
+        TypeError or ValueError, which are the caller's, the transaction is as it was.
         """
         route = self._routes.get(topic)
         if route is None or (partition is not None and not 0 <= partition < route.count):
@@ -219,8 +231,8 @@ class Producer:
                 route = await self._route(topic, partition)
         if timestamp_ms is None:
             timestamp_ms = now_ms()
-        elif timestamp_ms < 0:
-            raise ValueError(f"timestamp_ms={timestamp_ms}: must not be negative")
+        elif not 0 <= timestamp_ms <= MAX_TIMESTAMP:
+            raise ValueError(f"timestamp_ms={timestamp_ms}: must be from 0 to {MAX_TIMESTAMP}")
         is_sticky = False
         if partition is None:
             is_sticky = key is None or self._ignores_keys
@@ -277,7 +289,7 @@ class Producer:
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Flush, for `timeout_s` at most (None: as long as delivery.timeout.ms allows), then close. An open transaction
-        is aborted.
+        is aborted. With acks=0 the brokers are given that time, request.timeout.ms at most, to read what was sent.
 
         Records that are not acknowledged by then fail with ClientClosed. The second call does nothing.
         """
@@ -291,6 +303,8 @@ class Producer:
             async with asyncio.timeout(timeout_s):
                 if self._transactions is None:
                     await self.flush()
+                    async with asyncio.timeout(self.config.request_timeout_ms / 1000):
+                        await self._pool.finish()
                 else:
                     await self._transactions.close()
         except TimeoutError:
@@ -327,7 +341,7 @@ class Producer:
         timeout_s = self.config.max_block_ms / 1000
         known = await self._metadata.topic(topic, timeout_s)
         if partition is not None and partition not in known.partitions:
-            await self._metadata.refresh()  # it may have grown
+            await self._metadata.refresh_again()  # it may have grown
             known = await self._metadata.topic(topic, timeout_s)
             if partition not in known.partitions:
                 raise StaleMetadata(
@@ -339,7 +353,7 @@ class Producer:
 
     def _updated_route(self, topic: Topic) -> _Route:
         """The route of a topic whose partitions or leaders may have changed."""
-        count = max(topic.partitions) + 1
+        count = len(topic.partitions)  # they are those from 0 on (`cluster.error_of`)
         leaders = self._metadata.cluster.leader
         available = [index for index in sorted(topic.partitions) if leaders(topic.name, index) >= 0]
         choices: Sequence[int] = available or sorted(topic.partitions)
@@ -361,7 +375,7 @@ class Producer:
             if topic is not None and topic.partitions:
                 self._updated_route(topic)
             else:
-                del self._routes[name]  # deleted: the next record asks again, batches wait until they expire
+                del self._routes[name]  # deleted, or idle: the next record asks again, batches wait until they expire
         self._sender.wake()
 
     async def _begin_batch(
@@ -375,9 +389,18 @@ class Producer:
         future: asyncio.Future[RecordMetadata],
     ) -> None:
         """The record does not fit the tail of its queue: begin a batch, waiting for memory where needed."""
-        has_filled = queue.tail is not None
-        if sticky_route is not None:
+        if queue.tail is not None:
+            # It is full. A caller that never waits would keep the loop from sending it; and what waits before its
+            # record is anywhere can be cancelled, and nothing was handed over.
+            queue.tail = None
+            self._sender.wake()
+            with self._record_waits():
+                await asyncio.sleep(0)
+            if sticky_route is not None:
+                queue = sticky_route.queues[sticky_route.sticky.current]
+        if sticky_route is not None and queue.tail is None:
             queue = sticky_route.next_sticky_queue()
+        self._metadata.use(queue.topic)
         if self._transactions is not None:
             self._transactions.sending_to(queue.topic_partition)
         deadline: float | None = None
@@ -406,9 +429,8 @@ class Producer:
             is_first_try = False
         if sticky_route is not None:
             sticky_route.sticky_batch = queue.tail
-        if has_filled or self.config.linger_ms == 0:
+        if self.config.linger_ms == 0:
             self._sender.wake()
-            await asyncio.sleep(0)  # a caller that never waits would keep the loop from sending anything
         else:
             self._sender.wake_at(self._loop.time() + self.config.linger_ms / 1000)
 
@@ -455,7 +477,7 @@ class Producer:
         if self._producer_ids is not None and self._fatal is None:
             self._producer_ids.want()
 
-    def _identify(self, identity: ProducerIdentity) -> None:
+    def _identify(self, identity: ProducerIdAndEpoch) -> None:
         assert self._session is not None
         self._session.identify(identity)
         self._sender.wake()

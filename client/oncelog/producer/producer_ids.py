@@ -13,8 +13,8 @@ from oncelog.config import MAX_INT32, ClientConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.errors import KafkaError, error_for
 from oncelog.metadata.metadata import Metadata
-from oncelog.producer.identity import ProducerIdentity
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class ProducerIds:
         config: ClientConfig,
         rng: random.Random,
         *,
-        on_identity: Callable[[ProducerIdentity], None],
+        on_identity: Callable[[ProducerIdAndEpoch], None],
         on_fatal: Callable[[KafkaError], None],
     ) -> None:
         self._pool = pool
@@ -75,9 +75,9 @@ class ProducerIds:
                 self._on_identity(identity)
                 return
 
-    async def _ask_once(self) -> ProducerIdentity:
+    async def _ask_once(self) -> ProducerIdAndEpoch:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TIMEOUT_MS)
         response = await self._pool.send_to_any(request)
         if response.error_code:
             raise error_for(response.error_code, "no producer id")
-        return ProducerIdentity(response.producer_id, response.producer_epoch)
+        return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)

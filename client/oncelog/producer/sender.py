@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import groupby
 from typing import Final, NoReturn
@@ -26,7 +26,6 @@ from oncelog.errors import (
     ConnectionFailed,
     DeliveryTimeout,
     KafkaError,
-    OutcomeUnknown,
     RequestTimedOut,
     StaleMetadata,
     error_for,
@@ -34,11 +33,11 @@ from oncelog.errors import (
 from oncelog.fail_points.point import fail_point
 from oncelog.metadata.metadata import Metadata
 from oncelog.producer.accumulator import Accumulator
-from oncelog.producer.batch import NO_OFFSET, ProducerBatch
+from oncelog.producer.batch import NO_OFFSET, ProducerBatch, unsendable
 from oncelog.producer.session import ProducerSession, Verdict
 from oncelog.producer.transaction_manager import TransactionManager
 from oncelog.producer.transaction_requests import CONCURRENT_BACKOFF_MS, HIGHEST_BEFORE_V2
-from oncelog_protocol.errors import ErrorCode, UnencodableMessage
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 
 TopicData = ProduceRequest.TopicProduceData
@@ -48,6 +47,8 @@ PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceRespons
 logger = logging.getLogger(__name__)
 
 NO_ACKS: Final = 0
+RECORD_ERRORS_SHOWN: Final = 3
+"""Of those that one batch may have as many of as records."""
 
 
 def _not_sent() -> NoReturn:
@@ -138,11 +139,15 @@ class Sender:
                     is_blocked.add(node_id)  # the connection, or an answer, wakes us
                     continue
                 sent = True
-                if not self._send(node_id, connection, self._accumulator.drain(queues)):
+                batches = self._accumulator.drain(queues)
+                is_whole = not self._abandon()
+                if not (self._send(node_id, connection, batches) and is_whole):
                     break  # with a transaction that has failed, what was ready is not there any more
             if not sent:
                 break
-        if ready.is_leader_missing:
+        if ready.leaderless:
+            for topic in ready.leaderless:
+                self._metadata.use(topic)
             self._metadata.request_refresh()
         if ready.next_check is not None:
             self.wake_at(ready.next_check)
@@ -172,35 +177,59 @@ class Sender:
         self.wake_at(self._loop.time() + self._config.reconnect_backoff_ms / 1000)
 
     def _send(self, node_id: int, connection: BrokerConnection, batches: list[ProducerBatch]) -> bool:
-        """False where that failed at once."""
-        manager = self._manager
-        request = ProduceRequest(
-            transactional_id=None if manager is None else manager.transactional_id,
+        """False where some of that failed at once.
+
+        Whatever is raised between drain and send is an error of the batches concerned: nothing is left without one.
+        """
+        built = self._build(batches)
+        if built:
+            try:
+                future = self._start(connection, self._request(built))
+            except Exception as error:
+                failure = error if isinstance(error, KafkaError) else unsendable(error)
+                for batch, _ in built:
+                    self._failed(batch, failure)
+                self._on_progress()
+                return False
+            sent = [batch for batch, _ in built]
+            self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+            future.add_done_callback(partial(self._answered, node_id, sent))
+        return len(built) == len(batches)
+
+    def _build(self, batches: list[ProducerBatch]) -> list[tuple[ProducerBatch, bytearray]]:
+        """The batches as they go on the wire; one that cannot be built fails, and no other one with it."""
+        built = []
+        for batch in batches:
+            try:
+                built.append((batch, batch.build(transactional=self._manager is not None)))
+            except Exception as error:
+                self._failed(batch, unsendable(error))
+        if len(built) < len(batches):
+            self._on_progress()
+        return built
+
+    def _request(self, built: list[tuple[ProducerBatch, bytearray]]) -> ProduceRequest:
+        by_topic = built if len(built) == 1 else sorted(built, key=_topic_of)
+        return ProduceRequest(
+            transactional_id=None if self._manager is None else self._manager.transactional_id,
             acks=self._config.required_acks,
             timeout_ms=self._config.request_timeout_ms,
-            topic_data=_topic_data(batches, is_transactional=manager is not None),
+            topic_data=[
+                TopicData(
+                    name=topic,
+                    partition_data=[PartitionData(index=batch.partition, records=data) for batch, data in group],
+                )
+                for topic, group in groupby(by_topic, key=_topic_of)
+            ],
         )
-        try:
-            if request.acks == NO_ACKS:
-                connection.start_without_response(request)
-                for batch in batches:
-                    self._acknowledge(batch, NO_OFFSET)
-                self._on_progress()
-                return True
-            future = self._start(connection, request)
-        except (KafkaError, UnencodableMessage) as error:
-            failure = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.INVALID_REQUEST, str(error))
-            for batch in batches:
-                self._failed(batch, failure)
-            self._on_progress()
-            return False
-        self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
-        future.add_done_callback(partial(self._answered, node_id, batches))
-        return True
 
     @fail_point("send", dropped=_not_sent)
-    def _start(self, connection: BrokerConnection, request: ProduceRequest) -> asyncio.Future[ProduceResponse]:
-        """Raises what BrokerConnection.start raises."""
+    def _start(
+        self, connection: BrokerConnection, request: ProduceRequest
+    ) -> asyncio.Future[ProduceResponse] | asyncio.Future[None]:
+        """The future has no response where none is asked for (acks=0). Raises what BrokerConnection.start raises."""
+        if request.acks == NO_ACKS:
+            return connection.start_without_response(request)
         version = None
         manager = self._manager
         if manager is not None:
@@ -210,7 +239,9 @@ class Sender:
                 version = connection.versions.choose_at_most(ProduceRequest, HIGHEST_BEFORE_V2[ProduceRequest])
         return connection.start(request, version)
 
-    def _answered(self, node_id: int, batches: list[ProducerBatch], future: asyncio.Future[ProduceResponse]) -> None:
+    def _answered(
+        self, node_id: int, batches: list[ProducerBatch], future: asyncio.Future[ProduceResponse | None]
+    ) -> None:
         self._in_flight[node_id] -= 1
         error = future.exception()
         if error is not None:
@@ -224,19 +255,30 @@ class Sender:
         self._on_progress()
         self._run()
 
-    def _read(self, batches: list[ProducerBatch], response: ProduceResponse) -> None:
+    def _read(self, batches: list[ProducerBatch], response: ProduceResponse | None) -> None:
+        if response is None:  # acks=0: the socket has taken them, and that is all there is to know
+            for batch in batches:
+                self._acknowledge(batch, NO_OFFSET)
+            return
         answers = {
             (topic.name, answer.index): answer for topic in response.responses for answer in topic.partition_responses
         }
         for batch in batches:
-            answer = answers.get((batch.topic, batch.partition))
-            if answer is None:
+            try:
+                self._read_one(batch, answers.get((batch.topic, batch.partition)))
+            except Exception as error:
+                logger.exception("%s-%d: the answer could not be read", batch.topic, batch.partition)
                 batch.is_maybe_written = True
-                self._failed(batch, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer lacks this batch"))
-            elif answer.error_code == ErrorCode.NONE:
-                self._acknowledge(batch, answer.base_offset, answer.log_append_time_ms)
-            else:
-                self._refused(batch, answer)
+                self._failed(batch, unsendable(error))
+
+    def _read_one(self, batch: ProducerBatch, answer: PartitionResponse | None) -> None:
+        if answer is None:
+            batch.is_maybe_written = True
+            self._failed(batch, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer lacks this batch"))
+        elif answer.error_code == ErrorCode.NONE:
+            self._acknowledge(batch, answer.base_offset, answer.log_append_time_ms)
+        else:
+            self._refused(batch, answer)
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int = -1) -> None:
         self._accumulator.complete(batch, base_offset)
@@ -251,13 +293,7 @@ class Sender:
         hint = answer.current_leader
         if hint is not None and hint.leader_id >= 0:
             self._metadata.learn_leader(batch.topic, batch.partition, hint.leader_id, hint.leader_epoch)
-        message = answer.error_message
-        if answer.record_errors:
-            message = "; ".join(
-                f"record {record.batch_index}: {record.batch_index_error_message or message or code.meaning}"
-                for record in answer.record_errors
-            )
-        error = error_for(answer.error_code, message)
+        error, at_fault = _errors_of(answer)
         verdict = Verdict.BY_ERROR
         if self._session is not None:
             sequences = self._accumulator.queue(batch.topic, batch.partition).sequences
@@ -265,14 +301,22 @@ class Sender:
         if verdict is Verdict.DUPLICATE:
             self._acknowledge(batch, NO_OFFSET)
         elif verdict is Verdict.BY_ERROR:
-            self._failed(batch, error)
+            self._failed(batch, error, at_fault)
         else:
-            self._failed(batch, error, is_retriable=verdict is Verdict.RETRY)
+            self._failed(batch, error, at_fault, is_retriable=verdict is Verdict.RETRY)
 
-    def _failed(self, batch: ProducerBatch, error: KafkaError, *, is_retriable: bool | None = None) -> None:
+    def _failed(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        at_fault: Mapping[int, KafkaError] | None = None,
+        *,
+        is_retriable: bool | None = None,
+    ) -> None:
         """Send `batch` again if that may help and there is time and a try left; else tell those who wait.
 
-        `is_retriable`: whether it may help, where that is not for the error alone to say.
+        `at_fault` has errors of its own for some of the records. `is_retriable`: whether it may help, where that is not
+        for the error alone to say.
         """
         if isinstance(error, StaleMetadata | ConnectionFailed | RequestTimedOut):
             self._metadata.request_refresh()
@@ -293,8 +337,9 @@ class Sender:
                 self._accumulator.requeue(batch, not_before)
                 return
             error = DeliveryTimeout(f"not acknowledged within delivery.timeout.ms; the last error was {error}")
+            at_fault = None
         self._accumulator.give_up(batch)
-        self._give_up(batch, error)
+        self._give_up(batch, error, at_fault)
 
     @property
     def _is_wanted(self) -> bool:
@@ -312,16 +357,14 @@ class Sender:
             self._abandon()
             self._on_progress()
 
-    def _abandon(self) -> None:
+    def _abandon(self) -> bool:
+        """Fail what the accumulator has taken out by itself; whether there was any."""
         abandoned, self._accumulator.abandoned = self._accumulator.abandoned, []
-        for batch in abandoned:
-            self._give_up(
-                batch,
-                OutcomeUnknown(
-                    "a batch before it is missing in the log, and a try of this one was never answered: it may still"
-                    " arrive, so it is not sent again"
-                ),
-            )
+        for batch, error in abandoned:
+            self._give_up(batch, error)
+        if abandoned:
+            self._on_progress()
+        return bool(abandoned)
 
     def _why_not_sent(self, batch: ProducerBatch) -> str:
         leader = self._metadata.cluster.leader(batch.topic, batch.partition)
@@ -333,26 +376,36 @@ class Sender:
             return "no broker has given a producer id"
         return "it was not its turn"
 
-    def _give_up(self, batch: ProducerBatch, error: KafkaError) -> None:
+    def _give_up(
+        self, batch: ProducerBatch, error: KafkaError, at_fault: Mapping[int, KafkaError] | None = None
+    ) -> None:
         level = logging.INFO if isinstance(error, ClientClosed) else logging.WARNING
         logger.log(level, "%s-%d: %d records failed: %s", batch.topic, batch.partition, batch.records_count, error)
-        batch.fail(error)
+        batch.fail(error, at_fault)
         if self._on_failed is not None:
             self._on_failed(error)
 
 
-def _topic_data(batches: list[ProducerBatch], *, is_transactional: bool) -> list[TopicData]:
-    def topic_of(batch: ProducerBatch) -> str:
-        return batch.topic
+def _topic_of(built: tuple[ProducerBatch, bytearray]) -> str:
+    return built[0].topic
 
-    by_topic = batches if len(batches) == 1 else sorted(batches, key=topic_of)
-    return [
-        TopicData(
-            name=topic,
-            partition_data=[
-                PartitionData(index=batch.partition, records=batch.build(transactional=is_transactional))
-                for batch in group
-            ],
-        )
-        for topic, group in groupby(by_topic, key=topic_of)
-    ]
+
+def _errors_of(answer: PartitionResponse) -> tuple[KafkaError, dict[int, KafkaError]]:
+    """The error of a batch, and those of the records for whose sake it was refused (KIP-467).
+
+    As Kafka's client has it: if it is one record, the batch's code is that record's; if several, the one code of the
+    batch need not fit all of them, so each is INVALID_RECORD, with its own message.
+    """
+    code = ErrorCode.of(answer.error_code)
+    told = answer.record_errors or ()
+    messages = {
+        each.batch_index: each.batch_index_error_message or answer.error_message or code.meaning for each in told
+    }
+    if not messages:
+        return error_for(answer.error_code, answer.error_message), {}
+    its_code = answer.error_code if len(messages) == 1 else ErrorCode.INVALID_RECORD
+    shown = [f"record {index}: {message}" for index, message in list(messages.items())[:RECORD_ERRORS_SHOWN]]
+    if len(messages) > len(shown):
+        shown.append(f"and {len(messages) - len(shown)} more")
+    at_fault = {index: error_for(its_code, message) for index, message in messages.items()}
+    return error_for(answer.error_code, "; ".join(shown)), at_fault

@@ -16,7 +16,7 @@ from typing import Final
 
 from oncelog.config import MAX_IDEMPOTENT_IN_FLIGHT
 from oncelog.producer.batch import ProducerBatch
-from oncelog.producer.identity import NO_IDENTITY, ProducerIdentity
+from oncelog_protocol.producer_id import NO_IDENTITY, ProducerIdAndEpoch
 from oncelog_protocol.records.sequence import increment_sequence
 
 NOTHING_ACKNOWLEDGED: Final = -1
@@ -50,7 +50,7 @@ class PartitionSequences:
         self.unacknowledged: deque[ProducerBatch] = deque()
         self.restart(NO_IDENTITY)
 
-    def restart(self, identity: ProducerIdentity) -> None:
+    def restart(self, identity: ProducerIdAndEpoch) -> None:
         """Begin at 0 under `identity`, whose epoch fences whatever was sent before: nothing of it can arrive late."""
         self.identity = identity
         self.next_sequence = 0

@@ -13,9 +13,9 @@ from enum import Enum, auto
 from typing import Final
 
 from oncelog.producer.batch import ProducerBatch
-from oncelog.producer.identity import NO_IDENTITY, ProducerIdentity
 from oncelog.producer.sequences import PartitionSequences
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.producer_id import NO_IDENTITY, ProducerIdAndEpoch
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class ProducerSession:
     def has_identity(self) -> bool:
         return self.identity is not NO_IDENTITY
 
-    def identify(self, identity: ProducerIdentity) -> None:
+    def identify(self, identity: ProducerIdAndEpoch) -> None:
         """Go on under `identity`: each partition begins at 0 when nothing older of it is without an answer."""
         self.identity = identity
         self.needs_new_epoch = False

@@ -11,9 +11,9 @@ import logging
 
 from oncelog.cluster import TopicPartition
 from oncelog.errors import AbortableError, ErrorCode, FatalError, InvalidTransactionState, KafkaError
-from oncelog.producer.identity import ProducerIdentity
 from oncelog.producer.session import ProducerSession
 from oncelog.producer.transaction_states import TransactionState, check
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class TransactionManager:
 
     # what was answered
 
-    def initialised(self, identity: ProducerIdentity) -> None:
+    def initialised(self, identity: ProducerIdAndEpoch) -> None:
         """InitProducerId has given an identity: all transactions before it have ended."""
         self.session.identify(identity)
         self._ended()
@@ -129,7 +129,7 @@ class TransactionManager:
         """Whether EndTxn has a chance: else InitProducerId alone has to end the transaction."""
         return self.error is None or self.error.code not in NO_END_POSSIBLE
 
-    def ended(self, identity: ProducerIdentity | None) -> None:
+    def ended(self, identity: ProducerIdAndEpoch | None) -> None:
         """EndTxn is answered, or was not needed. `identity` is the next one under V2, None where it stays."""
         if identity is not None:
             self.session.identify(identity)

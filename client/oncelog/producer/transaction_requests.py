@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from oncelog.cluster import TopicPartition
 from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from oncelog.producer.identity import ProducerIdentity
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from oncelog_protocol.messages.add_partitions_to_txn import (
@@ -26,6 +25,7 @@ from oncelog_protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.schema import Request
 
 TRANSACTIONS_V2: Final = 2
@@ -121,7 +121,7 @@ def _(response: TxnOffsetCommitResponse) -> Iterator[ErrorCode]:
             yield ErrorCode.of(partition.error_code)
 
 
-def init_producer_id(transactional_id: str, timeout_ms: int, identity: ProducerIdentity) -> InitProducerIdRequest:
+def init_producer_id(transactional_id: str, timeout_ms: int, identity: ProducerIdAndEpoch) -> InitProducerIdRequest:
     """`identity` is what the producer has, to go on after an error; NO_IDENTITY to take over (S34)."""
     return InitProducerIdRequest(
         transactional_id=transactional_id,
@@ -132,7 +132,7 @@ def init_producer_id(transactional_id: str, timeout_ms: int, identity: ProducerI
 
 
 def add_partitions(
-    transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition]
+    transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
     """S36."""
     topics = [
@@ -147,7 +147,7 @@ def add_partitions(
     )
 
 
-def add_offsets(transactional_id: str, identity: ProducerIdentity, group_id: str) -> AddOffsetsToTxnRequest:
+def add_offsets(transactional_id: str, identity: ProducerIdAndEpoch, group_id: str) -> AddOffsetsToTxnRequest:
     """S37."""
     return AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
@@ -159,7 +159,7 @@ def add_offsets(transactional_id: str, identity: ProducerIdentity, group_id: str
 
 def txn_offset_commit(
     transactional_id: str,
-    identity: ProducerIdentity,
+    identity: ProducerIdAndEpoch,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group: ConsumerGroupMetadata,
 ) -> TxnOffsetCommitRequest:
@@ -192,7 +192,7 @@ def txn_offset_commit(
     )
 
 
-def end_txn(transactional_id: str, identity: ProducerIdentity, *, commits: bool) -> EndTxnRequest:
+def end_txn(transactional_id: str, identity: ProducerIdAndEpoch, *, commits: bool) -> EndTxnRequest:
     """S38."""
     return EndTxnRequest(
         transactional_id=transactional_id,

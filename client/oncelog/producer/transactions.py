@@ -28,11 +28,11 @@ from oncelog.errors import (
 from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from oncelog.producer import transaction_requests as requests
 from oncelog.producer.coordinator_calls import CoordinatorCalls, CoordinatorKey
-from oncelog.producer.identity import NO_IDENTITY, ProducerIdentity
 from oncelog.producer.transaction_manager import TransactionManager
 from oncelog.producer.transaction_states import TransactionState
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog_protocol.producer_id import NO_IDENTITY, ProducerIdAndEpoch
 
 logger = logging.getLogger(__name__)
 
@@ -103,8 +103,8 @@ class Transactions:
 
     @contextmanager
     def record_waits(self) -> Iterator[None]:
-        """Around what a record waits for. If that fails, what was to be part of the transaction is not; and it is no
-        part of the next one. Raises InvalidTransactionState, KafkaError."""
+        """Around what a record waits for. If that fails or is cancelled, what was to be part of the transaction is not;
+        and it is no part of the next one. Raises InvalidTransactionState, KafkaError."""
         manager = self.manager
         manager.check_in_transaction()
         number = manager.number
@@ -113,10 +113,17 @@ class Transactions:
             if manager.number != number:
                 raise InvalidTransactionState("the transaction ended while its record waited")
             manager.check_in_transaction()
-        except KafkaError as error:
-            if manager.number == number and manager.is_sending:
-                self.failed(error)
+        except asyncio.CancelledError:
+            self._record_failed(number, RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT, "a send was cancelled"))
             raise
+        except KafkaError as error:
+            self._record_failed(number, error)
+            raise
+
+    def _record_failed(self, number: int, error: KafkaError) -> None:
+        """A record that was to be part of transaction `number` is not."""
+        if self.manager.number == number and self.manager.is_sending:
+            self.failed(error)
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
@@ -211,10 +218,10 @@ class Transactions:
         return self.manager.transactional_id
 
     @property
-    def _identity(self) -> ProducerIdentity:
+    def _identity(self) -> ProducerIdAndEpoch:
         return self.manager.session.identity
 
-    async def _initialise(self, identity: ProducerIdentity) -> None:
+    async def _initialise(self, identity: ProducerIdAndEpoch) -> None:
         """InitProducerId, then READY. `identity` is what we have, to go on; NO_IDENTITY to take over."""
         if identity is not NO_IDENTITY:
             connection = await self._calls.connection(self._coordinator)
@@ -227,7 +234,7 @@ class Transactions:
         request = requests.init_producer_id(self._id, self._config.transaction_timeout_ms, identity)
         response = await self._calls.ask(self._coordinator, request, is_v2=self._is_v2)
         self._between_transactions()
-        self.manager.initialised(ProducerIdentity(response.producer_id, response.producer_epoch))
+        self.manager.initialised(ProducerIdAndEpoch(response.producer_id, response.producer_epoch))
 
     def _between_transactions(self) -> None:
         """See whether the cluster has V2 now: only here, since a transaction must end as it began (T7)."""
@@ -326,7 +333,7 @@ class Transactions:
         if self._offsets_under_way:
             await self._offsets_done.wait()
 
-    async def _send_end(self, *, commits: bool) -> ProducerIdentity | None:
+    async def _send_end(self, *, commits: bool) -> ProducerIdAndEpoch | None:
         """EndTxn, where there is something to end. Returns the next identity, None where it stays (before V2)."""
         manager = self.manager
         if not manager.may_send_end:
@@ -344,9 +351,9 @@ class Transactions:
             raise
         if response.producer_id < 0:
             return None
-        return ProducerIdentity(response.producer_id, response.producer_epoch)
+        return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
-    async def _conclude(self, identity: ProducerIdentity | None) -> None:
+    async def _conclude(self, identity: ProducerIdAndEpoch | None) -> None:
         """READY for the next transaction."""
         manager = self.manager
         # What was not answered may arrive in the next transaction: begin it, end it (E1, KAFKA-17754), or have old

@@ -38,32 +38,61 @@ FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 
 
 class Commits:
-    """What a consumer with a group id stores and fetches. Who assigns by hand does it without being a member."""
+    """What a consumer with a group id stores and fetches. Who assigns by hand does it without being a member.
+
+    Commits go one after another, in the order in which they were asked for, each with all its retries. So an older one
+    that is sent again never overwrites a newer one. An automatic one that stands in the way of one that the application
+    asked for is not sent again.
+    """
 
     def __init__(self, membership: Membership, connection: CoordinatorConnection, config: ConsumerConfig) -> None:
         self._membership = membership
         self._connection = connection
         self._config = config
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._make_way = asyncio.Event()
+        self.number = 0
+        """Of commits that the application has asked for."""
 
-    async def commit(
-        self, offsets: Offsets, timeout_s: float, *, waits_for_topics: bool = True
-    ) -> frozenset[TopicPartition]:
-        """Store, again and again where that may help; returns what was not stored because its topic does not exist.
+    async def commit(self, offsets: Offsets, timeout_s: float) -> None:
+        """Store what the application says, again and again where that may help, in its turn.
 
-        With `waits_for_topics` such a topic is waited for: a broker may hear of a new one late.
-
-        Raises CommitFailed if we are not, or no longer, a member of the generation that reads these, RequestTimedOut
-        after `timeout_s`, PartialFailure if some partitions were refused, else KafkaError.
+        A topic that does not exist is waited for: a broker may hear of a new one late. Raises CommitFailed if we are
+        not, or no longer, a member of the generation that reads these, RequestTimedOut after `timeout_s`,
+        PartialFailure if some partitions were refused, else KafkaError.
         """
+        self.number += 1
+        self._waiting += 1
+        self._make_way.set()
+        try:
+            await self._store(offsets, timeout_s)
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._make_way.clear()
+
+    async def commit_automatically(
+        self, offsets: Offsets, timeout_s: float, *, before: int | None = None
+    ) -> frozenset[TopicPartition]:
+        """As `commit`, but returns what was not stored: because its topic does not exist, or, with `before`, because
+        the application has asked for a commit since `number` was that."""
+        return await self._store(offsets, timeout_s, waits_for_topics=False, before=before)
+
+    async def _store(
+        self, offsets: Offsets, timeout_s: float, *, waits_for_topics: bool = True, before: int | None = None
+    ) -> frozenset[TopicPartition]:
         remaining = dict(offsets)
         without_topic: set[TopicPartition] = set()
         cause: KafkaError | None = None
         failures = 0
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(timeout_s), self._turn:
                 while remaining:
-                    await self._connection.backoff(failures)
+                    await self._back_off(failures, makes_way=before is not None)
                     failures += 1
+                    if before not in (None, self.number):
+                        return frozenset(remaining).union(without_topic)
                     try:
                         errors = await self._commit_once(remaining)
                     except ClientClosed:
@@ -84,6 +113,21 @@ class Commits:
                 + (f": {cause.message}" if cause else ""),
             ) from cause
         return frozenset(without_topic)
+
+    async def _back_off(self, failures: int, *, makes_way: bool) -> None:
+        if not (failures and makes_way):
+            await self._connection.backoff(failures)
+            return
+        waits = [asyncio.ensure_future(self._connection.backoff(failures))]
+        waits.append(asyncio.ensure_future(self._made_way()))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _made_way(self) -> None:
+        await self._make_way.wait()
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float
@@ -221,7 +265,8 @@ def read_committed_offsets(response: OffsetFetchResponse) -> dict[TopicPartition
 class AutoCommit:
     """Commits what poll has handed out, every auto.commit.interval.ms, at the beginning of the poll after that.
 
-    `consumed` says how far it is; `attend` asks for a poll to look in. What is stored already is not stored again.
+    `consumed` says how far it is; `attend` asks for a poll to look in. What is stored already is not stored again, nor
+    what the application has committed itself, until it has been handed out more.
     """
 
     def __init__(
@@ -241,6 +286,10 @@ class AutoCommit:
         for partition in partitions:
             self._stored.pop(partition, None)
 
+    def committed(self, consumed: Offsets) -> None:
+        """The application has committed for these partitions itself, when so much had been handed out."""
+        self._stored.update(consumed)
+
     def poll(self) -> None:
         """A poll begins: what the one before it handed out counts as done."""
         if not self._config.enable_auto_commit:
@@ -249,7 +298,8 @@ class AutoCommit:
             self._is_due = False
             offsets = self._news()
             if offsets:
-                self._running = asyncio.ensure_future(self._commit(offsets))
+                timeout_s = self._config.default_api_timeout_ms / 1000
+                self._running = asyncio.ensure_future(self._commit(offsets, timeout_s, before=self._commits.number))
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._config.auto_commit_interval_ms / 1000, self._due)
@@ -264,7 +314,7 @@ class AutoCommit:
             await asyncio.wait([self._running], timeout=timeout_s)
         offsets = self._news()
         if offsets:
-            await self._commit(offsets, max(0.0, deadline - loop.time()))
+            await self._commit(offsets, max(0.0, deadline - loop.time()), before=None)
 
     async def close(self) -> None:
         if self._timer is not None:
@@ -282,15 +332,11 @@ class AutoCommit:
         self._is_due = True
         self._attend()
 
-    async def _commit(self, offsets: Offsets, timeout_s: float | None = None) -> None:
+    async def _commit(self, offsets: Offsets, timeout_s: float, *, before: int | None) -> None:
         try:
             # To wait for a topic that was deleted would keep the application from its poll, and the group waiting.
-            without_topic = await self._commits.commit(
-                offsets,
-                self._config.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s,
-                waits_for_topics=False,
-            )
-            self._stored.update({at: offset for at, offset in offsets.items() if at not in without_topic})
+            left_out = await self._commits.commit_automatically(offsets, timeout_s, before=before)
+            self._stored.update({at: offset for at, offset in offsets.items() if at not in left_out})
         except KafkaError as error:
             logger.warning("group %s: automatic commit failed: %s", self._config.group_id, error)
         finally:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from oncelog.cluster import TopicPartition
@@ -96,6 +96,7 @@ class GroupCoordinator:
         self._join_task: asyncio.Task[Joined | None] | None = None
         self._handover: _Handover | None = None
         self._missing_timer: asyncio.TimerHandle | None = None
+        metadata.in_use.append(lambda: self._interest.names.union(self._joining.watched or ()))
 
     # what the application wants
 
@@ -115,11 +116,18 @@ class GroupCoordinator:
         self._interest = interest
         self._listener = listener or RebalanceListener()
         self._metadata.follow_all(interest.pattern is not None)
-        self._metadata.track(interest.names)
         self._membership.enter()
         self._metadata.request_refresh()
         self.metadata_changed()
         self._attend()
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
+        """What the application asks for: these offsets, or how far it is. Raises as `Commits.commit`."""
+        consumed = self.consumed()
+        wanted = consumed if offsets is None else offsets
+        if wanted:
+            await self.commits.commit(wanted, timeout_s)
+            self.auto_commit.committed({at: consumed[at] for at in wanted if at in consumed})
 
     def metadata_changed(self) -> None:
         """The cluster is not what it was: topics may have come that a pattern matches, or partitions."""
@@ -210,7 +218,6 @@ class GroupCoordinator:
         if self._membership.is_lost:
             return
         self._positions.assign([*self._kept(handover.assigned), *handover.added])
-        self._metadata.track(self._positions.topics)
         self.auto_commit.forget(handover.added)
         if handover.revoked:
             self._rejoin("partitions were given up that others wait for")

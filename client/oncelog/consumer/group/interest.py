@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from oncelog.cluster import Cluster, TopicPartition
+from oncelog.names import check_topic
 
 
 class RebalanceListener:
@@ -39,13 +40,15 @@ class Interest:
     def of(
         cls, topics: Iterable[str] | None, pattern: str | re.Pattern[str] | None, exclude_internal: bool
     ) -> Interest:
-        """Raises ValueError unless there is exactly one of the two; re.error for a pattern that is none."""
+        """Raises ValueError unless there is exactly one of the two, InvalidTopic, and re.error for no pattern."""
         if isinstance(topics, str):
             raise ValueError(f"topics={topics!r}: must be several names, not one")
         if (topics is None) == (pattern is None):
             raise ValueError("either topics or a pattern is needed, and not both")
         if topics is not None and not (topics := frozenset(topics)):
             raise ValueError("topics: must not be empty; unsubscribe ends a subscription")
+        for name in topics or ():
+            check_topic(name)
         if pattern is not None:
             return cls(pattern=re.compile(pattern), is_excluding_internal=exclude_internal)
         return cls(names=frozenset(topics or ()))

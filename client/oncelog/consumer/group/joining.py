@@ -13,8 +13,9 @@ from oncelog.consumer.group.assignors.assignor import Assignor, Topics
 from oncelog.consumer.group.coordinator_connection import CoordinatorConnection
 from oncelog.consumer.group.membership import Generation, Membership, MemberState, Reaction
 from oncelog.consumer.group.subscription import Member, Subscription, decode_assignment, encode_assignment
-from oncelog.errors import ErrorCode, KafkaError, error_for
+from oncelog.errors import ErrorCode, InvalidTopic, KafkaError, error_for
 from oncelog.metadata.metadata import Metadata
+from oncelog.names import check_partition, is_topic_name
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.consumer_protocol import CONSUMER_PROTOCOL
 from oncelog_protocol.errors import MalformedMessage
@@ -69,13 +70,16 @@ class Joining:
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._having = having
         self.watched: dict[str, int] | None = None
+        self._raised = 0
 
     async def join(self) -> Joined | None:
         """Until there is an assignment. None where what we had is lost, which the application must hear first.
 
         Raises KafkaError that does not go away by itself.
         """
-        failures = 0
+        failures = self._raised
+        await self._connection.backoff(failures)
+        may_hurry = True
         while True:
             if self._membership.state is MemberState.FENCED:
                 raise error_for(ErrorCode.FENCED_INSTANCE_ID)
@@ -86,16 +90,21 @@ class Joining:
                     outcome = await self._attempt(connection)
             except KafkaError as error:
                 if not error.retriable:
+                    self._raised += 1  # who polls on joins again, after the backoff
                     raise
                 logger.info("group %s: joining again after %s", self._config.group_id, error)
             finally:
                 if not isinstance(outcome, Joined):
                     self._membership.give_up_joining()
             if isinstance(outcome, Joined):
+                self._raised = 0
                 return outcome
             if self._membership.is_lost:
                 return None
-            failures = 0 if outcome is Reaction.TAKE_MEMBER_ID else failures + 1
+            if outcome is Reaction.TAKE_MEMBER_ID and may_hurry:
+                may_hurry = False  # to be given a member id is no failure, the first time
+                continue
+            failures += 1
             await self._connection.backoff(failures)
 
     async def _attempt(self, connection: BrokerConnection) -> Joined | Reaction:
@@ -135,7 +144,12 @@ class Joining:
         code = ErrorCode.of(answer.error_code)
         if code is not ErrorCode.NONE:
             return self._failed(ApiKey.SYNC_GROUP, code, generation)
-        assigned = decode_assignment(answer.assignment)
+        try:
+            assigned = tuple(check_partition(partition) for partition in decode_assignment(answer.assignment))
+        except (MalformedMessage, InvalidTopic, ValueError) as error:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"group {config.group_id}: the assignment cannot be read: {error}"
+            ) from error
         self._membership.settle()
         logger.info(
             "group %s: generation %d, %s: %s%s",
@@ -187,10 +201,11 @@ class Joining:
             Member(told.member_id, self._subscription(told.member_id, told.metadata), told.group_instance_id)
             for told in response.members
         ]
-        wanted = {topic for member in members for topic in member.subscription.topics}
-        self._metadata.track(wanted)
-        if any(topic not in self._metadata.cluster.topics for topic in wanted):
-            await self._metadata.refresh()
+        # A name that no broker can be asked for is that member's mistake, and must not stop the others.
+        wanted = {topic for member in members for topic in member.subscription.topics if is_topic_name(topic)}
+        with self._metadata.waiting_for(wanted):
+            if any(topic not in self._metadata.cluster.topics for topic in wanted):
+                await self._metadata.refresh()
         topics = topics_of(self._metadata.cluster, wanted)
         self.watched = {topic: len(topics.get(topic, ())) for topic in wanted}
         if response.skip_assignment:

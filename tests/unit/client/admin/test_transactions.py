@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oncelog import Admin, TopicPartition
-from oncelog.admin.hanging import Hang, ProducerIdAndEpoch
+from oncelog.admin.hanging import Hang
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, UnsupportedVersion
 from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from oncelog_protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
@@ -18,6 +18,7 @@ from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, In
 from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, ListOffsetsRequest
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 HERE = TopicPartition("topic", 0)
 NODE = 1

@@ -1,11 +1,12 @@
 import asyncio
+import socket
 from typing import Any
 
 import pytest
 
 from oncelog.config import Address
 from oncelog.connection.transport import BrokerConnection, connect
-from oncelog.errors import ClientClosed, ConnectionFailed, RequestTimedOut
+from oncelog.errors import ClientClosed, ConnectionFailed, KafkaError, RequestTimedOut
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 from oncelog_protocol.messages.headers import ResponseHeader
@@ -107,6 +108,39 @@ async def test_an_answer_in_front_of_garbage_counts(fake_broker: Any) -> None:
         with pytest.raises(ConnectionFailed, match="does not speak Kafka's protocol"):
             await second
     assert not connection.is_open
+
+
+@pytest.mark.parametrize("is_mute", [True, False])
+async def test_every_address_of_a_name_is_tried(
+    fake_broker: Any, monkeypatch: pytest.MonkeyPatch, is_mute: bool
+) -> None:
+    """The first one takes the connection and says nothing, or refuses it."""
+    with socket.socket() as first:
+        first.bind(("127.0.0.2", fake_broker.port))
+        if is_mute:
+            first.listen()
+
+        async def two(host: str, port: int, **_: Any) -> Any:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in ("127.0.0.2", "127.0.0.1")]
+
+        loop = asyncio.get_running_loop()
+        patched = type("Loop", (), {"getaddrinfo": staticmethod(two), "create_connection": loop.create_connection})
+        monkeypatch.setattr("oncelog.connection.transport._loop", lambda: patched)
+        address = Address("kafka.example", fake_broker.port)
+        connection = await connect(address, client_id="me", request_timeout_s=5, setup_timeout_s=0.2)
+        assert connection.is_open
+        connection.close()
+        await fake_broker.stop()
+        with pytest.raises(ConnectionFailed, match=r"kafka\.example:.*127\.0\.0\.2: .*; 127\.0\.0\.1: "):
+            await connect(address, client_id="me", request_timeout_s=5, setup_timeout_s=0.2)
+
+
+async def test_what_cannot_be_encoded_is_a_kafka_error(fake_broker: Any) -> None:
+    connection = await connected(fake_broker)
+    with pytest.raises(KafkaError, match="INVALID_REQUEST"):
+        connection.start(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="\ud800")]))
+    assert (await connection.send(MetadataRequest(topics=[]))).cluster_id == "cluster"
+    connection.close()
 
 
 async def test_garbage_is_a_clear_error() -> None:

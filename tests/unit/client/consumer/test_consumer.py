@@ -91,8 +91,9 @@ async def test_seeking(fake_broker: Any) -> None:
         assert await consumer.position(T) == 0
         consumer.seek_to_end()
         assert await consumer.position(T) == 10
-        with pytest.raises(ValueError, match="must not be negative"):
-            consumer.seek(T, -1)
+        for offset in (-1, 2**63):
+            with pytest.raises(ValueError, match=f"offset {offset}: must be from 0 to"):
+                consumer.seek(T, offset)
         with pytest.raises(ValueError, match="other-0 is not assigned"):
             consumer.seek(TopicPartition("other", 0), 1)
 
@@ -258,8 +259,9 @@ async def test_offsets(fake_broker: Any) -> None:
         assert await consumer.end_offsets([T]) == {T: 2}
         assert (await consumer.offsets_for_times({T: 5}))[T].offset == 2  # type: ignore[union-attr]
         assert await consumer.partitions_for("topic") == [0]
-        with pytest.raises(ValueError, match="must not be negative"):
-            await consumer.offsets_for_times({T: -1})
+        for timestamp_ms in (-1, 2**70):
+            with pytest.raises(ValueError, match=f"timestamp {timestamp_ms} must be from 0 to"):
+                await consumer.offsets_for_times({T: timestamp_ms})
     assert {request.isolation_level for request in fake_broker.requests_of(ListOffsetsRequest)} == {1}
 
 

@@ -5,7 +5,14 @@ import pytest
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.isolation import AbortedTransaction, AbortedTransactions
 from oncelog.errors import CorruptRecords
-from oncelog_protocol.records.batch import CRC_AT, LEADER_EPOCH, LEADER_EPOCH_AT, MAX_TIMESTAMP_AT, batch_crc
+from oncelog_protocol.records.batch import (
+    BASE_OFFSET,
+    CRC_AT,
+    LEADER_EPOCH,
+    LEADER_EPOCH_AT,
+    MAX_TIMESTAMP_AT,
+    batch_crc,
+)
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
@@ -124,3 +131,18 @@ def test_the_epoch_is_that_of_the_last_record_taken() -> None:
     whole = fetched(batch(0, 2, partition_leader_epoch=3))
     assert len(whole.take(10)) == 2
     assert whole.last_epoch == 3
+
+
+@pytest.mark.parametrize("base", [2**63 - 1, 2**63 - 2])
+def test_offsets_that_have_none_behind_them_are_corrupt(base: int) -> None:
+    data = batch(0, 2)
+    BASE_OFFSET.pack_into(data, 0, base)
+    with pytest.raises(CorruptRecords, match="cannot be read"):
+        fetched(data).take(10)
+
+
+def test_a_batch_behind_the_last_one_is_corrupt() -> None:
+    part = fetched(batch(0, 2) + batch(2**40, 1) + batch(2, 1))
+    assert offsets(part.take(2)) == [0, 1]
+    with pytest.raises(CorruptRecords, match=f"offset {2**40} comes before offset 2"):
+        part.take(10)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from oncelog.cluster import TopicPartition
 from oncelog.consumer.consumer import Consumer
+from oncelog.errors import AuthorizationFailed, CorruptRecords, KafkaError, OffsetOutOfRange
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.messages.metadata import MetadataResponse
 from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.record import Record
 
 T = TopicPartition("topic", 0)
 SESSION = 77
 FOLLOWER = 2
+
+FetchData = FetchResponse.FetchableTopicResponse.PartitionData
 
 
 def batch(value: bytes) -> bytearray:
@@ -147,3 +152,95 @@ async def test_what_the_follower_refuses_is_asked_of_the_leader(
         consumer.assign([T])
         consumer.seek(T, 0)
         assert await value(consumer) == b"0"
+
+
+BACKOFF_S = 0.02
+PATIENCE_S = 0.8 * BACKOFF_S * (1 + 2 + 4 + 8)
+"""What four backoffs take at least, 20 % less each."""
+
+
+def answered(topic: str, partition: int, **data: Any) -> FetchResponse:
+    part = FetchData(**{"partition_index": partition, "error_code": 0, "high_watermark": 10, **data})
+    return FetchResponse(responses=[FetchResponse.FetchableTopicResponse(topic=topic, partitions=[part])])
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (answered("topic", 0), None),  # nothing, at once
+        (answered("topic", 7), None),  # of a partition that nobody asked for
+        (FetchResponse(responses=[]), None),
+        (answered("topic", 0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER), None),
+        (answered("topic", 0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE), None),
+        (answered("topic", 0, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED), AuthorizationFailed),
+        (answered("topic", 0, error_code=-1), KafkaError),
+        (answered("topic", 0, records=bytes(batch(b"below"))), CorruptRecords),
+        (answered("topic", 0, records=b"no batch"), CorruptRecords),
+    ],
+)
+async def test_what_does_not_help_is_asked_for_less_and_less_often(
+    fake_broker: Any, answer: FetchResponse, error: type[KafkaError] | None
+) -> None:
+    """Though the application polls as fast as it can."""
+    fake_broker.handlers[FetchRequest] = lambda request: answer
+    options: dict[str, Any] = {"retry_backoff_ms": BACKOFF_S * 1000, "retry_backoff_max_ms": 10_000}
+    options = {key: int(value) for key, value in options.items()}
+    errors: set[type] = set()
+    async with Consumer(fake_broker.address, auto_offset_reset="earliest", **options) as consumer:
+        consumer.assign([T])
+        consumer.seek(T, 5)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        async def poll() -> None:
+            while True:
+                try:
+                    assert await consumer.poll(10) == {}
+                except KafkaError as raised:
+                    errors.add(type(raised))
+
+        polling = asyncio.ensure_future(poll())
+        await fake_broker.received(FetchRequest, 5)
+        assert loop.time() - began >= PATIENCE_S
+        polling.cancel()
+        await asyncio.wait([polling])
+    assert errors == (set() if error is None else {error})
+
+
+async def test_a_log_that_is_always_out_of_range_is_an_error_in_the_end(fake_broker: Any, fast: dict[str, int]) -> None:
+    fake_broker.handlers[FetchRequest] = lambda _: answered("topic", 0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    async with Consumer(fake_broker.address, auto_offset_reset="earliest", **fast) as consumer:
+        consumer.assign([T])
+        with pytest.raises(OffsetOutOfRange, match="after 10 resets in a row"):
+            await consumer.poll(10_000)
+
+
+async def test_an_answer_that_cannot_be_read_is_an_error_of_its_partition(
+    fake_broker: Any, fast: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("who knows")
+
+    fake_broker.append(batch(b"v"))
+    async with Consumer(fake_broker.address, auto_offset_reset="earliest", **fast) as consumer:
+        consumer.assign([T])
+        with monkeypatch.context() as patched:
+            patched.setattr("oncelog.consumer.fetcher.FetchedPartition", broken)
+            with pytest.raises(KafkaError, match="ZeroDivisionError"):
+                await consumer.poll(10_000)
+        assert await value(consumer) == b"v"
+
+
+async def test_a_batch_that_is_too_large_when_unpacked_follows_the_setting(
+    fake_broker: Any, fast: dict[str, int]
+) -> None:
+    fake_broker.append(build_batch([Record(0, 1, None, bytes(10_000), [])], compression=Compression.ZSTD))
+    for limit, is_read in ((9_000, False), (11_000, True)):
+        options = {"auto_offset_reset": "earliest", "max_decompressed_bytes": limit, **fast}
+        async with Consumer(fake_broker.address, **options) as consumer:
+            consumer.assign([T])
+            if is_read:
+                assert await value(consumer) == bytes(10_000)
+            else:
+                with pytest.raises(CorruptRecords, match="cannot be read"):
+                    await consumer.poll(10_000)

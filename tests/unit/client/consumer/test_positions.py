@@ -27,7 +27,7 @@ def fill(position: PartitionPosition, count: int) -> None:
 
 def test_new_partitions_look_for_a_start() -> None:
     assigned = positions()
-    assert [position.topic_partition for position in assigned.to_reset()] == [A, B]
+    assert [position.topic_partition for position in assigned.to_reset(0.0)] == [A, B]
     assert assigned.fetchable(0.0, **PLENTY) == []
 
 

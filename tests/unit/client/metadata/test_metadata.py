@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,11 @@ from oncelog.errors import AuthorizationFailed, ClientClosed, ConnectionFailed, 
 from oncelog.metadata.metadata import Metadata
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.metadata import MetadataRequest
+
+
+def asked(broker: Any) -> list[list[str]]:
+    """The topics that each Metadata request named."""
+    return [[str(topic.name) for topic in request.topics] for request in broker.requests_of(MetadataRequest)]
 
 
 @pytest.fixture
@@ -59,7 +65,7 @@ async def test_a_topic_that_we_may_not_see_is_an_error_at_once(fake_broker: Any,
         await metadata.topic("topic", 5.0)
 
 
-@pytest.mark.parametrize("name", ["", "x" * 250, None, b"bytes"])
+@pytest.mark.parametrize("name", ["", "x" * 250, None, b"bytes", "bad\ud800"])
 async def test_a_name_that_cannot_be_asked_for_spoils_nothing(metadata: Metadata, name: Any) -> None:
     with pytest.raises(InvalidTopic):
         await metadata.topic(name, 5.0)
@@ -69,15 +75,125 @@ async def test_a_name_that_cannot_be_asked_for_spoils_nothing(metadata: Metadata
 async def test_a_topic_that_was_not_found_is_not_asked_for_again(fake_broker: Any, metadata: Metadata) -> None:
     with pytest.raises(RequestTimedOut):
         await metadata.topic("none", 0.01)
+    await metadata.refresh()  # this may be the last one that asks for it
+    await metadata.refresh()
+    assert asked(fake_broker)[-1] == []
+
+
+async def test_a_refresh_that_is_over_is_not_handed_out(fake_broker: Any, metadata: Metadata) -> None:
+    for _ in range(3):
+        await asyncio.wait([metadata._start()])  # woken with the task's other callbacks, whichever come first
+        task = metadata._start()
+        assert not task.done()
+        await task
+    assert len(asked(fake_broker)) == 6
+
+
+async def test_a_wait_for_a_topic_that_was_cancelled_leaves_nothing_behind(
+    fake_broker: Any, metadata: Metadata
+) -> None:
+    waiting = asyncio.ensure_future(metadata.topic("none", 5.0))
+    await fake_broker.received(MetadataRequest, 2)
+    waiting.cancel()
+    await asyncio.wait([waiting])
     await metadata.refresh()
     await metadata.refresh()
-    assert fake_broker.requests_of(MetadataRequest)[-1].topics == []
+    assert asked(fake_broker)[-1] == []
+
+
+async def test_who_waits_for_a_topic_keeps_waiting_when_another_one_gives_up(
+    fake_broker: Any, metadata: Metadata
+) -> None:
+    patient = asyncio.ensure_future(metadata.topic("late", 5.0))
+    with pytest.raises(RequestTimedOut):
+        await metadata.topic("late", 0.02)
+    before = len(asked(fake_broker))
+    await fake_broker.received(MetadataRequest, before + 5)
+    assert all(names == ["late"] for names in asked(fake_broker)[before:])
+    fake_broker.topics["late"] = 1
+    assert len((await patient).partitions) == 1
+
+
+async def test_waiting_for_a_topic_backs_off(fake_broker: Any) -> None:
+    config = AdminConfig(bootstrap_servers=fake_broker.address, retry_backoff_ms=20, retry_backoff_max_ms=1_000)
+    pool = ConnectionPool(config)
+    metadata = Metadata(pool, config)
+    waits = [metadata.topic("none", timeout_s) for timeout_s in (0.05, 0.1, 0.3)]
+    assert {type(error) for error in await asyncio.gather(*waits, return_exceptions=True)} == {RequestTimedOut}
+    # Each of the three asks at 0, 20, 60, 140 and 300 ms, or 20 % before; some of it together.
+    assert len(asked(fake_broker)) <= 3 * 6
+    await metadata.close()
+    await pool.close()
+
+
+async def test_refreshes_that_do_not_help_are_asked_for_less_and_less_often(fake_broker: Any) -> None:
+    config = AdminConfig(bootstrap_servers=fake_broker.address, retry_backoff_ms=5, retry_backoff_max_ms=10_000)
+    pool = ConnectionPool(config)
+    metadata = Metadata(pool, config)
+    metadata.listeners.append(metadata.request_refresh)
+    began = asyncio.get_running_loop().time()
+    metadata.request_refresh()
+    await fake_broker.received(MetadataRequest, 6)
+    took = asyncio.get_running_loop().time() - began
+    assert took >= 0.8 * (0.005 + 0.010 + 0.020 + 0.040 + 0.080)
+    await metadata.close()
+    await pool.close()
+
+
+async def test_a_topic_that_is_idle_is_forgotten(fake_broker: Any, fast: dict[str, int]) -> None:
+    config = AdminConfig(bootstrap_servers=fake_broker.address, **fast)
+    pool = ConnectionPool(config)
+    metadata = Metadata(pool, config, max_idle_ms=60_000)
+    fake_broker.topics["other"] = 1
+    for name in ("topic", "other"):
+        await metadata.topic(name, 5.0)
+    metadata._used = {name: used - 61 for name, used in metadata._used.items()}
+    metadata.use("other")
+    cluster = await metadata.refresh()
+    assert asked(fake_broker)[-1] == ["other"]
+    assert list(cluster.topics) == ["other"]
+    assert (await metadata.topic("topic", 5.0)).name == "topic"
+    assert asked(fake_broker)[-1] == ["other", "topic"]
+    await metadata.close()
+    await pool.close()
+
+
+@pytest.mark.parametrize("indexes", [[3_000_000], [-1], [0, 2], [0, 0], [1]])
+async def test_partitions_that_cannot_be_are_no_topic(fake_broker: Any, metadata: Metadata, indexes: list[int]) -> None:
+    def mad(request: Any) -> Any:
+        response = fake_broker.on_metadata(request)
+        for topic in response.topics:
+            topic.partitions = [replace(topic.partitions[0], partition_index=index) for index in indexes]
+        return response
+
+    fake_broker.handlers[MetadataRequest] = mad
+    with pytest.raises(RequestTimedOut, match=r"no metadata within .*leader"):
+        await metadata.topic("topic", 0.05)
+    del fake_broker.handlers[MetadataRequest]
+    assert list((await metadata.topic("topic", 5.0)).partitions) == [0]
+
+
+@pytest.mark.parametrize(("host", "port"), [("nul\0", 9092), ("127.0.0.1", 70_000), ("x" * 300, 9092), ("", -1)])
+async def test_a_broker_whose_address_is_none_cannot_be_reached(
+    fake_broker: Any, metadata: Metadata, host: str, port: int
+) -> None:
+    def mad(request: Any) -> Any:
+        response = fake_broker.on_metadata(request)
+        (broker,) = response.brokers
+        response.brokers = [broker, replace(broker, node_id=7, host=host, port=port)]
+        return response
+
+    fake_broker.handlers[MetadataRequest] = mad
+    await metadata.refresh()
+    with pytest.raises(ConnectionFailed):
+        await metadata._pool.connection(7)
+    assert (await metadata.topic("topic", 5.0)).name == "topic"
 
 
 async def test_listeners_hear_of_refreshes_and_of_new_leaders(fake_broker: Any, metadata: Metadata) -> None:
     heard: list[int] = []
     metadata.listeners.append(lambda: heard.append(metadata.cluster.leader("topic", 0)))
-    metadata.track(["topic"])
+    metadata.in_use.append(lambda: ["topic"])
     await metadata.refresh()
     await asyncio.sleep(0)
     assert heard == [1]

@@ -6,8 +6,8 @@ from oncelog.cluster import Broker, Cluster, Partition, Topic
 from oncelog.config import ProducerConfig
 from oncelog.errors import MessageTooLarge
 from oncelog.producer.accumulator import Accumulator, PartitionQueue
-from oncelog.producer.identity import ProducerIdentity
 from oncelog.producer.session import ProducerSession
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 VALUE = b"x" * 100
 
@@ -70,7 +70,7 @@ def test_without_leader_a_batch_waits_until_it_expires() -> None:
     records = accumulator()
     put(records, records.queue("t", 0))
     ready = records.ready(1.0)
-    assert ready.is_leader_missing
+    assert ready.leaderless == {"t"}
     assert ready.next_check == 2.0
     assert records.expire(1.9) == []
     (expired,) = records.expire(2.0)
@@ -215,7 +215,7 @@ def test_s25_one_partition_stands_still_and_the_others_go_on(reason: str) -> Non
     if reason == "no producer id":
         assert drain(records) == []
         return
-    session.identify(ProducerIdentity(7, 0))
+    session.identify(ProducerIdAndEpoch(7, 0))
     if reason != "its transaction":
         for batch in drain(records):
             if batch.partition == 1:
@@ -223,6 +223,6 @@ def test_s25_one_partition_stands_still_and_the_others_go_on(reason: str) -> Non
             elif reason == "backoff":
                 records.requeue(batch, not_before=1.0)
             else:
-                session.identify(ProducerIdentity(7, 1))  # the batch of epoch 0 is on its way still
+                session.identify(ProducerIdAndEpoch(7, 1))  # the batch of epoch 0 is on its way still
     assert {batch.partition for batch in drain(records)} == {1}
     assert len(queues[0].batches) >= 2

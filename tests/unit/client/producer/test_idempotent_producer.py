@@ -239,9 +239,8 @@ async def test_s27_behind_the_last_epoch_comes_a_new_producer_id(
 async def test_s28_a_duplicate_is_acknowledged_without_an_offset(fake_broker: Any, checks: FakeCoordinator) -> None:
     checks.script[ProduceRequest] = [ErrorCode.DUPLICATE_SEQUENCE_NUMBER]
     async with Producer(fake_broker.address, linger_ms=0) as producer:
-        first, second = await send(producer, 0, 1)
-        assert (await first).offset == -1
-        assert (await second).offset == 0
+        assert (await (await send(producer, 0))[0]).offset == -1
+        assert (await (await send(producer, 1))[0]).offset == 0
     assert [batch.base_sequence for batch in sent(fake_broker)] == [0, 1]
 
 

@@ -2,7 +2,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.fake_broker import FakeBroker
+from tests.support.virtual_time import run_virtually
 
+from oncelog.connection.protocol import ConnectionProtocol
 from oncelog.errors import (
     AuthorizationFailed,
     BufferExhausted,
@@ -10,14 +13,19 @@ from oncelog.errors import (
     ConfigError,
     ConnectionFailed,
     DeliveryTimeout,
+    KafkaError,
     MessageTooLarge,
+    RejectedWithBatch,
     RequestTimedOut,
     StaleMetadata,
 )
+from oncelog.producer.batch import ProducerBatch
 from oncelog.producer.producer import Producer, RecordMetadata
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.metadata import MetadataRequest
 from oncelog_protocol.messages.produce import ProduceRequest
+
+SURELY_SECONDS = 10
 
 
 async def test_a_record_goes_to_the_log_and_its_place_comes_back(fake_broker: Any) -> None:
@@ -146,14 +154,21 @@ async def test_an_error_that_stays_fails_the_records_of_its_batch_only(fake_brok
             await bad
 
 
-async def test_what_nobody_acknowledges_in_time_fails(fake_broker: Any, fast: dict[str, int]) -> None:
-    fake_broker.handlers[ProduceRequest] = lambda request: None
-    async with Producer(
-        fake_broker.address, **fast, request_timeout_ms=50, delivery_timeout_ms=500, linger_ms=0
-    ) as producer:
-        with pytest.raises(DeliveryTimeout, match="no answer to Produce"):
-            await producer.send_and_wait("topic", b"v")
-    assert len(fake_broker.requests_of(ProduceRequest)) >= 2
+def test_what_nobody_acknowledges_in_time_fails(fast: dict[str, int]) -> None:
+    async def main() -> None:
+        broker = FakeBroker()
+        await broker.start()
+        broker.handlers[ProduceRequest] = lambda request: None
+        times = {"request_timeout_ms": 50, "delivery_timeout_ms": 500, "linger_ms": 0}
+        async with Producer(broker.address, **fast, **times) as producer:
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(DeliveryTimeout, match="no answer to Produce"):
+                await producer.send_and_wait("topic", b"v")
+            assert 0.5 <= asyncio.get_running_loop().time() - began <= 0.55
+        assert 8 <= len(broker.requests_of(ProduceRequest)) <= 10
+        await broker.stop()
+
+    run_virtually(main())
 
 
 async def test_a_broker_that_never_comes_back_is_named_in_the_error(fake_broker: Any, fast: dict[str, int]) -> None:
@@ -184,28 +199,34 @@ async def test_waiting_for_the_transaction_before_takes_no_tries(fake_broker: An
         assert (await producer.send_and_wait("topic", b"v")).offset == 0
 
 
-async def test_send_waits_for_room_and_gives_up_in_time(fake_broker: Any) -> None:
-    gate = asyncio.Event()
+def test_send_waits_for_room_and_gives_up_in_time() -> None:
+    async def main() -> None:
+        broker = FakeBroker()
+        await broker.start()
+        gate = asyncio.Event()
 
-    async def produce(request: Any) -> Any:
-        await gate.wait()
-        return fake_broker.on_produce(request)
+        async def produce(request: Any) -> Any:
+            await gate.wait()
+            return broker.on_produce(request)
 
-    fake_broker.handlers[ProduceRequest] = produce
-    async with Producer(
-        fake_broker.address, buffer_memory=400, batch_size=200, max_block_ms=300, linger_ms=0
-    ) as producer:
-        await producer.send("topic", b"x" * 80)
-        await producer.send("topic", b"x" * 80)
-        with pytest.raises(BufferExhausted, match=r"no room within max\.block\.ms=300"):
-            await producer.send("topic", b"y" * 80)
-        waiting = [asyncio.ensure_future(producer.send("topic", b"%d" % number * 80)) for number in range(5)]
-        await asyncio.sleep(0)
-        gate.set()
-        for sending in waiting:
-            await (await sending)
-    values = [record.value[:1] for record in fake_broker.records()]
-    assert values == [b"x", b"x", b"0", b"1", b"2", b"3", b"4"]
+        broker.handlers[ProduceRequest] = produce
+        async with Producer(
+            broker.address, buffer_memory=400, batch_size=200, max_block_ms=20, linger_ms=0
+        ) as producer:
+            await producer.send("topic", b"x" * 80)
+            await producer.send("topic", b"x" * 80)
+            with pytest.raises(BufferExhausted, match=r"no room within max\.block\.ms=20"):
+                await producer.send("topic", b"y" * 80)
+            waiting = [asyncio.ensure_future(producer.send("topic", b"%d" % number * 80)) for number in range(5)]
+            await asyncio.sleep(0)
+            gate.set()
+            for sending in waiting:
+                await (await sending)
+        values = [record.value[:1] for record in broker.records()]
+        assert values == [b"x", b"x", b"0", b"1", b"2", b"3", b"4"]
+        await broker.stop()
+
+    run_virtually(main())
 
 
 async def test_a_topic_that_is_not_there(fake_broker: Any, fast: dict[str, int]) -> None:
@@ -245,11 +266,221 @@ async def test_text_is_refused_and_nothing_is_sent(fake_broker: Any, record: dic
     assert [record.value for record in fake_broker.records()] == [b"v"]
 
 
-async def test_a_time_before_1970_is_refused(fake_broker: Any) -> None:
+@pytest.mark.parametrize("timestamp_ms", [-1, 2**63, 2**70])
+async def test_a_time_that_a_batch_cannot_say_is_refused(fake_broker: Any, timestamp_ms: int) -> None:
     async with Producer(fake_broker.address) as producer:
-        with pytest.raises(ValueError, match="timestamp_ms=-1: must not be negative"):
-            await producer.send("topic", b"v", timestamp_ms=-1)
-    assert fake_broker.records() == []
+        with pytest.raises(ValueError, match=f"timestamp_ms={timestamp_ms}: must be from 0 to"):
+            await producer.send("topic", b"v", timestamp_ms=timestamp_ms)
+        await producer.send_and_wait("topic", b"v", timestamp_ms=2**63 - 1)
+    assert [record.timestamp for record in fake_broker.records()] == [2**63 - 1]
+
+
+class Broken(Exception):
+    """No error that anybody knows."""
+
+
+def break_once(monkeypatch: pytest.MonkeyPatch, place: str, topic_partition: tuple[str, int]) -> None:
+    """`ProducerBatch.<place>` raises for the first batch of a partition."""
+    works, broken = getattr(ProducerBatch, place), []
+
+    def fails(batch: ProducerBatch, *args: Any, **options: Any) -> Any:
+        if (batch.topic, batch.partition) == topic_partition and not broken:
+            broken.append(batch)
+            raise Broken("cannot be done")
+        return works(batch, *args, **options)
+
+    monkeypatch.setattr(ProducerBatch, place, fails)
+
+
+@pytest.mark.parametrize("place", ["close", "build"])
+async def test_whatever_is_raised_between_drain_and_send_fails_just_its_batch(
+    fake_broker: Any, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    fake_broker.topics["topic"] = 3
+    break_once(monkeypatch, place, ("topic", 1))
+    async with Producer(fake_broker.address, linger_ms=5) as producer:
+        futures = [await producer.send("topic", b"v", partition=partition) for partition in (0, 1, 2)]
+        async with asyncio.timeout(SURELY_SECONDS):
+            await producer.flush()
+            with pytest.raises(KafkaError, match="could not be sent: Broken"):
+                await futures[1]
+            assert [(await futures[index]).offset for index in (0, 2)] == [0, 0]
+            assert (await producer.send_and_wait("topic", b"later", partition=1)).offset == 0
+        assert producer._accumulator.free_memory == producer.config.buffer_memory
+    assert [len(fake_broker.records("topic", partition)) for partition in range(3)] == [1, 1, 1]
+
+
+async def test_whatever_the_request_raises_fails_its_batches(fake_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    works, left = ConnectionProtocol.send, [Broken("cannot be encoded")]
+
+    def fails(protocol: Any, request: Any, *args: Any) -> Any:
+        if isinstance(request, ProduceRequest) and left:
+            raise left.pop()
+        return works(protocol, request, *args)
+
+    monkeypatch.setattr(ConnectionProtocol, "send", fails)
+    async with Producer(fake_broker.address) as producer, asyncio.timeout(SURELY_SECONDS):
+        with pytest.raises(KafkaError, match="could not be sent: Broken"):
+            await producer.send_and_wait("topic", b"v")
+        assert (await producer.send_and_wait("topic", b"w")).offset == 0
+
+
+async def test_a_batch_that_cannot_be_split_fails(fake_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_once(monkeypatch, "split", ("topic", 0))
+    fake_broker.handlers[ProduceRequest] = lambda request: fake_broker.produced(
+        request, lambda *_: (ErrorCode.MESSAGE_TOO_LARGE, -1)
+    )
+    async with Producer(fake_broker.address) as producer, asyncio.timeout(SURELY_SECONDS):
+        futures = [await producer.send("topic", b"v") for _ in range(3)]
+        for future in futures:
+            with pytest.raises(KafkaError, match="could not be sent: Broken"):
+                await future
+        del fake_broker.handlers[ProduceRequest]
+        assert (await producer.send_and_wait("topic", b"w")).offset == 0
+
+
+async def test_only_the_records_that_are_at_fault_get_their_error(fake_broker: Any) -> None:
+    def refuse(request: ProduceRequest) -> Any:
+        response = fake_broker.produced(request, lambda *_: (ErrorCode.INVALID_RECORD, -1))
+        (answer,) = response.responses[0].partition_responses
+        answer.error_message = "one or more records have been rejected"
+        at_fault = type(answer).BatchIndexAndErrorMessage
+        answer.record_errors = [
+            at_fault(batch_index=1, batch_index_error_message="no key"),
+            at_fault(batch_index=99, batch_index_error_message="there is no such record"),
+            at_fault(batch_index=2, batch_index_error_message=None),
+        ]
+        return response
+
+    fake_broker.handlers[ProduceRequest] = refuse
+    async with Producer(fake_broker.address) as producer:
+        futures = [await producer.send("topic", b"v") for _ in range(4)]
+        errors = await asyncio.gather(*futures, return_exceptions=True)
+    assert [type(error) for error in errors] == [RejectedWithBatch, KafkaError, KafkaError, RejectedWithBatch]
+    assert [error.code for error in errors[1:3]] == [ErrorCode.INVALID_RECORD] * 2
+    assert [error.message for error in errors[1:3]] == ["no key", "one or more records have been rejected"]
+
+
+async def test_the_error_of_a_single_record_at_fault_has_the_code_of_the_batch(fake_broker: Any) -> None:
+    def refuse(request: ProduceRequest) -> Any:
+        response = fake_broker.produced(request, lambda *_: (ErrorCode.INVALID_TIMESTAMP, -1))
+        (answer,) = response.responses[0].partition_responses
+        answer.record_errors = [type(answer).BatchIndexAndErrorMessage(batch_index=0, batch_index_error_message="old")]
+        return response
+
+    fake_broker.handlers[ProduceRequest] = refuse
+    async with Producer(fake_broker.address) as producer:
+        with pytest.raises(KafkaError, match="old") as caught:
+            await producer.send_and_wait("topic", b"v")
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+
+
+async def test_a_send_that_was_cancelled_has_handed_over_nothing(fake_broker: Any) -> None:
+    options = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000}
+    async with Producer(fake_broker.address, batch_size=200, **options) as producer:
+        await producer.send("topic", b"x" * 80)
+        cancelled = asyncio.ensure_future(producer.send("topic", b"y" * 80))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        await producer.send("topic", b"z" * 80)
+    assert [record.value for record in fake_broker.records()] == [b"x" * 80, b"z" * 80]
+
+
+class SlowReader:
+    """In front of the fake broker: passes its bytes on as long as `may_read` is set, and no faster than they are
+    read."""
+
+    def __init__(self, broker: Any) -> None:
+        self.may_read = asyncio.Event()
+        self.may_read.set()
+        self._broker = broker
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> "SlowReader":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1024)
+        self.port = self._server.sockets[0].getsockname()[1]
+        metadata = self._broker.on_metadata
+
+        def by_way_of_us(request: Any) -> Any:
+            answer = metadata(request)
+            for node in answer.brokers:
+                node.port = self.port
+            return answer
+
+        self._broker.handlers[MetadataRequest] = by_way_of_us
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        behind = await asyncio.open_connection("127.0.0.1", self._broker.port)
+        try:
+            await asyncio.gather(self._pass_on(reader, behind[1], waits=True), self._pass_on(behind[0], writer))
+        except (asyncio.CancelledError, ConnectionError):
+            pass
+        finally:
+            for each in (writer, behind[1]):
+                each.transport.abort()
+
+    async def _pass_on(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, waits: bool = False) -> None:
+        while True:
+            if waits:
+                await self.may_read.wait()
+            data = await source.read(4096)
+            if not data:
+                break
+            sink.write(data)
+            await sink.drain()
+        sink.write_eof()
+
+
+async def test_without_acks_the_buffers_memory_is_kept_and_close_waits_for_the_broker(fake_broker: Any) -> None:
+    memory, value = 2**20, b"v" * 50_000
+    async with SlowReader(fake_broker) as slow:
+        options: dict[str, Any] = {"acks": 0, "buffer_memory": memory, "max_block_ms": 100}
+        producer = Producer(f"127.0.0.1:{slow.port}", **options)
+        await producer.start()
+        await producer.send_and_wait("topic", b"first")
+        slow.may_read.clear()
+        handed_over = 1
+        with pytest.raises(BufferExhausted):
+            while handed_over < 2000:
+                await producer.send("topic", value)
+                handed_over += 1
+        (link,) = producer._pool._links.values()  # type: ignore[union-attr]
+        held = link.connection._transport.get_write_buffer_size()  # type: ignore[union-attr]
+        assert 0 < held <= memory
+        slow.may_read.set()
+        async with asyncio.timeout(SURELY_SECONDS):
+            await producer.close()
+    assert len(fake_broker.records()) == handed_over
+
+
+def test_without_acks_a_broker_that_does_not_read_is_given_up() -> None:
+    async def main() -> None:
+        broker = FakeBroker()
+        await broker.start()
+        async with SlowReader(broker) as slow:
+            options: dict[str, Any] = {"request_timeout_ms": 50, "delivery_timeout_ms": 100, "acks": 0, "linger_ms": 0}
+            producer = Producer(f"127.0.0.1:{slow.port}", max_request_size=20_000_000, **options)
+            await producer.start()
+            await producer.send_and_wait("topic", b"first")
+            slow.may_read.clear()
+            with pytest.raises(DeliveryTimeout, match="does not read"):
+                await producer.send_and_wait("topic", bytes(10_000_000))
+            await producer.close(timeout_s=0.1)
+        await broker.stop()
+
+    run_virtually(main())
 
 
 async def test_close_sends_what_is_there(fake_broker: Any) -> None:

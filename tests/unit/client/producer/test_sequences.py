@@ -9,14 +9,14 @@ import pytest
 
 from oncelog.config import MAX_IDEMPOTENT_IN_FLIGHT
 from oncelog.producer.batch import ProducerBatch
-from oncelog.producer.identity import NO_IDENTITY, ProducerIdentity
 from oncelog.producer.sequences import REMEMBERED_SECONDS, PartitionSequences
+from oncelog_protocol.producer_id import NO_IDENTITY, ProducerIdAndEpoch
 from oncelog_protocol.records.batch import NO_SEQUENCE, RecordBatch
 from oncelog_protocol.records.builder import RecordBatchBuilder
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.sequence import MAX_SEQUENCE
 
-FIRST, SECOND = ProducerIdentity(7, 0), ProducerIdentity(7, 1)
+FIRST, SECOND = ProducerIdAndEpoch(7, 0), ProducerIdAndEpoch(7, 1)
 NUMBERS = itertools.count(1)
 
 
@@ -29,7 +29,7 @@ def batch(records: int = 1) -> ProducerBatch:
     return made
 
 
-def sequences(identity: ProducerIdentity = FIRST, *, start: int = 0) -> PartitionSequences:
+def sequences(identity: ProducerIdAndEpoch = FIRST, *, start: int = 0) -> PartitionSequences:
     """Of a session that is under way: one record was sent and acknowledged, `start` is the next number."""
     made = PartitionSequences()
     made.restart(identity)
@@ -62,7 +62,7 @@ def test_s21_a_batch_is_stamped_once() -> None:
 
 
 def test_s21_the_stamp_is_what_goes_on_the_wire() -> None:
-    of = sequences(ProducerIdentity(2**40, 32767), start=9)
+    of = sequences(ProducerIdAndEpoch(2**40, 32767), start=9)
     (first,) = stamped(of, 2)
     sent = RecordBatch(first.build(transactional=True))
     assert (sent.producer_id, sent.producer_epoch, sent.base_sequence, sent.is_transactional) == (2**40, 32767, 9, True)
@@ -349,9 +349,9 @@ def test_the_last_acknowledged_offset_is_that_of_the_last_record() -> None:
 
 
 def test_s27_the_last_epoch_has_none_after_it() -> None:
-    assert ProducerIdentity(7, 32766).bumped() == (7, 32767)
-    assert not ProducerIdentity(7, 32766).is_last
-    assert ProducerIdentity(7, 32767).is_last
+    assert ProducerIdAndEpoch(7, 32766).bumped() == (7, 32767)
+    assert not ProducerIdAndEpoch(7, 32766).is_last
+    assert ProducerIdAndEpoch(7, 32767).is_last
     with pytest.raises(AssertionError):
-        ProducerIdentity(7, 32767).bumped()
+        ProducerIdAndEpoch(7, 32767).bumped()
     assert not NO_IDENTITY.is_last

@@ -10,12 +10,12 @@ from oncelog.cluster import Broker, Cluster, Partition, Topic
 from oncelog.config import ProducerConfig
 from oncelog.producer.accumulator import Accumulator, PartitionQueue
 from oncelog.producer.batch import ProducerBatch
-from oncelog.producer.identity import NO_IDENTITY, ProducerIdentity
 from oncelog.producer.session import NOT_APPENDED, ProducerSession, Verdict
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.producer_id import NO_IDENTITY, ProducerIdAndEpoch
 
-FIRST, SECOND = ProducerIdentity(7, 0), ProducerIdentity(7, 1)
-LAST = ProducerIdentity(7, 32767)
+FIRST, SECOND = ProducerIdAndEpoch(7, 0), ProducerIdAndEpoch(7, 1)
+LAST = ProducerIdAndEpoch(7, 32767)
 LOG_START = 0
 
 
@@ -27,7 +27,7 @@ class NoWaiter:
 class Wire:
     """The accumulator of one topic with two partitions, whose batches are sent and answered by hand."""
 
-    def __init__(self, *, is_transactional: bool = False, identity: ProducerIdentity = FIRST) -> None:
+    def __init__(self, *, is_transactional: bool = False, identity: ProducerIdAndEpoch = FIRST) -> None:
         self.session = ProducerSession(is_transactional=is_transactional)
         self.session.is_start_checked = True  # else the first batch of a partition goes alone
         config = ProducerConfig(bootstrap_servers="h:1", linger_ms=0, batch_size=100).validate()
@@ -180,7 +180,7 @@ def test_s27_a_batch_that_may_still_arrive_is_not_sent_under_the_next_epoch() ->
     assert wire.judge(third, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
     assert wire.send() == [second]
     assert wire.judge(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
-    assert wire.records.abandoned == [second]
+    assert [batch for batch, _ in wire.records.abandoned] == [second]
     assert wire.send() == [third]
     assert (third.base_sequence, third.identity) == (0, SECOND)
 
@@ -215,7 +215,7 @@ def test_s27_two_partitions_in_trouble_spend_one_epoch() -> None:
     assert wire.session.identity == SECOND
     assert wire.judge(wire.send()[0], ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
     assert wire.session.identity == SECOND
-    assert wire.records.abandoned == [second]
+    assert [batch for batch, _ in wire.records.abandoned] == [second]
     wire.put(0)
     wire.put(1)
     assert {(batch.base_sequence, batch.identity) for batch in wire.send()} == {(0, SECOND)}
@@ -231,7 +231,7 @@ def test_s27_behind_the_last_epoch_comes_a_new_producer_id() -> None:
     wire.lose(other)
     wire.put(0)
     assert wire.send() == []
-    fresh = ProducerIdentity(8, 0)
+    fresh = ProducerIdAndEpoch(8, 0)
     wire.session.identify(fresh)
     new, again = sorted(wire.send(), key=lambda batch: batch.partition)
     assert (new.base_sequence, new.identity) == (0, fresh)
@@ -360,7 +360,7 @@ def test_an_idempotent_producer_that_is_fenced_asks_for_a_new_id() -> None:
     first, second = wire.sent(count=2)
     assert wire.judge(first, ErrorCode.INVALID_PRODUCER_EPOCH) is Verdict.RETRY
     assert not wire.session.has_identity
-    fresh = ProducerIdentity(8, 0)
+    fresh = ProducerIdAndEpoch(8, 0)
     wire.session.identify(fresh)
     assert wire.send() == []  # the second one is on the wire under the old id
     assert wire.judge(second, ErrorCode.INVALID_PRODUCER_EPOCH) is Verdict.RETRY
@@ -375,7 +375,7 @@ def test_nothing_is_numbered_anew_while_it_is_on_the_wire() -> None:
     sequences = wire.queues[0].sequences
     assert wire.session.judge(sequences, first, ErrorCode.INVALID_PRODUCER_EPOCH, LOG_START) is Verdict.RETRY
     wire.records.give_up(first)  # no try is left
-    wire.session.identify(ProducerIdentity(8, 0))
+    wire.session.identify(ProducerIdAndEpoch(8, 0))
     wire.put()
     assert wire.send() == []
     assert (second.identity, second.base_sequence) == (FIRST, 1)

@@ -68,16 +68,18 @@ async def test_s44_an_end_that_takes_too_long_goes_on(coordinator: FakeCoordinat
 
 async def test_s44_a_commit_that_ended_unseen_can_be_asked_for_or_left(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as producer:
-        for is_asked in (True, False):
+        for number, is_asked in enumerate((True, False), 1):
             hold = asyncio.Event()
             coordinator.script[EndTxnRequest] = [hold]
             producer.begin_transaction()
             await producer.send_and_wait("topic", b"v")
             with pytest.raises(EndNotKnown), impatient(producer):
                 await producer.commit_transaction()
+            await coordinator.broker.received(EndTxnRequest, number)
             hold.set()
+            while coordinator.transaction().state != "CompleteCommit":
+                await turns(1)
             await turns(100)
-            assert coordinator.transaction().state == "CompleteCommit"
             if is_asked:
                 await producer.commit_transaction()
         await commit_one(producer, b"next")
@@ -88,8 +90,9 @@ async def test_s44_a_commit_that_failed_unseen_can_only_be_aborted(coordinator: 
     hold = asyncio.Event()
 
     async def refuse(request: Any) -> Any:
+        version = coordinator.broker.version
         await hold.wait()
-        return coordinator.answer(request, coordinator.broker.version, refusal=ErrorCode.TRANSACTION_ABORTABLE)
+        return coordinator.answer(request, version, refusal=ErrorCode.TRANSACTION_ABORTABLE)
 
     coordinator.broker.handlers[EndTxnRequest] = refuse
     async with started(coordinator) as producer:
@@ -97,6 +100,7 @@ async def test_s44_a_commit_that_failed_unseen_can_only_be_aborted(coordinator: 
         await producer.send_and_wait("topic", b"v")
         with pytest.raises(EndNotKnown), impatient(producer):
             await producer.commit_transaction()
+        await coordinator.broker.received(EndTxnRequest)  # the commit goes on; now it has come to `refuse`
         hold.set()
         coordinator.broker.handlers[EndTxnRequest] = coordinator._handle
         await until_abortable(producer)

@@ -9,12 +9,12 @@ import pytest
 
 from oncelog.cluster import TopicPartition
 from oncelog.errors import AbortableError, ErrorCode, FatalError, InvalidTransactionState, KafkaError, ProducerFenced
-from oncelog.producer.identity import ProducerIdentity
 from oncelog.producer.session import ProducerSession
 from oncelog.producer.transaction_manager import TransactionManager
 from oncelog.producer.transaction_states import TransactionState
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
-FIRST, SECOND = ProducerIdentity(7, 0), ProducerIdentity(7, 1)
+FIRST, SECOND = ProducerIdAndEpoch(7, 0), ProducerIdAndEpoch(7, 1)
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TOO_LARGE = KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "too large")
 FENCED = ProducerFenced(ErrorCode.PRODUCER_FENCED, "fenced")

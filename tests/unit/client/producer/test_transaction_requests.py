@@ -9,7 +9,6 @@ import pytest
 from oncelog.cluster import TopicPartition
 from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from oncelog.producer import transaction_requests as requests
-from oncelog.producer.identity import NO_IDENTITY, ProducerIdentity
 from oncelog.producer.transaction_requests import HIGHEST_BEFORE_V2, Meaning, codes_of, meaning_of, worst
 from oncelog_protocol.codec import codec
 from oncelog_protocol.errors import ErrorCode
@@ -24,9 +23,10 @@ from oncelog_protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from oncelog_protocol.producer_id import NO_IDENTITY, ProducerIdAndEpoch
 from oncelog_protocol.schema import schema_of
 
-IDENTITY = ProducerIdentity(7, 3)
+IDENTITY = ProducerIdAndEpoch(7, 3)
 P0, P1, OTHER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("a", 5)
 
 # All that is neither told to the caller as fatal nor tried again.

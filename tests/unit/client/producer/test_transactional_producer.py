@@ -459,20 +459,43 @@ async def test_s38_a_record_that_is_too_late_for_the_commit_fails_it(coordinator
     assert coordinator.committed == {}
 
 
-async def test_a_cancelled_record_lets_the_next_one_have_its_room(coordinator: FakeCoordinator) -> None:
+async def test_after_a_cancelled_send_only_an_abort_is_left(coordinator: FakeCoordinator) -> None:
     hold = asyncio.Event()
     coordinator.script[ProduceRequest] = [hold]
     async with started(coordinator, buffer_memory=200, batch_size=200) as producer:
         producer.begin_transaction()
-        first = await producer.send("topic", b"x" * 80)
+        await producer.send("topic", b"x" * 80)
         cancelled, patient = (asyncio.ensure_future(producer.send("topic", value * 80)) for value in (b"y", b"z"))
         await coordinator.broker.received(ProduceRequest)
-        first.add_done_callback(lambda _: asyncio.get_running_loop().call_soon(cancelled.cancel))
+        cancelled.cancel()
         hold.set()
-        async with asyncio.timeout(5):
-            await (await patient)
-        await producer.commit_transaction()
-    assert coordinator.committed[P0][-1] == b"z" * 80
+        with pytest.raises(AbortableError, match="a send was cancelled"):
+            await patient
+        with pytest.raises(AbortableError, match="a send was cancelled"):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("topic", b"again")
+    assert coordinator.committed[P0] == [b"again"]
+
+
+async def test_a_send_that_was_cancelled_behind_a_full_batch_has_handed_over_nothing(
+    coordinator: FakeCoordinator,
+) -> None:
+    async with started(coordinator, batch_size=200, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
+        producer.begin_transaction()
+        await producer.send("topic", b"x" * 80)
+        cancelled = asyncio.ensure_future(producer.send("topic", b"y" * 80))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        with pytest.raises(AbortableError, match="a send was cancelled"):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("topic", b"y" * 80)
+    assert coordinator.committed[P0] == [b"y" * 80]
 
 
 # calls that do not fit

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 import pytest
+from tests.support.fake_group import PLACES, Coordinator
 
 from oncelog.cluster import TopicPartition
 from oncelog.consumer.consumer import Consumer
@@ -14,106 +15,15 @@ from oncelog.consumer.group.interest import RebalanceListener
 from oncelog.consumer.group.subscription import Subscription, encode_assignment
 from oncelog.errors import CommitFailed, ConfigError, FencedInstance, KafkaError
 from oncelog_protocol.errors import ErrorCode
-from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from oncelog_protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from oncelog_protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from oncelog_protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from oncelog_protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-
-PLACES = (TopicPartition("topic", 0), TopicPartition("topic", 1))
-
-
-class Coordinator:
-    """Of a group of one. `errors[RequestType]` are answered first, one after the other."""
-
-    def __init__(self, broker: Any) -> None:
-        self.broker = broker
-        self.errors: dict[type, list[int]] = {}
-        self.generation = 0
-        self.committed: dict[TopicPartition, int] = {}
-        self.assigned = PLACES
-        broker.topics["topic"] = 2
-        for request in (FindCoordinatorRequest, JoinGroupRequest, SyncGroupRequest, HeartbeatRequest):
-            broker.handlers[request] = getattr(self, request.__name__)
-        for request in (LeaveGroupRequest, OffsetCommitRequest, OffsetFetchRequest):
-            broker.handlers[request] = getattr(self, request.__name__)
-
-    def error(self, request: Any) -> int:
-        left = self.errors.get(type(request))
-        return left.pop(0) if left else ErrorCode.NONE
-
-    def FindCoordinatorRequest(self, request: Any) -> Any:
-        found = FindCoordinatorResponse.Coordinator(
-            key=request.coordinator_keys[0],
-            node_id=1,
-            host="127.0.0.1",
-            port=self.broker.port,
-            error_code=self.error(request),
-        )
-        return FindCoordinatorResponse(coordinators=[found])
-
-    def JoinGroupRequest(self, request: Any) -> Any:
-        code = self.error(request)
-        if not code and not request.member_id:
-            code = ErrorCode.MEMBER_ID_REQUIRED
-        if code:
-            return JoinGroupResponse(error_code=code, protocol_name=None, leader="", member_id="me", members=[])
-        self.generation += 1
-        told = JoinGroupResponse.JoinGroupResponseMember(member_id="me", metadata=request.protocols[0].metadata)
-        return JoinGroupResponse(
-            error_code=0,
-            generation_id=self.generation,
-            protocol_name=request.protocols[0].name,
-            leader="me",
-            member_id="me",
-            members=[told],
-        )
-
-    def SyncGroupRequest(self, request: Any) -> Any:
-        return SyncGroupResponse(error_code=self.error(request), assignment=encode_assignment(self.assigned))
-
-    def HeartbeatRequest(self, request: Any) -> Any:
-        return HeartbeatResponse(error_code=self.error(request))
-
-    def LeaveGroupRequest(self, request: Any) -> Any:
-        return LeaveGroupResponse(error_code=0)
-
-    def OffsetCommitRequest(self, request: Any) -> Any:
-        code = self.error(request)
-        answer = OffsetCommitResponse.OffsetCommitResponseTopic
-        topics = []
-        for topic in request.topics:
-            places = []
-            for place in topic.partitions:
-                if not code:
-                    self.committed[TopicPartition(topic.name, place.partition_index)] = place.committed_offset
-                places.append(
-                    answer.OffsetCommitResponsePartition(partition_index=place.partition_index, error_code=code)
-                )
-            topics.append(answer(name=topic.name, partitions=places))
-        return OffsetCommitResponse(topics=topics)
-
-    def OffsetFetchRequest(self, request: Any) -> Any:
-        group = OffsetFetchResponse.OffsetFetchResponseGroup
-        topic = group.OffsetFetchResponseTopics
-        topics = [
-            topic(
-                name=wanted.name,
-                partitions=[
-                    topic.OffsetFetchResponsePartitions(
-                        partition_index=index,
-                        committed_offset=self.committed.get(TopicPartition(wanted.name, index), -1),
-                        metadata="",
-                        error_code=0,
-                    )
-                    for index in wanted.partition_indexes
-                ],
-            )
-            for wanted in request.groups[0].topics
-        ]
-        return OffsetFetchResponse(groups=[group(group_id="g", topics=topics, error_code=self.error(request))])
+from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog_protocol.messages.heartbeat import HeartbeatRequest
+from oncelog_protocol.messages.join_group import JoinGroupRequest
+from oncelog_protocol.messages.leave_group import LeaveGroupRequest
+from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
+from oncelog_protocol.messages.sync_group import SyncGroupRequest
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record
 
 
 @pytest.fixture
@@ -326,6 +236,94 @@ async def test_commits_that_are_refused_raise(
         with pytest.raises(raised):
             await consumer.commit({PLACES[0]: 4})
         assert coordinator.committed == {PLACES[0]: 3}
+
+
+async def polled_twice(consumer: Consumer) -> None:
+    """So that what the first poll handed out counts as done, and is due."""
+    for _ in range(2):
+        while not await consumer.poll(10, max_records=1):
+            pass
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("explicit", [2, 7])
+async def test_an_automatic_commit_that_is_tried_again_makes_way_for_one_that_was_asked_for(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], explicit: int
+) -> None:
+    for _ in range(5):
+        fake_broker.append(build_batch([Record(0, 1, None, b"v", [])]))
+    seen: list[int] = []
+    held = asyncio.Event()
+
+    async def commit(request: Any) -> Any:
+        (part,) = request.topics[0].partitions
+        seen.append(part.committed_offset)
+        if len(seen) == 1:
+            await held.wait()
+        coordinator.errors[OffsetCommitRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] if len(seen) == 1 else []
+        return coordinator.OffsetCommitRequest(request)
+
+    fake_broker.handlers[OffsetCommitRequest] = commit
+    options = {"auto_offset_reset": "earliest", "auto_commit_interval_ms": 1, "max_partition_fetch_bytes": 1, **fast}
+    async with Consumer(fake_broker.address, group_id="g", **options) as consumer:
+        consumer.assign([PLACES[0]])
+        await polled_twice(consumer)
+        await fake_broker.received(OffsetCommitRequest)
+        committing = asyncio.ensure_future(consumer.commit({PLACES[0]: explicit}))
+        await asyncio.sleep(0)
+        held.set()
+        await committing
+        await consumer.poll(5, max_records=1)  # what it may commit now is what it hands out after this
+        consumer.pause(PLACES[0])
+        assert seen[1:] == [explicit]
+        assert coordinator.committed == {PLACES[0]: explicit}
+
+
+async def test_commits_go_in_the_order_in_which_they_were_asked_for(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    coordinator.errors[OffsetCommitRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    async with Consumer(fake_broker.address, group_id="g", enable_auto_commit=False, **fast) as consumer:
+        consumer.assign(PLACES)
+        await asyncio.gather(*(consumer.commit({PLACES[0]: offset}) for offset in (3, 1, 2)))
+    assert coordinator.committed == {PLACES[0]: 2}
+    sent = [request.topics[0].partitions[0] for request in fake_broker.requests_of(OffsetCommitRequest)]
+    assert [partition.committed_offset for partition in sent] == [3, 3, 1, 2]
+
+
+async def test_an_assignment_that_cannot_be_read_is_an_error_and_joined_for_again(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    works = fake_broker.handlers[SyncGroupRequest]
+    broken = [b"\0\0\0\0\1\0", encode_assignment([TopicPartition("topic", -1)])]
+
+    def sync(request: Any) -> Any:
+        answer = works(request)
+        if broken:
+            answer.assignment = broken.pop()
+        return answer
+
+    fake_broker.handlers[SyncGroupRequest] = sync
+    listener = Listener()
+    async with consumer_of(fake_broker, fast) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        for _ in range(2):
+            with pytest.raises(KafkaError, match="assignment cannot be read"):
+                await consumer.poll(10_000)
+        await poll_until(consumer, listener, "assigned 2")
+
+
+async def test_a_coordinator_that_always_gives_a_member_id_is_asked_less_and_less_often(
+    fake_broker: Any, coordinator: Coordinator
+) -> None:
+    coordinator.errors[JoinGroupRequest] = [ErrorCode.MEMBER_ID_REQUIRED] * 100
+    options = {"retry_backoff_ms": 20, "retry_backoff_max_ms": 10_000, "enable_auto_commit": False}
+    async with Consumer(fake_broker.address, group_id="g", **options) as consumer:
+        consumer.subscribe(["topic"])
+        began = asyncio.get_running_loop().time()
+        await consumer.poll(0)
+        await fake_broker.received(JoinGroupRequest, 5)
+        assert asyncio.get_running_loop().time() - began >= 0.8 * 0.02 * (1 + 2 + 4)
 
 
 async def test_a_commit_outside_of_any_generation_is_refused_at_once(

@@ -9,7 +9,7 @@ from oncelog_protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 MAX_EPOCH: Final = 2**15 - 1
 
 
-class ProducerIdentity(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """What InitProducerId gives; each batch carries it."""
 
     producer_id: int
@@ -20,13 +20,13 @@ class ProducerIdentity(NamedTuple):
         """Whether no epoch is left after this one: the next session needs a new producer id (S27)."""
         return self.epoch >= MAX_EPOCH
 
-    def bumped(self) -> ProducerIdentity:
+    def bumped(self) -> ProducerIdAndEpoch:
         """The next epoch of the same producer id."""
         assert not self.is_last, "the epochs are used up"
-        return ProducerIdentity(self.producer_id, self.epoch + 1)
+        return ProducerIdAndEpoch(self.producer_id, self.epoch + 1)
 
     def __str__(self) -> str:
         return f"producer id {self.producer_id} epoch {self.epoch}"
 
 
-NO_IDENTITY: Final = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+NO_IDENTITY: Final = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
