@@ -1,4 +1,4 @@
-"""The requests that scenarios make most. Topics, transactional ids and groups are named without the scenario's prefix."""
+"""The requests that scenarios make most. Topics and transactional ids are named without the scenario's prefix."""
 
 from __future__ import annotations
 

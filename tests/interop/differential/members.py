@@ -145,7 +145,17 @@ def leave(side: Side, group: str, *members: tuple[str, str | None], label: str =
     side.ask(ApiKey.LEAVE_GROUP, version, asked, label)
 
 
+def settle_groups(side: Side) -> None:
+    """Apache Kafka shows a group as it was at the last record that its coordinator wrote, so have it write one."""
+    offset = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+    topics = [{"name": "__consumer_offsets", "partitions": [offset]}]
+    nobody = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+    side.get(ApiKey.OFFSET_COMMIT, 7, {"group_id": "settled", "topics": topics, **nobody})
+
+
 def describe_groups(side: Side, *groups: str, label: str = "", version: int = 6) -> None:
+    """Noted, as they are now."""
+    settle_groups(side)
     asked = {"groups": [group_name(side, group) for group in groups]}
     side.ask(ApiKey.DESCRIBE_GROUPS, version, asked, label)
 

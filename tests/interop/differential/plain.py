@@ -39,6 +39,10 @@ class Symbols:
             self._known[kind, value] = f"{kind} {number}"
         return self._known[kind, value]
 
+    def known(self, kind: str, value: Any, otherwise: str) -> str:
+        """The symbol of a value that has one."""
+        return self._known.get((kind, value), otherwise)
+
     def call(self, kind: str, value: Any, name: str) -> None:
         """Name a value beforehand."""
         self._known[kind, value] = f"{kind} {name}"
@@ -76,7 +80,7 @@ class Plainer:
         if field.type_name == "struct":
             return self.answer(value, version)
         if field.type_name == "uuid":
-            return self.symbols.name("topic", bytes(value)) if any(value) else "zero"
+            return self.symbols.known("topic", bytes(value), "an id") if any(value) else "no id"
         if isinstance(value, str):
             return self._string(field.name, value, owner)
         return self._number(field.name, value) if isinstance(value, int) else _hex(value)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from tests.interop.differential.comparison import Difference
+from tests.interop.differential.scenario import Outcome
 
 
 class _Any:
@@ -27,7 +29,8 @@ class Known:
     """A difference that stays. Patterns are those of fnmatch; a bare field name means that field anywhere in an answer.
 
     `scenario` says where it may show itself, and `seen_in` (by default the same) where it must: a difference that is
-    gone has no place here. In a random walk it shows itself now and then, so there `seen_in` is NOWHERE.
+    gone has no place here. In a random walk it shows itself now and then, so there `seen_in` is NOWHERE. `relation` is
+    what must be true of Kafka's value and ours.
     """
 
     row: str
@@ -38,6 +41,7 @@ class Known:
     api: str = "*"
     label: str = "*"
     seen_in: str | None = None
+    relation: Callable[[Any, Any], bool] | None = None
 
     @property
     def must_show_in(self) -> str:
@@ -52,12 +56,11 @@ class Known:
             and (fnmatchcase(difference.field, self.field) or fnmatchcase(difference.field, f"*.{self.field}"))
             and self._fits(self.kafka, difference.kafka)
             and self._fits(self.ours, difference.ours)
+            and (self.relation is None or self.relation(difference.kafka, difference.ours))
         )
 
     @staticmethod
     def _fits(wanted: Any, value: Any) -> bool:
-        if callable(wanted):
-            return bool(wanted(value))
         return wanted is ANY or (wanted == value and type(wanted) is type(value))
 
     def __str__(self) -> str:
@@ -65,12 +68,12 @@ class Known:
         return f"{self.row} ({' '.join(part for part in parts if part != '*')}: Kafka {self.kafka!r}, we {self.ours!r})"
 
 
-def unexplained(differences: tuple[Difference, ...], known: tuple[Known, ...]) -> list[Difference]:
+def unexplained(outcome: Outcome, known: tuple[Known, ...]) -> list[Difference]:
     """Those that no row explains."""
-    return [one for one in differences if not any(entry.explains(one) for entry in known)]
+    return [one for one in outcome.differences if not any(entry.explains(one) for entry in known)]
 
 
-def stale(scenario: str, differences: tuple[Difference, ...], known: tuple[Known, ...]) -> list[Known]:
+def stale(scenario: str, outcome: Outcome, known: tuple[Known, ...]) -> list[Known]:
     """Entries that should have shown themselves in this run of a scenario, and did not."""
     due = [entry for entry in known if fnmatchcase(scenario, entry.must_show_in)]
-    return [entry for entry in due if not any(entry.explains(one) for one in differences)]
+    return [entry for entry in due if not any(entry.explains(one) for one in outcome.differences)]

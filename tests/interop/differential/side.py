@@ -27,8 +27,8 @@ PASSING: Final = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-"""Errors that a broker gives for a moment after a topic, a group or a transaction came or went. When it does is a matter
-of its pace, not of what it answers, so they are asked again."""
+"""Errors that a broker gives for a moment after a topic, a group or a transaction came or went. When it does is a
+matter of its pace, not of what it answers, so they are asked again."""
 PASSING_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.02
 PATIENCE_SECONDS: Final = 20.0

@@ -72,7 +72,7 @@ def odd_values(side: Side) -> None:
     fetch(side, "a", label="negative max_bytes", max_bytes=-1, partition_max_bytes=-1)
     topics = [wanted(side, "a", [0])]
     side.ask(ApiKey.FETCH, 12, fetch_request(topics, max_wait_ms=-1, min_bytes=-1), "negative wait")
-    side.ask(ApiKey.FETCH, 12, fetch_request(topics, replica_id=5), "as replica 5")
+    side.ask(ApiKey.FETCH, 12, fetch_request(topics, replica_id=5), "as replica 5", retried=())
     coordinator(side, "x")
     side.ask(ApiKey.FETCH, 12, fetch_request([wanted(side, "__transaction_state", [0], 10**9)]), "internal topic")
 

@@ -87,7 +87,13 @@ def unreadable_subscription(side: Side) -> None:
     """A consumer's metadata that is none."""
     coordinator(side, "g", GROUP)
     join(side, "g", label="garbage", protocols=(("range", b"x" * 300),), version=3, patience=SILENCE_SECONDS)
-    join(side, "h", label="not of a consumer", protocols=(("range", b"x" * 300),), version=3, protocol_type="connect")
+
+
+@scenario
+def unreadable_metadata(side: Side) -> None:
+    """What only a consumer must be able to read."""
+    coordinator(side, "g", GROUP)
+    join(side, "g", label="not of a consumer", protocols=(("range", b"x" * 300),), version=3, protocol_type="connect")
 
 
 @scenario

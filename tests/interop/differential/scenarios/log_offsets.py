@@ -10,7 +10,7 @@ from tests.interop.differential.calls import (
     MAX_TIMESTAMP,
     READ_COMMITTED,
     add_partitions,
-    await_markers,
+    await_stable_end,
     coordinator,
     create,
     delete_records,
@@ -150,6 +150,6 @@ def deleted_under_a_transaction(side: Side) -> None:
     for offset in (0, 3):
         fetch(side, "a", offset, isolation=READ_COMMITTED)
     end_transaction(side, producer)
-    await_markers(side, "a")
+    await_stable_end(side, "a", 4)
     list_offsets(side, "a", LATEST, isolation=READ_COMMITTED)
     fetch(side, "a", 3, isolation=READ_COMMITTED)

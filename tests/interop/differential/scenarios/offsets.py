@@ -16,6 +16,7 @@ from tests.interop.differential.members import (
     joined,
     leave,
     only_member,
+    settle_groups,
 )
 from tests.interop.differential.messages import Plain
 from tests.interop.differential.scenario import scenario
@@ -30,7 +31,6 @@ def versions(side: Side) -> None:
     create(side, "a", 2)
     coordinator(side, "g", GROUP)
     all_offsets(side, "g", "unknown group")
-    all_offsets(side, "", "empty group")
     for version in range(2, 10):
         commit_offset(side, "g", offset=version, metadata=f"v{version}", leader_epoch=version % 2 - 1, version=version)
         all_offsets(side, "g", "all", version=min(version, 7))
@@ -58,7 +58,7 @@ def many_groups(side: Side) -> None:
 
     for version in (8, 9):
         for groups, label in (
-            ([of("g", named), of("none", named), of("", named)], "known, unknown, empty"),
+            ([of("g", named), of("none", named)], "known, unknown"),
             ([of("g", None)], "all topics"),
             ([], "none"),
             ([of("g", named), of("g", None)], "twice"),
@@ -91,7 +91,22 @@ def odd_values(side: Side) -> None:
     for metadata, label in (("x" * 4096, "4096"), ("x" * 4097, "4097"), (None, "null"), ("", "empty")):
         commit_offset(side, "g", f"metadata: {label}", metadata=metadata)
     all_offsets(side, "g")
-    commit_offset(side, "", "empty group")
+
+
+@scenario
+def unnamed_group(side: Side) -> None:
+    """The group whose name is empty, which old clients may use for offsets. It is the same for all on a broker."""
+    create(side, "a")
+    coordinator(side, "g", GROUP)
+    side.get(ApiKey.DELETE_GROUPS, 2, {"groups_names": [""]})
+    commit_offset(side, "", "one")
+    named = [{"name": side.own("a"), "partition_indexes": [0]}]
+    side.ask(ApiKey.OFFSET_FETCH, 7, {"group_id": "", "topics": named}, "that one")
+    delete_offsets(side, "", "that one")
+    commit_offset(side, "", "again")
+    delete_groups(side, "", label="without a name")
+    all_offsets(side, "", "none left")
+    describe_groups(side, "", label="without a name")
 
 
 @scenario
@@ -141,7 +156,6 @@ def deleting(side: Side) -> None:
     delete_offsets(side, "g", "gone, and unknown", partitions=(0, 9))
     delete_offsets(side, "g", "unknown topic", "none")
     delete_offsets(side, "none", "unknown group")
-    delete_offsets(side, "", "empty group")
     side.ask(ApiKey.OFFSET_DELETE, 0, {"group_id": side.own("g"), "topics": []}, "nothing")
     all_offsets(side, "g", "one left")
     topic = side.own("a").encode()
@@ -180,6 +194,8 @@ def groups_listed(side: Side) -> None:
     joined(side, "completing")
     join(side, "pending", label="only a pending member")
 
+    settle_groups(side)
+
     def ask(version: int, label: str = "all", **filters: list[str]) -> None:
         answer = side.get(ApiKey.LIST_GROUPS, version, filters)
         own = [one for one in answer.groups if one.group_id.startswith(side.prefix)]
@@ -203,7 +219,7 @@ def groups_described(side: Side) -> None:
     create(side, "a")
     coordinator(side, "g", GROUP)
     commit_offset(side, "g")
-    describe_groups(side, "none", "", label="unknown and empty")
+    describe_groups(side, "none", label="unknown")
     describe_groups(side, "g", "g", label="twice")
     describe_groups(side, label="none")
     for version in range(7):

@@ -1,0 +1,73 @@
+"""Apache Kafka is the oracle: it and our broker are asked the same, and differ only as docs/differences.md says.
+
+A difference without a row there fails its scenario; so does an entry of the register that did not show itself. Longer
+walks: DIFFERENTIAL_SEEDS=100 (of each kind), DIFFERENTIAL_STEPS=70.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from apache_kafka import ApacheKafka
+from broker_process import BrokerProcess
+from tests.interop.differential.coverage import missing_versions
+from tests.interop.differential.known import KNOWN
+from tests.interop.differential.register import stale, unexplained
+from tests.interop.differential.scenario import Outcome, Scenario, play
+from tests.interop.differential.scenarios import SCENARIOS
+from tests.interop.differential.side import NODE_ID
+
+RELEASE = "4.1.0"
+SETTINGS = {
+    "node.id": str(NODE_ID),
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""As those of the other broker, where answers depend on them."""
+
+of_one_release = pytest.mark.parametrize("apache_kafka", [RELEASE], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("differential") / "data", SETTINGS) as broker:
+        yield broker
+        assert "Traceback" not in broker.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, Outcome]:
+    """Of the scenarios that were played so far, by their names."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def run_name() -> str:
+    return uuid.uuid4().hex[:6]
+
+
+@of_one_release
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_both_brokers_answer_alike(
+    scenario: Scenario,
+    apache_kafka: ApacheKafka,
+    our_broker: BrokerProcess,
+    outcomes: dict[str, Outcome],
+    run_name: str,
+) -> None:
+    outcome = play(scenario, apache_kafka.port, our_broker.port, run_name)
+    outcomes[scenario.name] = outcome
+    new = [f"a difference that no row of docs/differences.md explains: {one}" for one in unexplained(outcome, KNOWN)]
+    gone = [f"a known difference that is gone: {entry}" for entry in stale(scenario.name, outcome, KNOWN)]
+    assert not new + gone, "\n".join(new + gone)
+    assert outcome.answers, "nothing was compared"
+
+
+def test_every_version_that_both_serve_was_asked_for(outcomes: dict[str, Outcome]) -> None:
+    if len(outcomes) < len(SCENARIOS):
+        pytest.skip("only when all scenarios are played")
+    asked = {one for outcome in outcomes.values() for one in outcome.asked}
+    assert missing_versions(asked) == []
