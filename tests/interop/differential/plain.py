@@ -21,6 +21,8 @@ SHORTEST_MEMBER_ID = 30
 
 PRODUCER_IDS = frozenset({"producer_id", "ongoing_txn_producer_id"})
 TIMES = frozenset({"log_append_time_ms", "timestamp", "last_timestamp", "transaction_start_time_ms"})
+UNORDERED = frozenset({"partitions"})
+"""Arrays of numbers in whatever order a hash table gives."""
 CUT_BATCH = "a cut batch"
 
 
@@ -76,7 +78,9 @@ class Plainer:
         if field.type_name == "records":
             return self._batches(value)
         if field.type_name == "array":
-            return [self.answer(one, version) if field.struct else _hex(one) for one in value]
+            if field.struct:
+                return [self.answer(one, version) for one in value]
+            return sorted(value) if field.name in UNORDERED else [_hex(one) for one in value]
         if field.type_name == "struct":
             return self.answer(value, version)
         if field.type_name == "uuid":

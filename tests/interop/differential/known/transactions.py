@@ -22,9 +22,6 @@ KNOWN: Final = (
     Known("start-of-the-ended", "transaction_timeouts.timeouts", START_TIME, "now", -1),
     Known("start-of-the-ended", "inspection.describe", START_TIME, "now", -1, label="ended"),
     Known("start-of-the-ended", "walk.transactions.*", START_TIME, "now", -1, seen_in=NOWHERE),
-    Known("described-partitions", "inspection.describe", "partitions.*", api="DescribeTransactions"),
-    Known("described-partitions", "transactions.add", "partitions.*", api="DescribeTransactions"),
-    Known("described-partitions", "walk.transactions.*", "partitions.*", api="DescribeTransactions", seen_in=NOWHERE),
     Known("offsets-of-nobody", "transaction_offsets.odd_values", ERROR, 0, 42, label="empty transactional id"),
     Known("fenced-marker", "inspection.markers", ERROR, -1, 47, label="epoch before"),
 )
