@@ -5,8 +5,11 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DATA   ?= data
 PORT   ?= 9092
+# Most tests wait most of the time, for a broker or a client: twice as many run side by side as there are cores.
+WORKERS ?= $(shell expr 2 \* `getconf _NPROCESSORS_ONLN`)
+PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal --durations=5
 
-.PHONY: run test lint types imports unit integration slow kill-matrix bench interop clean help
+.PHONY: run test lint tests unit integration soak kill-matrix bench interop clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -19,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 run: $(STAMP)         ## set up, then start a broker on 127.0.0.1:9092 with its data in ./data (or PORT=9093 DATA=dir)
 	$(BIN)/oncelog serve --data $(DATA) --set listeners=PLAINTEXT://127.0.0.1:$(PORT)
 
-test: lint unit integration slow   ## everything that must pass
+test: lint tests      ## everything that must pass: some four minutes on two slow cores
 
 lint: $(STAMP)        ## ruff, mypy --strict, import layers
 	$(BIN)/ruff check .
@@ -27,14 +30,18 @@ lint: $(STAMP)        ## ruff, mypy --strict, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(STAMP)        ## pure logic and property tests
-	$(BIN)/pytest -q tests/unit tests/property -m 'not slow'
+tests: $(STAMP)       ## all tests but other clients' and the long ones
+	$(PYTEST) tests --ignore=tests/interop
 
-integration: $(STAMP) ## a live broker process, foreign clients
-	$(BIN)/pytest -q tests/integration -m 'not slow'
+unit: $(STAMP)        ## of these: pure logic and property tests
+	$(PYTEST) tests/unit tests/property
 
-slow: $(STAMP)        ## kill -9 and fuzzing
-	$(BIN)/pytest -q tests -m slow
+integration: $(STAMP) ## of these: a live broker process, foreign clients, kill -9, mutated frames
+	$(PYTEST) tests/integration
+
+soak: $(STAMP)        ## the same for longer: more kills, frames and seeds, new examples in each run (half an hour)
+	$(PYTEST) -m soak --timeout=1800 tests --ignore=tests/interop
+	$(PYTEST) --hypothesis-profile=soak --timeout=1800 tests/property
 
 kill-matrix: $(STAMP) ## every fault at every point of a transaction; the table is kept in docs/kill-matrix.md
 	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md

@@ -15,7 +15,7 @@ import psutil
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.producer_state import ProducerState
+from oncelog_broker.log.producers.state import ProducerState
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_protocol.records.batch import CRC_AT, HEADER, batch_crc

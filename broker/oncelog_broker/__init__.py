@@ -1,0 +1,8 @@
+"""The broker: one process that speaks Kafka's protocol and keeps its data in Kafka's files.
+
+`broker` puts all parts together, starts and stops them; `command` is `oncelog serve`, `dump/` is `oncelog dump`. From
+the edge inwards: `server/` takes requests from sockets to their handlers; `coordinator/` is groups and transactions,
+`controller/` who leads which partition; `replication/` is partitions, high watermark and who waits for it; `log/` is
+one partition on disk, `metadata/` what the cluster is. `upkeep/` cleans and flushes between requests. `config/` has
+Kafka's keys; `runtime/` is time, disk, network and tasks, `observability/` the broker's own log.
+"""

@@ -12,10 +12,10 @@ import logging
 import os
 import socket
 from collections.abc import Collection, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from oncelog_broker.cleaning import LogCleaner
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.alter import valid_topic_overrides
 from oncelog_broker.config.broker_config import BrokerConfig
@@ -29,10 +29,9 @@ from oncelog_broker.coordinator.internal_topics import internal_topic
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.markers import MarkerAppender
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.kraft_metadata import read_topic_configs
-from oncelog_broker.log.log_manager import LogManager
-from oncelog_broker.log.meta_properties import read_meta_properties
-from oncelog_broker.maintenance import LogMaintenance
+from oncelog_broker.log.directories.kraft_metadata import read_topic_configs
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.log.directories.meta_properties import read_meta_properties
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.embedded import EmbeddedStore
@@ -49,11 +48,14 @@ from oncelog_broker.runtime.entropy import random_uuid, system_entropy
 from oncelog_broker.runtime.network import Network, RealNetwork
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.server.connections import Connections
+from oncelog_broker.server.context import Services
 from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
 from oncelog_broker.server.shown import wait_until_usable
+from oncelog_broker.upkeep.cleaning import LogCleaner
+from oncelog_broker.upkeep.maintenance import LogMaintenance
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.uuids import uuid_to_string
 
@@ -98,8 +100,10 @@ class Broker:
                 receive_buffer_bytes=config[keys.SOCKET_RECEIVE_BUFFER_BYTES],
             )
         )
-        self.fetch_sessions = FetchSessions(config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS])
-        self._listeners = Listeners(network or RealNetwork(), Dispatcher(self), self.connections)
+        self._listeners = Listeners(network or RealNetwork(), self.connections)
+        self._services: Services | None = None
+        self._undo = AsyncExitStack()
+        """What `stop` does, in reverse order of the start."""
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self.advertised: tuple[Listener, ...] = ()
         self.logs: LogManager
@@ -112,8 +116,7 @@ class Broker:
         self.producer_ids: ProducerIdManager
         self.failed = asyncio.Event()
         """Set when the broker can go on no more and must be stopped; the log says why."""
-        self._store: EmbeddedStore | None = None
-        self._opened_logs: LogManager | None = None
+        self._stopping = False
 
     @property
     def image(self) -> ClusterImage:
@@ -124,6 +127,10 @@ class Broker:
     def node_id(self) -> int:
         return self.config.node_id
 
+    def _current_config(self) -> BrokerConfig:
+        """For those whose settings may change while they run."""
+        return self.config
+
     async def start(self) -> None:
         """Start serving. Raises BrokerStartError, InvalidConfig, OSError; what was begun is undone."""
         try:
@@ -131,6 +138,11 @@ class Broker:
         except BaseException:
             await self.stop()
             raise
+
+    async def stop(self) -> None:
+        """Stop serving, flush everything, and leave the mark of a clean shutdown. Harmless when it has stopped."""
+        self._stopping = True
+        await self._undo.aclose()
 
     async def _start(self) -> None:
         advertised = advertised_listeners(self.config, socket.gethostname())
@@ -141,44 +153,69 @@ class Broker:
             raise BrokerStartError(
                 f"the data directory {home} cannot be made: {error.strerror}. Choose another with --data or log.dirs."
             ) from error
-        self._store = EmbeddedStore.open(Path(home) / METADATA_FILE)
-        self._store.watch_session(self._on_session)
-        self.logs = self._opened_logs = LogManager.open(
+        store = EmbeddedStore.open(Path(home) / METADATA_FILE)
+        self._undo.push_async_callback(store.close)
+        store.watch_session(self._on_session)
+        self.logs = LogManager.open(
             self.config.log_dirs,
             node_id=self.node_id,
-            cluster_id=await self._cluster_id(self._store, home),
+            cluster_id=await self._cluster_id(store, home),
             config_of=lambda topic: self.log_config({}),
             disk=self.disk,
             clock=self.clock,
         )
+        self._undo.push_async_callback(self._close_logs)
+        self._undo.push_async_callback(self._listeners.close)
         bound = {}
         for listener in listeners(self.config):
             bound[listener.name] = await self._listeners.listen(listener)
         self.advertised = with_bound_ports(advertised, bound)
-        await self._join(self._store)
-        self.producer_ids = ProducerIdManager(self._store, self.node_id)
+        await self._join(store)
+        self._undo.push_async_callback(self.metadata.close)
+        self._undo.push_async_callback(self.tasks.close)
+        self._undo.push_async_callback(self._listeners.close)
+        self.producer_ids = ProducerIdManager(store, self.node_id)
         self._follow_broker_configs(self.image)
         self.logs.note_missing((topic.name, index) for topic, index, _ in self.image.partitions_on(self.node_id))
         self._set_strays_aside()
         self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""), self.tasks)
         self.replicas.on_image(ClusterImage(""), self.image)
+        self._undo.callback(self.replicas.close)
         self.replicas.on_opened = self._on_opened
         self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.deadlines)
+        self._undo.callback(self.groups.close)
         self.groups.on_image(ClusterImage(""), self.image)
         self.markers = MarkerAppender(self.replicas, self.groups.runtime)
         self.transactions = TransactionCoordinator(
             self.config, self.replicas, self.markers, self.producer_ids, self.clock, self.tasks, self.deadlines
         )
+        self._undo.callback(self.transactions.close)
         self.transactions.on_image(self.image)
         self.metadata.subscribe(self._on_image)
         await self.replicas.until_opened()
-        LogMaintenance(self).start()
-        LogCleaner(self).start()
+        LogMaintenance(self._current_config, self.logs, self.replicas, self.clock, self.tasks).start()
+        LogCleaner(self._current_config, self.logs, self.replicas, self.clock, self.tasks, self.disk).start()
         self.groups.start()
         self.transactions.start()
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
         self._divide_descriptors()
-        await self._listeners.start()
+        self._services = Services(
+            config=self.config,
+            clock=self.clock,
+            tasks=self.tasks,
+            deadlines=self.deadlines,
+            logs=self.logs,
+            metadata=self.metadata,
+            replicas=self.replicas,
+            groups=self.groups,
+            transactions=self.transactions,
+            markers=self.markers,
+            topics=self.topics,
+            producer_ids=self.producer_ids,
+            fetch_sessions=FetchSessions(self.config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]),
+            create_topic=self.create_topic,
+        )
+        await self._listeners.start(Dispatcher(self._services))
 
     def _divide_descriptors(self) -> None:
         """Now that the logs are open: what is left goes to connections and to further logs, half and half."""
@@ -236,7 +273,7 @@ class Broker:
 
     def _on_session(self, state: SessionState) -> None:
         """The store is lost (a failed fsync, say): who leads what can no longer be known, so serving ends."""
-        if state is SessionState.LOST and self._store is not None:
+        if state is SessionState.LOST and not self._stopping:
             logger.error("the metadata store is lost: the broker stops")
             self.failed.set()
 
@@ -244,6 +281,9 @@ class Broker:
         """Follow the cluster: first its settings, then its topics, then what is coordinated through them."""
         if new.broker_configs is not old.broker_configs:
             self._follow_broker_configs(new)
+            self.replicas.reconfigure_all()
+            if self._services is not None:
+                self._services.config = self.config
         self.replicas.on_image(old, new)
         self.groups.on_image(old, new)
         self.transactions.on_image(new)
@@ -267,8 +307,6 @@ class Broker:
             typed(image.broker_configs.get(self.node_id, {})), typed(image.broker_configs.get(None, {}))
         )
         self._log_configs.clear()
-        if hasattr(self, "replicas"):
-            self.replicas.reconfigure_all()
 
     def _set_strays_aside(self) -> None:
         """Logs of topics that are no more (a deletion was cut short), or of an older topic of the same name.
@@ -331,26 +369,10 @@ class Broker:
                 raise
         await wait_until_usable(self.metadata, self.replicas, name, 1, AUTO_CREATE_TIMEOUT_MS)
 
-    async def stop(self) -> None:
-        """Stop serving, flush everything, and leave the mark of a clean shutdown."""
-        if hasattr(self, "replicas"):
-            self.replicas.close()
-        if hasattr(self, "groups"):
-            self.groups.close()
-        if hasattr(self, "transactions"):
-            self.transactions.close()
-        await self._listeners.close()
-        await self.tasks.close()
-        if hasattr(self, "metadata"):
-            await self.metadata.close()
-        if self._store is not None:
-            store, self._store = self._store, None
-            await store.close()
-        if self._opened_logs is not None:
-            logs, self._opened_logs = self._opened_logs, None
-            try:
-                if hasattr(self, "replicas"):
-                    logs.checkpoint_high_watermarks(self.replicas.high_watermarks())
-                await asyncio.to_thread(logs.close)
-            except (OSError, KafkaError) as error:
-                logger.error("not a clean shutdown", extra={"reason": error})
+    async def _close_logs(self) -> None:
+        try:
+            if hasattr(self, "replicas"):  # else the start was cut short, and the checkpoint stays as it was
+                self.logs.checkpoint_high_watermarks(self.replicas.high_watermarks())
+            await asyncio.to_thread(self.logs.close)
+        except (OSError, KafkaError) as error:
+            logger.error("not a clean shutdown", extra={"reason": error})

@@ -78,7 +78,7 @@ async def _run(broker: object) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
     from oncelog_broker.broker import Broker, BrokerStartError
     from oncelog_broker.config.declared import InvalidConfig
-    from oncelog_broker.log.meta_properties import MetaPropertiesError
+    from oncelog_broker.log.directories.meta_properties import MetaPropertiesError
     from oncelog_broker.metadata.embedded import StoreFileError
     from oncelog_broker.metadata.payloads import MalformedPayload
     from oncelog_broker.metadata.registration import BrokerIdInUse

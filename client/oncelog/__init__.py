@@ -1,9 +1,18 @@
 """oncelog: an asyncio client for Kafka-protocol clusters.
 
-    connection/  one broker connection, version negotiation, the pool     cluster.py               who leads what
-    producer/    batches, partitioning, sending                           consumer/                fetching, positions
-    admin.py     topics, configuration, offsets                           errors.py                what may go wrong
-    config.py    Kafka's keys, defaults and bounds                        metadata.py, backoff.py, alarm.py, clock.py
+cli/                        the commands of `oncelog`
+consume_process_produce.py  read, work, write, in transactions
+producer/                   batches, partitioning, sending, transactions
+consumer/                   fetching, positions, groups
+admin/                      topics, configuration, offsets, groups, transactions
+metadata/                   the view of the cluster, and asking leaders and coordinators
+connection/                 one broker connection, version negotiation, the pool
+group_offsets.py            what a group commits, and who commits it
+cluster.py                  who leads what
+config.py                   Kafka's keys, defaults and bounds
+errors.py                   what may go wrong
+backoff.py, alarm.py, clock.py
+fail_points/                where a test can strike
 
 The names below load at first use, so that `import oncelog` alone costs nothing.
 """

@@ -1,5 +1,7 @@
 """Kafka's wire protocol: bytes <-> messages. No I/O, no clock, imports nothing of ours.
 
-`schema` declares a message once over its versions, `wire` and `codec` turn the declaration into bytes, `messages/` has
-one file per API, `records/` the record batches, `errors` the error table, `api` the API keys.
+`schema` declares a message once over its `versions`; `wire`, on `wire_readers` and `wire_writers`, and `codec` turn the
+declaration into bytes. `messages/` has one file per API, `records/` the record batches, `coordinator_records/` what
+coordinators log, `consumer_protocol` what consumers tell one another. `errors` is the error table, `api` the API keys,
+`authorized_operations` and `uuids` are two kinds of values.
 """

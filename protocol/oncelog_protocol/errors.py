@@ -2,7 +2,7 @@
 
 `ErrorCode.NOT_COORDINATOR` is an int, so it goes on the wire as it is. `KafkaError(ErrorCode.X, "why")` is the one
 exception that carries such a code from the place which found the fault to the edge which writes the answer.
-Source: Kafka's `Errors`; numbers checked against semantics.md.
+Source: Kafka's `Errors`.
 """
 
 from __future__ import annotations

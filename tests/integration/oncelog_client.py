@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from foreign_clients import TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused
 
 from oncelog import Admin, Consumer, KafkaError, NewTopic, Producer, TopicPartition
+from oncelog.admin.resources import ConfigResource
 from oncelog.producer.partitioner import partition_for_key
-from oncelog.resources import ConfigResource
 
 T = TypeVar("T")
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from oncelog import Admin, Consumer, ConsumerRecord, NewTopic, Producer, TopicPartition
+from oncelog.admin.resources import AlterConfig, ConfigResource
 from oncelog.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRange, TopicAlreadyExists
-from oncelog.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from oncelog.resources import AlterConfig, ConfigResource
+from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 TIMEOUT_MS = 20_000
 

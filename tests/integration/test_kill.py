@@ -23,7 +23,6 @@ from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.record import Record, read_records
 
 SEED = 20_240_611
-KILLS = 30
 IN_FLIGHT = 5
 TOPICS = {"kill-a": 1, "kill-b": 3}
 BASE_TIMESTAMP = 1_700_000_000_000
@@ -189,12 +188,12 @@ def create_topics(broker: BrokerProcess) -> list[PartitionHistory]:
     return [PartitionHistory(name, partition) for name, count in TOPICS.items() for partition in range(count)]
 
 
-@pytest.mark.slow
-def test_thirty_kills_lose_nothing(broker_factory: BrokerFactory) -> None:
+@pytest.mark.parametrize("kills", [8, pytest.param(100, marks=pytest.mark.soak)])
+def test_kills_lose_nothing(broker_factory: BrokerFactory, kills: int) -> None:
     rng = random.Random(SEED)
     broker = broker_factory(SETTINGS).start()
     histories = create_topics(broker)
-    for _ in range(KILLS):
+    for _ in range(kills):
         Producer(broker, histories, rng).run_until(broker, rng.randint(0, 60))
         broker.start()
         with RawClient(broker.port) as client:
@@ -202,13 +201,12 @@ def test_thirty_kills_lose_nothing(broker_factory: BrokerFactory) -> None:
                 check_newest(client, history)
     with RawClient(broker.port) as client:
         for history in histories:
-            assert len(history.acknowledged) > KILLS
+            assert len(history.acknowledged) > kills
             check_log(client, history)
     assert broker.stop() == 0
     assert "Traceback" not in broker.log.read_text()
 
 
-@pytest.mark.slow
 def test_a_kill_while_it_recovers(broker_factory: BrokerFactory) -> None:
     """Recovery itself may be killed, wherever it is: the next one finishes the work."""
     rng = random.Random(SEED + 1)

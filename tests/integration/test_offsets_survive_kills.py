@@ -20,7 +20,6 @@ from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
 from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 
 SEED = 20_250_112
-KILLS = 30
 GROUPS = [f"group-{number}" for number in range(8)]
 PARTITIONS = 3
 IN_FLIGHT = 5
@@ -91,15 +90,15 @@ def committed(client: RawClient) -> dict[str, set[tuple[int, str | None]]]:
         time.sleep(0.01)
 
 
-@pytest.mark.slow
-def test_no_acknowledged_offset_is_lost_in_thirty_kills(broker_factory: BrokerFactory) -> None:
+@pytest.mark.parametrize("kills", [8, pytest.param(100, marks=pytest.mark.soak)])
+def test_no_acknowledged_offset_is_lost_in_kills(broker_factory: BrokerFactory, kills: int) -> None:
     rng = random.Random(SEED)
     broker = broker_factory({"offsets.topic.num.partitions": "5", "offsets.topic.segment.bytes": "30000"}).start()
     with RawClient(broker.port) as client:
         client.create_topic("t", PARTITIONS)
         client.call(FindCoordinatorRequest(key="any"), ApiKey.FIND_COORDINATOR, 1)
     sent, acknowledged = dict.fromkeys(GROUPS, -1), dict.fromkeys(GROUPS, -1)
-    for round_number in range(KILLS):
+    for round_number in range(kills):
         with RawClient(broker.port) as client:
             killer = _kill_after(broker, rng.uniform(0.02, 0.3))
             commit_until_killed(client, rng, sent, acknowledged)
@@ -112,7 +111,7 @@ def test_no_acknowledged_offset_is_lost_in_thirty_kills(broker_factory: BrokerFa
                 ((offset, metadata),) = found
                 assert acknowledged[group] <= offset <= sent[group], (round_number, group)
                 assert metadata == ("" if offset < 0 else f"{group}@{offset}")
-    assert min(acknowledged.values()) > KILLS
+    assert min(acknowledged.values()) > kills
     assert "Traceback" not in broker.log.read_text()
 
 

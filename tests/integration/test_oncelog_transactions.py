@@ -24,7 +24,7 @@ from oncelog.errors import (
     MessageTooLarge,
     ProducerFenced,
 )
-from oncelog.offsets import LATEST_TIMESTAMP
+from oncelog.metadata.list_offsets import LATEST_TIMESTAMP
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.end_txn import EndTxnRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest

@@ -26,8 +26,8 @@ from raw_client import RawClient
 from raw_transactions import RawTransactions, is_stable, last_stable_offset
 
 from oncelog import Admin, TopicPartition
+from oncelog.admin.hanging import Hang
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.transactions import Hang
 
 UNGUARDED = {"transaction.partition.verification.enable": "false"}
 EXPIRING = {"transactional.id.expiration.ms": "1", "transaction.remove.expired.transaction.cleanup.interval.ms": "50"}

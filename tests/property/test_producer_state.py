@@ -11,8 +11,8 @@ from tests.support.producers import ABORT, COMMIT, committed, mark, produce, pro
 from tests.support.storage import append, open_log
 
 from oncelog_broker.log.config import KAFKA, STRICT, LogConfig
-from oncelog_broker.log.producer_entry import Streak
-from oncelog_broker.log.producer_state import DuplicateBatch, ProducerState
+from oncelog_broker.log.producers.entry import Streak
+from oncelog_broker.log.producers.state import DuplicateBatch, ProducerState
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import TRANSACTIONAL_BIT
 from oncelog_protocol.records.control import EndTransactionMarker

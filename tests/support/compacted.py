@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from tests.support.storage import NOW
 
-from oncelog_broker.log.compaction import Compaction
+from oncelog_broker.log.compaction.compaction import Compaction
 from oncelog_broker.log.config import COMPACT, LogConfig
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.steps import run_steps
 from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.runtime.disk import Disk, RealDisk
+from oncelog_broker.runtime.steps import run_steps
 from oncelog_protocol.records.batch import RecordBatch, batches
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.compression import Compression

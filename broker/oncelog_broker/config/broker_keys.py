@@ -1,7 +1,7 @@
 """The broker's configuration keys: the ones that it honours, with Kafka's names and, unless the doc says so, defaults.
 
 The keys that topics inherit are in `topic_defaults`; `BROKER_KEYS` here holds those, too.
-Deviations from Kafka's defaults are limits that Kafka leaves open: see reliability.md, "Resource exhaustion".
+Deviations from Kafka's defaults are limits that Kafka leaves open, so that no client can take all memory or files.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from oncelog_broker.dump.index_files import LogBeside, check_sanity, dump_offset
 from oncelog_broker.dump.log_file import dump_log
 from oncelog_broker.dump.producer_files import dump_snapshot, dump_transaction_index
 from oncelog_broker.dump.rows import Fault, Item
+from oncelog_broker.log.directories.meta_properties import META_PROPERTIES_FILE
+from oncelog_broker.log.directories.partition_metadata import PARTITION_METADATA_FILE
 from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE
-from oncelog_broker.log.meta_properties import META_PROPERTIES_FILE
-from oncelog_broker.log.partition_metadata import PARTITION_METADATA_FILE
 
 LOG_SUFFIX: Final = ".log"
 INDEX_DUMPS: Final = {".index": dump_offset_index, ".timeindex": dump_time_index}

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO, Final
 
 from oncelog_broker.dump.log_file import locations
 from oncelog_broker.dump.rows import Fault, Item, Message, Row
-from oncelog_broker.log.batch_scan import BatchLocation, parse_location
-from oncelog_broker.log.offset_index import ENTRY as OFFSET_ENTRY
-from oncelog_broker.log.time_index import ENTRY as TIME_ENTRY
+from oncelog_broker.log.segments.batch_scan import BatchLocation, parse_location
+from oncelog_broker.log.segments.offset_index import ENTRY as OFFSET_ENTRY
+from oncelog_broker.log.segments.time_index import ENTRY as TIME_ENTRY
 from oncelog_protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, CorruptBatch
 
 ENTRIES_AT_ONCE: Final = 4096

@@ -7,7 +7,7 @@ from typing import BinaryIO, Final
 
 from oncelog_broker.dump.decoders import Decoder, decoded
 from oncelog_broker.dump.rows import Fault, Item, Message, Notice, Row, Value
-from oncelog_broker.log.batch_scan import BatchLocation, parse_location
+from oncelog_broker.log.segments.batch_scan import BatchLocation, parse_location
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.records.batch import HEADER_SIZE, NO_SEQUENCE, CorruptBatch, RecordBatch
 from oncelog_protocol.records.compression import Compression

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 from oncelog_broker.dump.rows import Fault, Item, Row, Value
-from oncelog_broker.log.producer_snapshot import SnapshotCorrupt, parse_snapshot
-from oncelog_broker.log.segment_index import IndexCorrupt
-from oncelog_broker.log.transaction_index import ENTRY_VERSION, parse_aborted
+from oncelog_broker.log.producers.snapshot import SnapshotCorrupt, parse_snapshot
+from oncelog_broker.log.producers.transaction_index import ENTRY_VERSION, parse_aborted
+from oncelog_broker.log.segments.index import IndexCorrupt
 
 MAX_BYTES: Final = 256 * 1024 * 1024
 """Several millions of entries; such a file is read whole."""

@@ -1,12 +1,12 @@
-"""The log of one partition, in Kafka's own files, and all the logs of a broker.
+"""The log of one partition, in Kafka's own files: this folder is its face, the four rooms below are its parts.
 
-From the bottom up: `batch_scan` walks batches in a file, `segment_index` with `offset_index` and `time_index` finds
-positions, `segment` joins one log file with its indexes, `recovery` opens what a crash left, `local_log` is a row of
-segments, `partition_log` the log of a partition, `log_manager` owns the data directories. `validation`, `roll` and
-`retention` decide, without I/O.
+The face: `partition_log` is the log of a partition as it changes (append, truncate, delete, flush), `readable_log` the
+same log as it is read, `log_content` what it consists of; `validation` says what a batch must be before it is appended,
+`internal_batches` joins several batches into one append, `leader_epochs` remembers where each leader epoch began,
+`flush` syncs in three steps, `checkpoints` are Kafka's small text files, `config` the settings that storage needs.
 
-Compaction: `cleaner` and `batch_retention` decide, `compaction` walks the dirty part with an `offset_map` and writes
-`cleaned_segment`s in the place of the old ones, in `steps` that whoever runs them may pause.
+The rooms, from the bottom up: `segments` (files, indexes, roll, retention, recovery), `producers` (duplicate detection,
+open and aborted transactions), then above the face `compaction` and `directories` (all the logs of a broker).
 
 All of it is synchronous and belongs to one thread; what may run elsewhere says so (`PendingFlush.sync`).
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from oncelog_broker.log.producer_snapshot import PendingSnapshot
+from oncelog_broker.log.producers.snapshot import PendingSnapshot
 from oncelog_broker.runtime.disk import Disk, File, FileClosed
 
 

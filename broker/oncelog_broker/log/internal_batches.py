@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from oncelog_broker.log.batch_scan import BatchLocation
 from oncelog_broker.log.validation import ValidationLimits, check_batch
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
@@ -82,15 +81,3 @@ def check_offsets(whole: list[RecordBatch], next_offset: int) -> None:
         if batch.base_offset < next_offset or batch.last_offset < batch.base_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{batch!r} does not come after offset {next_offset - 1}")
         next_offset = batch.next_offset
-
-
-def location_of(batch: RecordBatch, start: int) -> BatchLocation:
-    """Where `batch` lies relative to `start` of its buffer."""
-    return BatchLocation(
-        batch.start - start,
-        batch.size,
-        batch.base_offset,
-        batch.last_offset,
-        batch.max_timestamp,
-        batch.partition_leader_epoch,
-    )

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
-from oncelog_broker.log.local_log import LocalLog
-from oncelog_broker.log.log_producers import LogProducers
-from oncelog_broker.log.recovery import LastKnown, SegmentLoader, load_epochs, rebuild_epochs
-from oncelog_broker.log.segment import Segment
+from oncelog_broker.log.producers.producers import LogProducers
+from oncelog_broker.log.segments.local_log import LocalLog
+from oncelog_broker.log.segments.recovery import LastKnown, SegmentLoader, load_epochs, rebuild_epochs
+from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
 

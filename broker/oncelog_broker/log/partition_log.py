@@ -17,12 +17,12 @@ from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.flush import PendingFlush
 from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, checked_batches, stamp_append_time
 from oncelog_broker.log.log_content import LogContent
-from oncelog_broker.log.lost_segments import LogCorrupt
-from oncelog_broker.log.producer_state import DuplicateBatch
+from oncelog_broker.log.producers.state import DuplicateBatch
 from oncelog_broker.log.readable_log import ReadableLog
-from oncelog_broker.log.recovery import LastKnown
-from oncelog_broker.log.retention import SegmentFacts, deletable_segments
-from oncelog_broker.log.segment import Segment
+from oncelog_broker.log.segments.lost_segments import LogCorrupt
+from oncelog_broker.log.segments.recovery import LastKnown
+from oncelog_broker.log.segments.retention import SegmentFacts, deletable_segments
+from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.log.validation import (
     AppendOrigin,
     HeaderFields,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 
-from oncelog_broker.log import timestamp_lookup
 from oncelog_broker.log.leader_epochs import LeaderEpochs
 from oncelog_broker.log.log_content import LogContent
-from oncelog_broker.log.log_reader import EMPTY
-from oncelog_broker.log.timestamp_lookup import TimestampedOffset
-from oncelog_broker.log.transaction_index import AbortedTransaction
+from oncelog_broker.log.producers.transaction_index import AbortedTransaction
+from oncelog_broker.log.segments import timestamp_lookup
+from oncelog_broker.log.segments.reader import EMPTY
+from oncelog_broker.log.segments.timestamp_lookup import TimestampedOffset
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
 

@@ -81,7 +81,7 @@ class ControllerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """`/latest_producer_id_block`: the last block that was taken, both ends inclusive (semantics.md S1)."""
+    """`/latest_producer_id_block`: the last block that was taken, both ends inclusive (S1)."""
 
     broker_id: int
     start: int

@@ -8,7 +8,7 @@ against every one (`tests/unit/broker/metadata/test_store_contract.py`), so a ca
 - A write is durable when its await returns, and no reader sees it before. One caller's writes happen in call order.
 - `multi` happens wholly or not at all; all that it creates has one czxid.
 - A write that ends in `ConnectionLost` or `SessionExpired` may or may not have happened: re-read and compare before
-  trying again (semantics.md S1, reliability.md section 6 "ZooKeeper").
+  trying again (S1).
 - All callbacks are plain functions, called in the event loop. They must not raise, and must be quick.
 """
 

@@ -8,10 +8,13 @@ So an append costs one subtraction per waiting fetch, and the partitions are rea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from oncelog_broker.replication.partition import Partition
+
+class Readable(Protocol):
+    """A partition, as far as those who wait for its records need it."""
+
+    waiting_fetches: set[DelayedFetch]
 
 
 class DelayedFetch:
@@ -21,7 +24,7 @@ class DelayedFetch:
 
     def __init__(
         self,
-        partitions: Sequence[Partition],
+        partitions: Sequence[Readable],
         missing_bytes: int,
         complete: Callable[[], None],
         *,

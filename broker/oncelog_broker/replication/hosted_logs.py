@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
 from oncelog_broker.log.checkpoints import TopicPartition
-from oncelog_broker.log.log_changes import WantedLog
-from oncelog_broker.log.log_manager import LogManager
+from oncelog_broker.log.directories.log_changes import WantedLog
+from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.runtime.descriptors import is_descriptor_limit
 from oncelog_broker.runtime.tasks import Tasks, in_thread

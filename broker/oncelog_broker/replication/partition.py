@@ -11,7 +11,7 @@ from typing import Final
 
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.producer_state import NOTHING_UNSTABLE
+from oncelog_broker.log.producers.state import NOTHING_UNSTABLE
 from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.replication.delayed import DelayedFetch
 from oncelog_protocol.errors import ErrorCode, KafkaError

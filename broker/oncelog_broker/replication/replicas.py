@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.log_changes import WantedLog
-from oncelog_broker.log.log_manager import LogManager
+from oncelog_broker.log.directories.log_changes import WantedLog
+from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata import image
 from oncelog_broker.metadata.image import ClusterImage, Topic

@@ -1,7 +1,7 @@
 """The clock seam: the only place that asks what time it is.
 
 Wall time stamps records and drives retention; monotonic time drives sessions, timeouts and waiting requests, so that a
-stepping wall clock expires nothing (reliability.md, "Clock skew").
+stepping wall clock expires nothing.
 """
 
 from __future__ import annotations

@@ -15,16 +15,13 @@ import asyncio
 import logging
 import socket
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.known_header import NO_HEADER, KnownHeader
 from oncelog_broker.server.limits import FRAME_PROGRESS_SECONDS, RESPONSE_STALL_SECONDS, WRITE_HIGH_WATER_BYTES
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.wire_writers import Buffer
-
-if TYPE_CHECKING:
-    from oncelog_broker.server.dispatch import Dispatcher
 
 logger = logging.getLogger(__name__)
 
@@ -40,17 +37,23 @@ SCATTER_BYTES: Final = 16 * 1024
 """Parts of a response from this size on go to the socket as they are; smaller ones are joined first."""
 
 
+class FrameHandler(Protocol):
+    """Serves one request; `frame` is without its size. Raises MalformedMessage for one that cannot be answered."""
+
+    def __call__(self, connection: BrokerConnection, frame: memoryview, /) -> None: ...
+
+
 class BrokerConnection(asyncio.BufferedProtocol):
-    """A connection as the event loop sees it. `dispatcher.handle` gets each frame; `respond` takes each response."""
+    """A connection as the event loop sees it. `handle` gets each frame; `respond` takes each response."""
 
     __slots__ = (
         "_begin",
         "_buffer",
         "_connections",
-        "_dispatcher",
         "_end",
         "_frame_is_lent",
         "_frame_since",
+        "_handle",
         "_limits",
         "_loop",
         "_outgoing",
@@ -70,9 +73,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "state",
     )
 
-    def __init__(self, dispatcher: Dispatcher, connections: Connections, listener: str) -> None:
+    def __init__(self, handle: FrameHandler, connections: Connections, listener: str) -> None:
         self._loop = asyncio.get_running_loop()
-        self._dispatcher = dispatcher
+        self._handle = handle
         self._connections = connections
         self._limits = connections.limits
         self.listener = listener
@@ -166,7 +169,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._write(outgoing)
 
     def _handle_each(self) -> None:
-        view, end, handle = self._view, self._end, self._dispatcher.handle
+        view, end, handle = self._view, self._end, self._handle
         while not self.is_muted and self._transport is not None:
             available = end - self._begin
             if available < 4:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from oncelog_broker.server.limits import Limits
 
-if TYPE_CHECKING:
-    from oncelog_broker.server.connection import BrokerConnection
+
+class OpenConnection(Protocol):
+    """What is done with all connections alike."""
+
+    def sweep(self, now: float) -> None: ...
+
+    def shut(self) -> None: ...
+
+    def close(self, reason: str) -> None: ...
 
 
 class Connections:
@@ -17,11 +24,11 @@ class Connections:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._open: set[BrokerConnection] = set()
+        self._open: set[OpenConnection] = set()
         self._empty = asyncio.Event()
         self._empty.set()
 
-    def admit(self, connection: BrokerConnection, host: str, descriptor: int) -> str | None:
+    def admit(self, connection: OpenConnection, host: str, descriptor: int) -> str | None:
         """Take the connection in, or say which limit forbids it. `descriptor` is its socket's, -1 if it has none."""
         refused = self.limits.admit(host, descriptor)
         if refused is None:
@@ -29,7 +36,7 @@ class Connections:
             self._empty.clear()
         return refused
 
-    def release(self, connection: BrokerConnection, host: str) -> None:
+    def release(self, connection: OpenConnection, host: str) -> None:
         """Forget a connection that is closed; harmless for one that was not admitted."""
         if connection in self._open:
             self._open.discard(connection)
@@ -44,7 +51,7 @@ class Connections:
         except TimeoutError:
             pass
 
-    def __iter__(self) -> Iterator[BrokerConnection]:
+    def __iter__(self) -> Iterator[OpenConnection]:
         return iter(list(self._open))
 
     def __len__(self) -> int:

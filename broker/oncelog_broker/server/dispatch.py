@@ -11,11 +11,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from oncelog.fail_points.point import FailPoint, fail_point
 from oncelog_broker.config.broker_keys import QUEUED_MAX_REQUESTS
-from oncelog_broker.coordinator.client import Client
+from oncelog_broker.server.connection import BrokerConnection
+from oncelog_broker.server.context import RequestContext, Services
+from oncelog_broker.server.handlers.api_versions import unsupported_version
 from oncelog_broker.server.known_header import PREFIX, KnownHeader
 from oncelog_broker.server.limits import MAX_REQUEST_ELEMENTS
 from oncelog_broker.server.served import SERVED
@@ -25,43 +27,12 @@ from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.messages.headers import RequestHeader
 from oncelog_protocol.wire_writers import Buffer
 
-if TYPE_CHECKING:
-    from oncelog_broker.broker import Broker
-    from oncelog_broker.server.connection import BrokerConnection
-
 logger = logging.getLogger(__name__)
 
 RESPONSE_PREFIX: Final = Struct(">ii")
 """Size of what follows, correlation id."""
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
 ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", ApiKey.END_TXN: "reply-sent"}
-
-
-class RequestContext:
-    """What a handler may know beside its request. Valid while the request is handled."""
-
-    __slots__ = ("api_key", "broker", "client_id", "connection", "correlation_id", "version")
-
-    def __init__(
-        self,
-        broker: Broker,
-        connection: BrokerConnection,
-        api_key: int,
-        version: int,
-        correlation_id: int,
-        client_id: str | None,
-    ) -> None:
-        self.broker = broker
-        self.connection = connection
-        self.api_key = api_key
-        self.version = version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-
-    @property
-    def client(self) -> Client:
-        """Who asks, as others may be shown."""
-        return Client(self.client_id or "", f"/{self.connection.client_host}")
 
 
 class Route:
@@ -86,10 +57,10 @@ class Route:
 class Dispatcher:
     """Serves the requests of all connections of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._routes: dict[int, Route] = {}
-        self._at_work = asyncio.Semaphore(broker.config[QUEUED_MAX_REQUESTS])
+        self._at_work = asyncio.Semaphore(services.config[QUEUED_MAX_REQUESTS])
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
         """Serve one request. Raises MalformedMessage for a frame that cannot be answered: the connection is closed."""
@@ -104,7 +75,7 @@ class Dispatcher:
             known = connection.known_header = KnownHeader.read(route.header, frame)
             position = PREFIX.size + len(known.tail)
         request = route.decode(frame, position, max_elements=MAX_REQUEST_ELEMENTS)
-        context = RequestContext(self._broker, connection, api_key, version, correlation_id, known.client_id)
+        context = RequestContext(self._services, connection, api_key, version, correlation_id, known.client_id)
         answer = route.handler(request, context)
         if answer is None:
             return
@@ -114,7 +85,7 @@ class Dispatcher:
         elif asyncio.iscoroutine(answer):
             name = f"{ApiKey(api_key).name} of {known.client_id}"
             connection.mute()  # a change that has begun is finished, whether the client stays or goes
-            self._wait(self._broker.tasks.spawn(name, self._in_turn(answer)), route, context)
+            self._wait(self._services.tasks.spawn(name, self._in_turn(answer)), route, context)
         else:
             self._respond(answer, route, context)
 
@@ -132,11 +103,9 @@ class Dispatcher:
         return route
 
     def _refuse_api_versions(self, connection: BrokerConnection, correlation_id: int) -> None:
-        from oncelog_broker.server.handlers.api_versions import unsupported_version
-
         route = self._routes.get(ApiKey.API_VERSIONS << 16) or self._route(ApiKey.API_VERSIONS, 0)
         assert route is not None
-        context = RequestContext(self._broker, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
+        context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
         self._respond(unsupported_version(), route, context)
 
     def _wait(self, future: asyncio.Future[Any], route: Route, context: RequestContext) -> None:

@@ -1,7 +1,7 @@
 """What clients together, and one address alone, may take of the broker: connections and request memory.
 
 Kafka's keys: `max.connections`, `max.connections.per.ip`, `socket.request.max.bytes`, `queued.max.request.bytes`,
-`connections.max.idle.ms`. The constants below have no key in Kafka (reliability.md section 6).
+`connections.max.idle.ms`. The constants below have no key in Kafka.
 """
 
 from __future__ import annotations

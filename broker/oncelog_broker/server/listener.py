@@ -25,9 +25,9 @@ DRAIN_SECONDS: Final = 2.0
 class Listeners:
     """All listening sockets of a broker and the connections they accepted."""
 
-    def __init__(self, network: Network, dispatcher: Dispatcher, connections: Connections) -> None:
+    def __init__(self, network: Network, connections: Connections) -> None:
         self._network = network
-        self._dispatcher = dispatcher
+        self._dispatcher: Dispatcher | None = None
         self.connections = connections
         self._listening: list[Listening] = []
 
@@ -35,7 +35,8 @@ class Listeners:
         """Bind `listener`; the real port. Raises OSError with a message that says what to do."""
 
         def factory() -> BrokerConnection:
-            return BrokerConnection(self._dispatcher, self.connections, listener.name)
+            assert self._dispatcher is not None, "nothing is accepted before start"
+            return BrokerConnection(self._dispatcher.handle, self.connections, listener.name)
 
         try:
             listening = await self._network.listen(listener.host, listener.port, factory, backlog=BACKLOG)
@@ -44,8 +45,9 @@ class Listeners:
         self._listening.append(listening)
         return listening.port
 
-    async def start(self) -> None:
-        """Begin to serve on everything that was bound."""
+    async def start(self, dispatcher: Dispatcher) -> None:
+        """Begin to serve on everything that was bound; `dispatcher` gets the requests."""
+        self._dispatcher = dispatcher
         for listening in self._listening:
             await listening.start()
 
@@ -56,9 +58,9 @@ class Listeners:
             connection.sweep(now)
 
     async def close(self) -> None:
-        """Stop accepting, let written responses leave, then cut what is left."""
-        for listening in self._listening:
-            await listening.close()
+        """Stop accepting, let written responses leave, then cut what is left. Harmless when that has been done."""
+        while self._listening:
+            await self._listening.pop().close()
         for connection in self.connections:
             connection.shut()
         await self.connections.drained(DRAIN_SECONDS)

@@ -1,6 +1,6 @@
 """The APIs that this broker serves, and in which versions: the one list, from which ApiVersions is answered.
 
-The ranges are those of a Kafka 4.3 broker (semantics section 3): what is not served is not advertised (T3). Handlers
+The ranges are those of a Kafka 4.3 broker: what is not served is not advertised (T3). Handlers
 are imported when the first request for them arrives, so that starting stays quick.
 """
 

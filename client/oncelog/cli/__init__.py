@@ -1,5 +1,7 @@
-"""The `oncelog` command: topics, produce, consume here; serve and dump come from the broker as entry points.
+"""The `oncelog` command: its own commands here; serve and dump come from the broker as entry points.
 
-`main` finds commands by name and loads only the one that runs. `offsets`, `text_records` and `json_records` are pure;
-`running` turns errors into messages and exit codes; `output` prints tables.
+`main` finds commands by name and loads only the one that runs: `topics`, `produce`, `consume`, `groups`, `txns`,
+`explain`. What they share: `running` turns errors into messages and exit codes, `output` prints tables, `options` and
+`targets` are their arguments, `standard_input` reads without blocking. Pure: `offsets`, `text_records`, `json_records`,
+and `reset_plan` (where `groups reset` moves a group).
 """

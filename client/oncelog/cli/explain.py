@@ -19,7 +19,7 @@ from oncelog.cli.targets import TARGET, Target, partitions_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from oncelog.transactions import Explanation, OpenTransaction
+    from oncelog.admin.hanging import Explanation, OpenTransaction
 
 LABEL_WIDTH: Final = 12
 UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
@@ -122,7 +122,7 @@ def pinned_text(explained: Explanation, pinned_by: OpenTransaction, now_ms: int)
 
 def remedy(explained: Explanation, pinned_by: OpenTransaction) -> str:
     """What a user can do now."""
-    from oncelog.transactions import PREPARED, Hang
+    from oncelog.admin.hanging import PREPARED, Hang
 
     if explained.hang in (Hang.UNKNOWN, Hang.NOT_HELD):
         topic, index = explained.partition
@@ -212,7 +212,7 @@ def _end(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> str
 
 
 def _why(explained: Explanation, pinned_by: OpenTransaction) -> str:
-    from oncelog.transactions import Hang
+    from oncelog.admin.hanging import Hang
 
     held = pinned_by.held
     if explained.hang is Hang.UNKNOWN or held is None:

@@ -49,8 +49,8 @@ def create(
 
     async def command() -> bool:
         from oncelog.admin import Admin, NewTopic
+        from oncelog.admin.resources import BROKER_DEFAULT
         from oncelog.errors import TopicAlreadyExists
-        from oncelog.resources import BROKER_DEFAULT
 
         topic = NewTopic(name, partitions or BROKER_DEFAULT, replication_factor or BROKER_DEFAULT, dict(configs))
         async with Admin(bootstrap) as admin:
@@ -135,7 +135,7 @@ def alter(
 
     async def command() -> None:
         from oncelog.admin import Admin
-        from oncelog.resources import AlterConfig, AlterOperation, ConfigResource
+        from oncelog.admin.resources import AlterConfig, AlterOperation, ConfigResource
 
         changes = [AlterConfig(key, value) for key, value in configs]
         changes += [AlterConfig(key, None, AlterOperation.DELETE) for key in deleted]
@@ -200,9 +200,9 @@ class _Description:
 
 async def _describe(admin: Admin, names: Sequence[str]) -> list[_Description]:
     """Raises KafkaError."""
+    from oncelog.admin.resources import ConfigResource
     from oncelog.cluster import NO_NODE, TopicPartition
-    from oncelog.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-    from oncelog.resources import ConfigResource
+    from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
     if not names:
         return []

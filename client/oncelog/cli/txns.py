@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from oncelog.admin import Admin
+    from oncelog.admin.hanging import DescribedTransaction, HangingTransaction, ProducerState
     from oncelog.cluster import TopicPartition
-    from oncelog.transactions import DescribedTransaction, HangingTransaction, ProducerState
 
     Row = tuple[Any, ...]
 
@@ -219,7 +219,7 @@ def abort(
 
     async def command() -> str:
         from oncelog.admin import Admin
-        from oncelog.transactions import ProducerIdAndEpoch
+        from oncelog.admin.hanging import ProducerIdAndEpoch
 
         async with Admin(bootstrap) as admin:
             (where,) = await partitions_of(admin, [partition])
@@ -271,7 +271,7 @@ async def _check_broker(admin: Admin, broker_id: int | None) -> None:
 
 async def _check_hangs(admin: Admin, partition: TopicPartition, start_offset: int) -> None:
     """Raises Failure if an open transaction begins there which its coordinator is going to end, or KafkaError."""
-    from oncelog.transactions import Hang
+    from oncelog.admin.hanging import Hang
 
     (states,) = (await admin.transactions.producers([partition])).values()
     if all(state.transaction_start_offset != start_offset for state in states):

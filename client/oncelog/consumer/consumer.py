@@ -22,8 +22,8 @@ from oncelog.consumer.records import ConsumerRecord
 from oncelog.consumer.starts import Starts
 from oncelog.errors import ClientClosed, ConfigError, ErrorCode, KafkaError, RequestTimedOut
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, OffsetAndMetadata, offset_and_metadata
-from oncelog.metadata import Metadata
-from oncelog.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndTimestamp, list_offsets
+from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndTimestamp, list_offsets
+from oncelog.metadata.metadata import Metadata
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 __all__ = [

@@ -22,7 +22,7 @@ from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.isolation import AbortedTransactions
 from oncelog.consumer.positions import PartitionPosition, Positions
 from oncelog.errors import KafkaError, OffsetOutOfRange, StaleMetadata, error_for
-from oncelog.metadata import Metadata
+from oncelog.metadata.metadata import Metadata
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse, IsolationLevel
 

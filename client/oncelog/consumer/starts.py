@@ -12,7 +12,7 @@ from oncelog.config import ConsumerConfig
 from oncelog.consumer.positions import PartitionPosition, Positions
 from oncelog.errors import ErrorCode, KafkaError, OffsetOutOfRange, RequestTimedOut
 from oncelog.group_offsets import OffsetAndMetadata
-from oncelog.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndTimestamp
+from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndTimestamp
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,24 @@
 """The producer.
 
-partitioner.py  (pure) which partition a record goes to
-batch.py        (pure) records of one partition that travel together, and who waits for them
-accumulator.py  (pure) batches per partition: their order, when they are ready, what they take of buffer.memory
-sender.py       batches to their leaders, answers back to the batches
-producer.py     the public face
+partitioner.py           (pure) which partition a record goes to
+batch.py                 (pure) records of one partition that travel together, and who waits for them
+accumulator.py           (pure) batches per partition: order, readiness, what they take of buffer.memory
+sender.py                batches to their leaders, answers back to the batches
+producer.py              the public face
+
+Idempotence: who the producer is, and the numbers on its batches.
+
+identity.py              (pure) producer id and epoch
+sequences.py             (pure) the sequence numbers of one partition
+session.py               (pure) one session: its identity, and what an error says about the numbers
+producer_ids.py          where the producer id comes from
+
+Transactions: states and requests, their rim, the block of the application.
+
+transaction_states.py    (pure) the states, and which may follow which
+transaction_manager.py   (pure) what may be done now, and what the coordinator has still to be asked
+transaction_requests.py  (pure) those requests, and what their answers mean
+coordinator_calls.py     sending them until they are answered for good
+transactions.py          the rim around the manager
+transaction.py           `async with producer.transaction()`
 """

@@ -13,8 +13,8 @@ from oncelog.cluster import NO_NODE
 from oncelog.config import ProducerConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection
-from oncelog.coordinators import find_coordinator
 from oncelog.errors import AbortableError, FatalError, KafkaError, ProducerFenced, error_for
+from oncelog.metadata.coordinators import find_coordinator
 from oncelog.producer.transaction_requests import (
     CONCURRENT_BACKOFF_MS,
     HIGHEST_BEFORE_V2,

@@ -25,7 +25,7 @@ from oncelog.errors import (
     StaleMetadata,
 )
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, offset_and_metadata
-from oncelog.metadata import Metadata
+from oncelog.metadata.metadata import Metadata
 from oncelog.producer.accumulator import Accumulator, PartitionQueue
 from oncelog.producer.batch import ProducerBatch, RecordMetadata
 from oncelog.producer.coordinator_calls import CoordinatorCalls

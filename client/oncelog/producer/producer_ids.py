@@ -12,7 +12,7 @@ from oncelog.backoff import backoff_s
 from oncelog.config import MAX_INT32, ClientConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.errors import KafkaError, error_for
-from oncelog.metadata import Metadata
+from oncelog.metadata.metadata import Metadata
 from oncelog.producer.identity import ProducerIdentity
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 

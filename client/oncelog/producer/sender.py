@@ -32,7 +32,7 @@ from oncelog.errors import (
     error_for,
 )
 from oncelog.fail_points.point import fail_point
-from oncelog.metadata import Metadata
+from oncelog.metadata.metadata import Metadata
 from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.batch import NO_OFFSET, ProducerBatch
 from oncelog.producer.session import ProducerSession, Verdict

@@ -1,5 +1,6 @@
 """Record batches, Kafka's message format v2.
 
-`batch` reads and patches the 61-byte header in place, `record` the records inside, `builder` writes batches,
-`control` the COMMIT and ABORT markers, `compression` the four codecs, `sequence` the 2^31 wrap.
+`batch` reads and patches the 61-byte header in place; `record` and `columns` decode the records inside, `record_scan`
+looks at them without that; `builder` writes batches and `rewrite` what is left of one; `control` the COMMIT and ABORT
+markers, `compression` the four codecs, `sequence` the 2^31 wrap, `varint` the numbers.
 """

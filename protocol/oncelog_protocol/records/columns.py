@@ -18,7 +18,7 @@ from oncelog_protocol.records.compression import decompress
 from oncelog_protocol.records.varint import read_varint, read_varlong
 
 MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
-"""What one batch may decompress to (reliability.md, decompression bomb)."""
+"""What one batch may decompress to : a few bytes of zstd can become gigabytes."""
 MIN_RECORD_SIZE: Final = 7
 """One byte for each of the seven fields of a record with neither key, value nor headers."""
 

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import pytest
 from tests.support.compacted import COMPACTED, all_batches, put
 
-from oncelog_broker.cleaning import SLICE_SECONDS, LogCleaner, Slices, Throttle
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.log.checkpoints import CLEANER_OFFSET_CHECKPOINT
-from oncelog_broker.log.log_manager import LogManager
-from oncelog_broker.log.recovery import SWAP_SUFFIX
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.log.segments.recovery import SWAP_SUFFIX
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import ManualClock, SystemClock
 from oncelog_broker.runtime.disk import RealDisk
+from oncelog_broker.upkeep.cleaning import SLICE_SECONDS, LogCleaner, Slices, Throttle
 
 
 def no_pause() -> float:
@@ -110,15 +110,15 @@ def test_throttle_pauses_as_long_as_the_bytes_are_ahead_of_the_time():
     assert throttle.pause_after(500) == 0
 
 
-def broker_of(partition, logs, disk, clock, **settings):
-    """As much of a broker as the cleaner needs."""
+def cleaner_of(partition, logs, disk, clock, **settings):
+    """A cleaner of one partition."""
     config = {
         keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE: 1 << 20,
         keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND: 1e9,
         keys.PRODUCER_ID_EXPIRATION_MS: settings.get("producer_id_expiration_ms", 86_400_000),
     }
     replicas = SimpleNamespace(partitions=lambda: [partition])
-    return SimpleNamespace(config=config, replicas=replicas, logs=logs, disk=disk, clock=clock)
+    return LogCleaner(lambda: config, logs, replicas, clock, tasks=None, disk=disk)
 
 
 @pytest.mark.parametrize(("expiration_ms", "kept"), [(5_000, 0), (50_000, 1)])
@@ -132,7 +132,7 @@ async def test_the_last_header_of_a_producer_stays_as_long_as_the_producer_is_kn
         put(log, (b"k", b"v"), timestamp=clock.now_ms())
     clock.advance_ms(10_000)
     partition = Partition("table", bytes(16), 0, log, leader_id=1)
-    await LogCleaner(broker_of(partition, logs, disk, clock, producer_id_expiration_ms=expiration_ms)).clean_due()
+    await cleaner_of(partition, logs, disk, clock, producer_id_expiration_ms=expiration_ms).clean_due()
     assert sum(batch.producer_id == 7 for batch in all_batches(log)) == kept
     logs.close()
 
@@ -142,7 +142,9 @@ async def test_the_off_switch_starts_nothing():
     tasks = SimpleNamespace(every=lambda name, seconds, action: started.append(name))
     for enabled in (False, True):
         config = {keys.LOG_CLEANER_ENABLE: enabled, keys.LOG_CLEANER_BACKOFF_MS: 50}
-        LogCleaner(SimpleNamespace(config=config, tasks=tasks, clock=ManualClock())).start()
+        LogCleaner(
+            lambda config=config: config, logs=None, replicas=None, clock=ManualClock(), tasks=tasks, disk=None
+        ).start()
         assert started == ["log cleaner"] * enabled
 
 
@@ -163,7 +165,7 @@ async def test_it_is_noted_that_a_log_is_compacted_before_anything_of_it_changes
     for _ in range(4):
         put(log, (b"k", b"v"))
     partition = Partition("table", bytes(16), 0, log, leader_id=1)
-    await LogCleaner(broker_of(partition, logs, disk, clock)).clean_due()
+    await cleaner_of(partition, logs, disk, clock).clean_due()
     assert noted[0] == "0\n1\ntable 0 0\n"
     assert (tmp_path / CLEANER_OFFSET_CHECKPOINT).read_text() == "0\n1\ntable 0 3\n"
     logs.close()

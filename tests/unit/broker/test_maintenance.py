@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 from tests.support.storage import SMALL, fill
 
-from oncelog_broker.log.log_manager import LogManager
-from oncelog_broker.maintenance import LogMaintenance
+from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
+from oncelog_broker.upkeep.maintenance import LogMaintenance
 
 
 class WatchedDisk(RealDisk):
@@ -44,7 +43,7 @@ async def test_large_files_are_freed_in_a_worker_thread(tmp_path: Path) -> None:
     assert len(marked) > 4
     disk.stuck = str(marked[0])
     disk.threads.clear()
-    maintenance = LogMaintenance(SimpleNamespace(logs=logs, clock=clock))  # type: ignore[arg-type]
+    maintenance = LogMaintenance(dict, logs, None, clock, None)  # type: ignore[arg-type]
     await maintenance.purge()
     assert all(path.exists() for path in marked), "their time has not come"
     clock.advance_ms(SMALL.file_delete_delay_ms)

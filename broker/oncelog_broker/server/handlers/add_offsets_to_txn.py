@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from oncelog_broker.coordinator.transaction.metadata import TRANSACTIONS_V1, Producer, TopicPartition
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.server.answers import when_all
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -19,7 +19,7 @@ def handle(
 ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-    if context.broker.image.topic(CONSUMER_OFFSETS) is None:
+    if context.services.image.topic(CONSUMER_OFFSETS) is None:
         return _create_then_add(request, context)
     return _add(request, context)
 
@@ -27,7 +27,7 @@ def handle(
 async def _create_then_add(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
     """A consumer that assigns partitions by itself may not have asked for its group's coordinator yet."""
     try:
-        await context.broker.create_topic(CONSUMER_OFFSETS)
+        await context.services.create_topic(CONSUMER_OFFSETS)
     except KafkaError:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     answer = _add(request, context)
@@ -37,11 +37,11 @@ async def _create_then_add(request: AddOffsetsToTxnRequest, context: RequestCont
 def _add(
     request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
-    broker = context.broker
-    index = broker.groups.runtime.partition_of(request.group_id)
+    services = context.services
+    index = services.groups.runtime.partition_of(request.group_id)
     if index is None:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    answer = broker.transactions.add_partitions(
+    answer = services.transactions.add_partitions(
         request.transactional_id,
         Producer(request.producer_id, request.producer_epoch),
         [TopicPartition(CONSUMER_OFFSETS, index)],

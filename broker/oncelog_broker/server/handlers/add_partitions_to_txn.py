@@ -17,7 +17,7 @@ from oncelog_broker.coordinator.transaction.metadata import (
     TopicPartition,
 )
 from oncelog_broker.server.answers import when_all
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.add_partitions_to_txn import (
@@ -54,7 +54,7 @@ def handle(
 
 def _serve(transaction: Transaction, context: RequestContext) -> Result | asyncio.Future[Result]:
     """One transaction; a future where its record waits for replicas."""
-    coordinator, image = context.broker.transactions, context.broker.image
+    coordinator, image = context.services.transactions, context.services.image
     transactional_id = transaction.transactional_id
     asking = Producer(transaction.producer_id, transaction.producer_epoch)
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]

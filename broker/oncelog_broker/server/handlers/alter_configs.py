@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from oncelog_broker.config.alter import AlterOperation, ConfigChange, alter_broker_overrides, check_topic_overrides
-from oncelog_broker.server.dispatch import RequestContext
-from oncelog_broker.server.handlers.config_resources import change_configs
+from oncelog_broker.server.config_resources import change_configs
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 

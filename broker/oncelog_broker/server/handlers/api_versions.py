@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final
 
 from oncelog_broker.coordinator.transaction.metadata import TRANSACTIONS_V2
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -30,8 +30,8 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
 
 async def _grow(topic: TopicRequest, request: CreatePartitionsRequest, context: RequestContext) -> None:
     assignment = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
-    broker = context.broker
-    grown = await broker.topics.create_partitions(topic.name, topic.count, assignment, request.validate_only)
+    services = context.services
+    grown = await services.topics.create_partitions(topic.name, topic.count, assignment, request.validate_only)
     if not request.validate_only:
         partitions = len(grown.partitions)
-        await wait_until_usable(broker.metadata, broker.replicas, topic.name, partitions, request.timeout_ms)
+        await wait_until_usable(services.metadata, services.replicas, topic.name, partitions, request.timeout_ms)

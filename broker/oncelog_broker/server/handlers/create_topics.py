@@ -13,7 +13,7 @@ from oncelog_broker.config.alter import check_topic_overrides
 from oncelog_broker.config.broker_keys import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
 from oncelog_broker.config.resolve import describe_topic
 from oncelog_broker.metadata.topic_names import check_topic_name
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -39,21 +39,23 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
 
 
 async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: RequestContext) -> TopicResult:
-    broker = context.broker
+    services = context.services
     # First, as Kafka does: whoever makes sure that a topic exists sends settings too, and cares for this answer alone.
     check_topic_name(topic.name)
-    if broker.image.topic(topic.name) is not None:
+    if services.image.topic(topic.name) is not None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
     assignment = _assignment(topic)
-    partitions = broker.config[NUM_PARTITIONS] if topic.num_partitions == -1 else topic.num_partitions
-    replicas = broker.config[DEFAULT_REPLICATION_FACTOR] if topic.replication_factor == -1 else topic.replication_factor
+    partitions = services.config[NUM_PARTITIONS] if topic.num_partitions == -1 else topic.num_partitions
+    replicas = (
+        services.config[DEFAULT_REPLICATION_FACTOR] if topic.replication_factor == -1 else topic.replication_factor
+    )
     overrides = check_topic_overrides({config.name: config.value for config in topic.configs})
-    created = await broker.topics.create_topic(
+    created = await services.topics.create_topic(
         topic.name, partitions, replicas, overrides, assignment, validate_only=request.validate_only
     )
     if not request.validate_only:
         count = len(created.partitions)
-        await wait_until_usable(broker.metadata, broker.replicas, topic.name, count, request.timeout_ms)
+        await wait_until_usable(services.metadata, services.replicas, topic.name, count, request.timeout_ms)
     return TopicResult(
         name=topic.name,
         topic_id=ZERO_UUID if request.validate_only or created.topic_id is None else created.topic_id,
@@ -68,7 +70,7 @@ async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: Re
                 config_source=line.source,
                 is_sensitive=line.key.is_sensitive,
             )
-            for line in describe_topic(overrides, broker.config)
+            for line in describe_topic(overrides, services.config)
         ],
     )
 

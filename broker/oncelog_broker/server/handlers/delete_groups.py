@@ -8,7 +8,7 @@ from functools import partial
 from oncelog_broker.coordinator.effects import Effects, Waiter
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.server.answers import when_all
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -18,7 +18,7 @@ Result = DeleteGroupsResponse.DeletableGroupResult
 def handle(
     request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
-    runtime = context.broker.groups.runtime
+    runtime = context.services.groups.runtime
     answers = [
         runtime.write(group_id, partial(_delete, group_id), partial(_failed, group_id))
         for group_id in dict.fromkeys(request.groups_names)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Final
 
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -25,11 +25,11 @@ HIGH_WATERMARK: Final = -1
 
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    topics = in_slices(_delete_all(request, context), context.broker.clock)
+    topics = in_slices(_delete_all(request, context), context.services.clock)
     if isinstance(topics, Coroutine):
         topics = await topics
     try:
-        await asyncio.to_thread(context.broker.logs.checkpoint_log_start_offsets)
+        await asyncio.to_thread(context.services.logs.checkpoint_log_start_offsets)
     except OSError as error:  # the records are not to be read now, but may be again after a crash
         logger.error("log starts could not be written down", extra={"reason": error})
         for result in (result for topic in topics for result in topic.partitions):
@@ -57,7 +57,7 @@ def _delete_all(request: DeleteRecordsRequest, context: RequestContext) -> Slice
 
 def _delete(topic: str, index: int, offset: int, context: RequestContext) -> int:
     """The new log start offset. Raises KafkaError."""
-    partition = context.broker.replicas.leader(topic, index)
+    partition = context.services.replicas.leader(topic, index)
     if "delete" not in partition.log.config.cleanup_policy:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} has cleanup.policy=compact: records are not deleted")
     target = partition.high_watermark if offset == HIGH_WATERMARK else offset

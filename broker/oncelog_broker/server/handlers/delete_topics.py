@@ -7,7 +7,7 @@ Behaviour: each topic succeeds or fails by itself; answered when this broker ser
 from __future__ import annotations
 
 from oncelog_broker.config.broker_keys import DELETE_TOPIC_ENABLE
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.shown import lacks_topic, wait_until_shown
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -35,12 +35,12 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
 
 def _resolved(wanted: TopicState, context: RequestContext) -> TopicState:
     """The topic with name and id. Raises KafkaError."""
-    if not context.broker.config[DELETE_TOPIC_ENABLE]:
+    if not context.services.config[DELETE_TOPIC_ENABLE]:
         known = context.version >= FIRST_DISABLED_ERROR_VERSION
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)
     if (wanted.name is None) == (wanted.topic_id == ZERO_UUID):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic is deleted by name or by id, not by both or neither.")
-    image = context.broker.image
+    image = context.services.image
     if wanted.name is None:
         found = image.topic_by_id(wanted.topic_id)
         if found is None:
@@ -52,5 +52,5 @@ def _resolved(wanted: TopicState, context: RequestContext) -> TopicState:
 
 async def _delete(topic: TopicState, timeout_ms: int, context: RequestContext) -> None:
     assert topic.name is not None
-    topic_id = await context.broker.topics.delete_topic(topic.name)
-    await wait_until_shown(context.broker.metadata, lacks_topic(topic.name, topic_id), timeout_ms)
+    topic_id = await context.services.topics.delete_topic(topic.name)
+    await wait_until_shown(context.services.metadata, lacks_topic(topic.name, topic_id), timeout_ms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.authorized_operations import ALL_CLUSTER_OPERATIONS, AUTHORIZED_OPERATIONS_OMITTED
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -18,7 +18,7 @@ CONTROLLERS: Final = 2
 
 
 def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    image = context.broker.image
+    image = context.services.image
     if request.endpoint_type != BROKERS:
         is_known = request.endpoint_type == CONTROLLERS
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE

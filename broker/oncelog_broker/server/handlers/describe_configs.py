@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oncelog_broker.config.resolve import DescribedConfig, describe_broker, describe_topic
-from oncelog_broker.server.dispatch import RequestContext
-from oncelog_broker.server.handlers.config_resources import broker_of, existing_topic
+from oncelog_broker.server.config_resources import broker_of, existing_topic
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -48,15 +48,15 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> Describe
 
 
 def _describe(resource_type: int, name: str, context: RequestContext) -> Iterable[DescribedConfig]:
-    broker = context.broker
+    services = context.services
     if resource_type == ResourceType.TOPIC:
         existing_topic(name, context)
-        return describe_topic(broker.image.config_of_topic(name), broker.config)
+        return describe_topic(services.image.config_of_topic(name), services.config)
     if resource_type == ResourceType.BROKER:
         if broker_of(name, context) is None:
-            defaults = broker.image.broker_configs.get(None, {})
-            return [line for line in describe_broker(broker.config) if line.name in defaults]
-        return describe_broker(broker.config)
+            defaults = services.image.broker_configs.get(None, {})
+            return [line for line in describe_broker(services.config) if line.name in defaults]
+        return describe_broker(services.config)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"configurations of resource type {resource_type} are not served")
 
 

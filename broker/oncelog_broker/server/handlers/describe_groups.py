@@ -13,7 +13,7 @@ from typing import Final
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.server.answers import when_all
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.authorized_operations import ALL_GROUP_OPERATIONS
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -26,7 +26,7 @@ FIRST_NOT_FOUND_VERSION: Final = 6
 def handle(
     request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
-    runtime, version = context.broker.groups.runtime, context.version
+    runtime, version = context.services.groups.runtime, context.version
     answers = [
         runtime.read(
             group_id,

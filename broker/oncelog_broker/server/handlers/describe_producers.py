@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
@@ -23,7 +23,7 @@ def handle(request: DescribeProducersRequest, context: RequestContext) -> Descri
 
 def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:
     try:
-        partition = context.broker.replicas.leader(topic, index)
+        partition = context.services.replicas.leader(topic, index)
     except KafkaError as error:
         return PartitionResponse(
             partition_index=index, error_code=error.code, error_message=error.message, active_producers=[]

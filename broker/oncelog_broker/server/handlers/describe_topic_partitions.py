@@ -10,7 +10,7 @@ from typing import Final
 
 from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.authorized_operations import ALL_TOPIC_OPERATIONS
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.describe_topic_partitions import (
@@ -28,7 +28,7 @@ PARTITIONS_PER_PAGE: Final = 2000
 
 
 def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
-    image = context.broker.image
+    image = context.services.image
     names = sorted({topic.name for topic in request.topics} or image.topics)
     first_topic, first_partition = "", 0
     if request.cursor is not None:

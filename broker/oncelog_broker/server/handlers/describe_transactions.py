@@ -13,7 +13,7 @@ from oncelog_broker.coordinator.transaction.machine import TransactionMachine
 from oncelog_broker.coordinator.transaction.metadata import NO_TIMESTAMP
 from oncelog_broker.coordinator.transaction.states import IDLE
 from oncelog_broker.server.answers import when_all
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 
@@ -30,7 +30,7 @@ def handle(
 def _describe(transactional_id: str, context: RequestContext) -> State | asyncio.Future[State]:
     if not transactional_id:
         return _failed(transactional_id, ErrorCode.INVALID_REQUEST)
-    transactions = context.broker.transactions
+    transactions = context.services.transactions
     return transactions.runtime.read(
         transactional_id,
         lambda machine: _found(transactional_id, machine, transactions.last_clients.of(transactional_id)),

@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from typing import Final
 
 from oncelog_broker.coordinator.transaction.metadata import TRANSACTIONS_V1, TRANSACTIONS_V2, Producer
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -25,7 +25,7 @@ def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | 
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V1
     asking = Producer(request.producer_id, request.producer_epoch)
-    answer = context.broker.transactions.end_txn(request.transactional_id, asking, request.committed, version)
+    answer = context.services.transactions.end_txn(request.transactional_id, asking, request.committed, version)
     if isinstance(answer, asyncio.Future):
         return _later(answer, request.transactional_id, context)
     return _response(answer, request.transactional_id, context)
@@ -40,5 +40,5 @@ async def _later(
 def _response(answer: Producer | KafkaError, transactional_id: str, context: RequestContext) -> EndTxnResponse:
     if isinstance(answer, KafkaError):
         return EndTxnResponse(error_code=code_for(context.api_key, context.version, answer.code))
-    context.broker.transactions.last_clients.note(transactional_id, context.client)
+    context.services.transactions.last_clients.note(transactional_id, context.client)
     return EndTxnResponse(error_code=ErrorCode.NONE, producer_id=answer.producer_id, producer_epoch=answer.epoch)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
 from oncelog_broker.replication.delayed import DelayedFetch
 from oncelog_broker.replication.partition import READ_COMMITTED, Partition
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.fetch_sessions import NO_SESSION, FetchPlan, Wanted
 from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -43,12 +43,12 @@ def handle(request: FetchRequest, context: RequestContext) -> Answer:
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, responses=[])
     by_id = context.version >= FIRST_TOPIC_ID_VERSION
     try:
-        plan = context.broker.fetch_sessions.plan(request, by_id=by_id, now=context.broker.clock.monotonic())
+        plan = context.services.fetch_sessions.plan(request, by_id=by_id, now=context.services.clock.monotonic())
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
-    answer = in_slices(_answer(plan, request, context), context.broker.clock)
+    answer = in_slices(_answer(plan, request, context), context.services.clock)
     if isinstance(answer, Coroutine):
-        return context.broker.tasks.spawn("large fetch", _settled(answer))
+        return context.services.tasks.spawn("large fetch", _settled(answer))
     return answer
 
 
@@ -61,7 +61,7 @@ def _answer(plan: FetchPlan, request: FetchRequest, context: RequestContext) -> 
     """The response, or what will become of it when there is more to read."""
     read = _Read(request, context)
     yield from read.all_of(plan)
-    min_bytes = min(request.min_bytes, request.max_bytes, context.broker.config[FETCH_MAX_BYTES])
+    min_bytes = min(request.min_bytes, request.max_bytes, context.services.config[FETCH_MAX_BYTES])
     if request.max_wait_ms <= 0 or read.failed or read.total_bytes >= min_bytes or not read.partitions:
         return plan.response(read.answers)
     return _wait(plan, request, context, read, min_bytes - read.total_bytes)
@@ -76,9 +76,9 @@ def _wait(
     def complete() -> None:
         if future.done():
             return
-        answer = in_slices(_read_again(plan, request, context), context.broker.clock)
+        answer = in_slices(_read_again(plan, request, context), context.services.clock)
         if isinstance(answer, Coroutine):
-            context.broker.tasks.spawn("large fetch", answer).add_done_callback(_hand_over)
+            context.services.tasks.spawn("large fetch", answer).add_done_callback(_hand_over)
         else:
             future.set_result(answer)
 
@@ -95,7 +95,7 @@ def _wait(
     read_committed = request.isolation_level == READ_COMMITTED
     delayed = DelayedFetch(read.partitions, missing_bytes, complete, read_committed=read_committed)
     future.add_done_callback(lambda _: delayed.finish())  # the client is gone: the partitions forget it
-    context.broker.deadlines.after(min(request.max_wait_ms / 1000, MAX_WAIT_SECONDS), delayed.finish)
+    context.services.deadlines.after(min(request.max_wait_ms / 1000, MAX_WAIT_SECONDS), delayed.finish)
     if read.is_outdated():
         delayed.finish()
     return future
@@ -114,14 +114,14 @@ class _Read:
                  "total_bytes")  # fmt: skip
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
-        self._replicas = context.broker.replicas
+        self._replicas = context.services.replicas
         self._version = context.version
         self._by_id = context.version >= FIRST_TOPIC_ID_VERSION
         self._isolation_level = request.isolation_level
         self.partitions: list[Partition] = []
         self.failed = False
         self.total_bytes = 0
-        self.remaining = min(request.max_bytes, context.broker.config[FETCH_MAX_BYTES])
+        self.remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])
         self.answers: list[PartitionResponse] = []
 
     def all_of(self, plan: FetchPlan) -> Iterator[None]:

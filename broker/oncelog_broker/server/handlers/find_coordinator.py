@@ -15,7 +15,7 @@ from typing import Final
 from oncelog_broker.coordinator.partitioning import partition_for
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -39,7 +39,7 @@ def handle(
     topic = INTERNAL_TOPIC.get(request.key_type)
     if topic is None:
         return _failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if context.broker.image.topic(topic) is None:
+    if context.services.image.topic(topic) is None:
         return _create_then_answer(request, context, topic)
     return _answer(request, context, topic)
 
@@ -48,14 +48,14 @@ async def _create_then_answer(
     request: FindCoordinatorRequest, context: RequestContext, topic: str
 ) -> FindCoordinatorResponse:
     try:
-        await context.broker.create_topic(topic)
+        await context.services.create_topic(topic)
     except KafkaError:
         return _failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return _answer(request, context, topic)
 
 
 def _answer(request: FindCoordinatorRequest, context: RequestContext, topic: str) -> FindCoordinatorResponse:
-    image, listener = context.broker.image, context.connection.listener
+    image, listener = context.services.image, context.connection.listener
     return _response(request, context, [_leader(key, topic, image, listener) for key in _keys(request, context)])
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | asyncio.Future[HeartbeatResponse]:
-    return context.broker.groups.runtime.write(
+    return context.services.groups.runtime.write(
         request.group_id, lambda machine, waiter: machine.heartbeat(request, waiter), _failed
     )
 

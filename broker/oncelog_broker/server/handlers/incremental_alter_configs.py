@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from oncelog_broker.config.alter import ConfigChange, alter_broker_overrides, alter_topic_overrides
-from oncelog_broker.server.dispatch import RequestContext
-from oncelog_broker.server.handlers.config_resources import change_configs
+from oncelog_broker.server.config_resources import change_configs
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,

@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.metadata.producer_ids import ProducerIdsExhausted
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -27,7 +27,7 @@ def handle(
     if request.transactional_id is None:
         return _new_producer(context)
     shown = None if request.producer_id == -1 else Producer(request.producer_id, request.producer_epoch)
-    answer = context.broker.transactions.init_producer_id(
+    answer = context.services.transactions.init_producer_id(
         request.transactional_id, request.transaction_timeout_ms, shown
     )
     if isinstance(answer, asyncio.Future):
@@ -44,7 +44,7 @@ async def _later(
 def _response(answer: Producer | KafkaError, transactional_id: str, context: RequestContext) -> InitProducerIdResponse:
     if isinstance(answer, KafkaError):
         return _failed(code_for(context.api_key, context.version, answer.code))
-    context.broker.transactions.last_clients.note(transactional_id, context.client)
+    context.services.transactions.last_clients.note(transactional_id, context.client)
     return InitProducerIdResponse(
         error_code=ErrorCode.NONE, producer_id=answer.producer_id, producer_epoch=answer.epoch
     )
@@ -52,7 +52,7 @@ def _response(answer: Producer | KafkaError, transactional_id: str, context: Req
 
 async def _new_producer(context: RequestContext) -> InitProducerIdResponse:
     try:
-        producer_id = await context.broker.producer_ids.generate()
+        producer_id = await context.services.producer_ids.generate()
     except KafkaError as error:
         return _failed(error.code)
     except ProducerIdsExhausted:

@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from oncelog_broker.coordinator.group.joining import Join
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -29,7 +29,7 @@ def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupRespo
         )
 
     client = context.client
-    return context.broker.groups.runtime.write(
+    return context.services.groups.runtime.write(
         request.group_id,
         lambda machine, waiter: machine.join(
             Join(

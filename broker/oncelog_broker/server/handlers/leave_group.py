@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from typing import Final
 
 from oncelog_broker.server.answers import when_all
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
@@ -31,7 +31,7 @@ def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupRes
                 "member leaves",
                 extra={"group": request.group_id, "member": member.member_id, "reason": member.reason},
             )
-    answer: LeaveGroupResponse | asyncio.Future[LeaveGroupResponse] = context.broker.groups.runtime.write(
+    answer: LeaveGroupResponse | asyncio.Future[LeaveGroupResponse] = context.services.groups.runtime.write(
         request.group_id, lambda machine, waiter: machine.leave(request.group_id, members, waiter), _failed
     )
     return answer if context.version >= FIRST_BATCHED_VERSION else when_all([answer], _of_one_member)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -15,7 +15,7 @@ CLASSIC: Final = "classic"
 
 
 def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-    runtime = context.broker.groups.runtime
+    runtime = context.services.groups.runtime
     if runtime.is_loading:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=[])
     states = {state.lower() for state in request.states_filter}

@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple
 
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -53,7 +53,7 @@ NOTHING_FOUND: Final = FoundOffset(-1, -1, -1)
 def handle(
     request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
-    return in_slices(_answer(request, context), context.broker.clock)
+    return in_slices(_answer(request, context), context.services.clock)
 
 
 def _answer(request: ListOffsetsRequest, context: RequestContext) -> Slices[ListOffsetsResponse]:
@@ -65,7 +65,7 @@ def _answer(request: ListOffsetsRequest, context: RequestContext) -> Slices[List
             try:
                 if named[topic.name, wanted.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                partition = context.broker.replicas.leader(topic.name, wanted.partition_index)
+                partition = context.services.replicas.leader(topic.name, wanted.partition_index)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
                 found = find(partition, wanted.timestamp, request.isolation_level, context.version)
                 answer = PartitionResponse(

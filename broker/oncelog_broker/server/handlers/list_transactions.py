@@ -10,7 +10,7 @@ import re
 
 from oncelog_broker.coordinator.transaction.metadata import TransactionMetadata
 from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
@@ -20,7 +20,7 @@ MAX_PATTERN_CHARS = 256
 
 
 def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
-    runtime = context.broker.transactions.runtime
+    runtime = context.services.transactions.runtime
     if runtime.is_loading:
         return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     pattern_text = request.transactional_id_pattern or ""
@@ -32,7 +32,7 @@ def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTra
         return _failed(ErrorCode.INVALID_REGULAR_EXPRESSION)
     states = {NAMES[name] for name in request.state_filters if name in NAMES}
     unknown = [name for name in request.state_filters if name not in NAMES]
-    now_ms = context.broker.clock.now_ms()
+    now_ms = context.services.clock.now_ms()
 
     def is_wanted(metadata: TransactionMetadata) -> bool:
         if request.state_filters and metadata.state not in states:

@@ -15,7 +15,7 @@ from typing import Final
 from oncelog_broker.config.broker_keys import AUTO_CREATE_TOPICS_ENABLE
 from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -32,13 +32,13 @@ FIRST_NULL_NAME_VERSION: Final = 12
 
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
     if request.topics is None or (context.version == 0 and not request.topics):
-        image = context.broker.image
+        image = context.services.image
         return _response(request, context, [describe(topic, image) for topic in image.topics.values()])
     request.topics = _named_once(request.topics)
     missing = [
         wanted.name
         for wanted in request.topics
-        if wanted.name is not None and wanted.topic_id == ZERO_UUID and wanted.name not in context.broker.image.topics
+        if wanted.name is not None and wanted.topic_id == ZERO_UUID and wanted.name not in context.services.image.topics
     ]
     if missing and _may_create(request, context):
         return _create_then_answer(request, context, missing)
@@ -51,7 +51,7 @@ def _named_once(topics: list[TopicRequest]) -> list[TopicRequest]:
 
 def _may_create(request: MetadataRequest, context: RequestContext) -> bool:
     allowed = request.allow_auto_topic_creation or context.version < FIRST_AUTO_CREATION_FLAG_VERSION
-    return allowed and context.broker.config[AUTO_CREATE_TOPICS_ENABLE]
+    return allowed and context.services.config[AUTO_CREATE_TOPICS_ENABLE]
 
 
 async def _create_then_answer(
@@ -60,7 +60,7 @@ async def _create_then_answer(
     failures: dict[str, KafkaError] = {}
     for name in missing:
         try:
-            await context.broker.create_topic(name)
+            await context.services.create_topic(name)
         except KafkaError as error:
             failures[name] = error
     return _response(request, context, _described(request, context, failures))
@@ -69,7 +69,7 @@ async def _create_then_answer(
 def _described(
     request: MetadataRequest, context: RequestContext, failures: dict[str, KafkaError]
 ) -> list[TopicResponse]:
-    image = context.broker.image
+    image = context.services.image
     answers = []
     for wanted in request.topics or ():
         if wanted.topic_id != ZERO_UUID:
@@ -125,7 +125,7 @@ def describe(topic: Topic, image: ClusterImage) -> TopicResponse:
 
 
 def _response(request: MetadataRequest, context: RequestContext, topics: list[TopicResponse]) -> MetadataResponse:
-    image = context.broker.image
+    image = context.services.image
     brokers = []
     for broker in image.brokers.values():
         endpoint = broker.endpoint(context.connection.listener)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from oncelog_broker.server.dispatch import RequestContext
-from oncelog_broker.server.handlers.topic_ids import resolve_names
+from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.topic_ids import resolve_names
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
@@ -24,15 +24,15 @@ FIRST_TOPIC_ID_VERSION: Final = 10
 def handle(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
-    known = context.broker.image.topics
+    known = context.services.image.topics
     unknown: list[TopicRequest] = []
     if context.version >= FIRST_TOPIC_ID_VERSION:
-        request.topics, unknown = resolve_names(request.topics, context.broker.image)
+        request.topics, unknown = resolve_names(request.topics, context.services.image)
 
     def failed(error: KafkaError) -> OffsetCommitResponse:
         return OffsetCommitResponse(topics=[_refused(topic, error.code) for topic in (*request.topics, *unknown)])
 
-    return context.broker.groups.runtime.write(
+    return context.services.groups.runtime.write(
         request.group_id,
         lambda machine, waiter: machine.commit(
             request, known, waiter, [_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
@@ -12,8 +12,8 @@ from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest, OffsetD
 def handle(
     request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | asyncio.Future[OffsetDeleteResponse]:
-    known = context.broker.image.topics
-    return context.broker.groups.runtime.write(
+    known = context.services.image.topics
+    return context.services.groups.runtime.write(
         request.group_id, lambda machine, waiter: machine.delete_offsets(request, known, waiter), _failed
     )
 

@@ -16,8 +16,8 @@ from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.offsets import CommittedOffset
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.server.answers import when_all
-from oncelog_broker.server.dispatch import RequestContext
-from oncelog_broker.server.handlers.topic_ids import resolve_names
+from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.topic_ids import resolve_names
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
@@ -54,7 +54,7 @@ def handle(
 def _fetch(
     group: GroupRequest, require_stable: bool, context: RequestContext
 ) -> GroupResponse | asyncio.Future[GroupResponse]:
-    image = context.broker.image
+    image = context.services.image
     by_id = context.version >= FIRST_TOPIC_ID_VERSION
     unknown: list[TopicRequest] = []
     if by_id and group.topics is not None:
@@ -71,7 +71,7 @@ def _fetch(
     def failed(error: KafkaError) -> GroupResponse:
         return GroupResponse(group_id=group.group_id, topics=[], error_code=error.code)
 
-    return context.broker.groups.runtime.read(group.group_id, query, failed)
+    return context.services.groups.runtime.read(group.group_id, query, failed)
 
 
 def _all_topics(machine: GroupMachine, group_id: str) -> list[TopicRequest]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -20,7 +20,7 @@ EndOffset = TopicResult.EpochEndOffset
 def handle(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
-    return in_slices(_answer(request, context), context.broker.clock)
+    return in_slices(_answer(request, context), context.services.clock)
 
 
 def _answer(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Slices[OffsetForLeaderEpochResponse]:
@@ -29,7 +29,7 @@ def _answer(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Sl
         answers = []
         for wanted in topic.partitions:
             try:
-                partition = context.broker.replicas.leader(topic.topic, wanted.partition)
+                partition = context.services.replicas.leader(topic.topic, wanted.partition)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
                 epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
                 answer = EndOffset(

@@ -19,10 +19,10 @@ from typing import Any, Final, NoReturn
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
-from oncelog_broker.log.producer_state import TRANSACTIONS_V2
+from oncelog_broker.log.producers.state import TRANSACTIONS_V2
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -48,7 +48,7 @@ PRODUCER: Final = Struct(">qh")
 def handle(
     request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    return in_slices(_append_all(request, context), context.broker.clock)
+    return in_slices(_append_all(request, context), context.services.clock)
 
 
 def _append_all(request: ProduceRequest, context: RequestContext) -> Slices[ProduceResponse | None]:
@@ -98,7 +98,7 @@ def _refused(request: ProduceRequest, transactional_id: str, context: RequestCon
         producer = Producer(*producers.pop())
         try:
             check_in_transaction(
-                context.broker.transactions, transactional_id, producer, _led(request, context), registers=True
+                context.services.transactions, transactional_id, producer, _led(request, context), registers=True
             )
         except KafkaError as error:
             return error
@@ -123,7 +123,7 @@ def _led(request: ProduceRequest, context: RequestContext) -> list[Partition]:
 
 def _leader(topic: ProduceRequest.TopicProduceData, index: int, context: RequestContext) -> Partition:
     """The partition. Raises KafkaError also for an internal one, which clients may not write to."""
-    replicas = context.broker.replicas
+    replicas = context.services.replicas
     if context.version >= FIRST_TOPIC_ID_VERSION:
         partition = replicas.leader_by_id(topic.topic_id, index)
     else:
@@ -200,5 +200,5 @@ def _append_in_transaction(
     producer_id, epoch = PRODUCER.unpack_from(records, PRODUCER_AT)
     if not partition.log.producers.state.has_open_transaction(producer_id, epoch):
         producer = Producer(producer_id, epoch)
-        check_in_transaction(context.broker.transactions, transactional_id, producer, [partition], registers=is_v2)
+        check_in_transaction(context.services.transactions, transactional_id, producer, [partition], registers=is_v2)
     return partition.append(records, required_acks=request.acks, transaction_version=TRANSACTIONS_V2 if is_v2 else 0)

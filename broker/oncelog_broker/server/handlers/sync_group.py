@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
-    return context.broker.groups.runtime.write(
+    return context.services.groups.runtime.write(
         request.group_id, lambda machine, waiter: machine.sync(request, waiter), _failed
     )
 

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -35,17 +35,17 @@ def handle(
         code = code_for(context.api_key, context.version, ERRORS.get(error.code, error.code))
         return TxnOffsetCommitResponse(topics=[_refused(topic, code) for topic in request.topics])
 
-    broker = context.broker
+    services = context.services
     try:
         if not request.transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         check_in_transaction(
-            broker.transactions,
+            services.transactions,
             request.transactional_id,
             Producer(request.producer_id, request.producer_epoch),
-            [broker.groups.runtime.shard(request.group_id).partition],
+            [services.groups.runtime.shard(request.group_id).partition],
             registers=context.version >= FIRST_TRANSACTIONS_V2_VERSION,
         )
         return _write(request, context, failed)
@@ -63,8 +63,8 @@ def _write(
     context: RequestContext,
     failed: Callable[[KafkaError], TxnOffsetCommitResponse],
 ) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
-    known = context.broker.image.topics
-    return context.broker.groups.runtime.write(
+    known = context.services.image.topics
+    return context.services.groups.runtime.write(
         request.group_id, lambda machine, waiter: machine.commit_in_transaction(request, known, waiter), failed
     )
 

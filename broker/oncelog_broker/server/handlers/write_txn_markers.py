@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from oncelog_broker.coordinator.transaction.markers import Marker
 from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
-from oncelog_broker.server.dispatch import RequestContext
+from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 Asked = WriteTxnMarkersRequest.WritableTxnMarker
@@ -28,7 +28,7 @@ def _write(asked: Asked, context: RequestContext) -> Result:
         asked.coordinator_epoch,
         asked.transaction_version,
     )
-    append = context.broker.markers.append
+    append = context.services.markers.append
     return Result(
         producer_id=asked.producer_id,
         topics=[

@@ -30,7 +30,7 @@ from oncelog.consumer.group.subscription import NO_GENERATION
 from oncelog.consumer.positions import Positions
 from oncelog.errors import ErrorCode, KafkaError, error_for
 from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from oncelog.metadata import Metadata
+from oncelog.metadata.metadata import Metadata
 from oncelog_protocol.messages.leave_group import LeaveGroupRequest
 
 logger = logging.getLogger(__name__)

@@ -18,9 +18,9 @@ from oncelog.cluster import Broker, Cluster
 from oncelog.config import Address, ConsumerConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection, connect
-from oncelog.coordinators import find_coordinator
 from oncelog.errors import ConnectionFailed, RequestTimedOut
-from oncelog.metadata import Metadata
+from oncelog.metadata.coordinators import find_coordinator
+from oncelog.metadata.metadata import Metadata
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.schema import Request
 

@@ -14,7 +14,7 @@ from oncelog.consumer.group.coordinator_connection import CoordinatorConnection
 from oncelog.consumer.group.membership import Generation, Membership, MemberState, Reaction
 from oncelog.consumer.group.subscription import Member, Subscription, decode_assignment, encode_assignment
 from oncelog.errors import ErrorCode, KafkaError, error_for
-from oncelog.metadata import Metadata
+from oncelog.metadata.metadata import Metadata
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.consumer_protocol import CONSUMER_PROTOCOL
 from oncelog_protocol.errors import MalformedMessage

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from oncelog_broker.log.offset_index import ENTRY as OFFSET_ENTRY
-from oncelog_broker.log.time_index import ENTRY as TIME_ENTRY
+from oncelog_broker.log.segments.offset_index import ENTRY as OFFSET_ENTRY
+from oncelog_broker.log.segments.time_index import ENTRY as TIME_ENTRY
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
 from oncelog_protocol.records.record import Record

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from oncelog_broker.dump.command import dump
-from oncelog_broker.log.offset_index import ENTRY as OFFSET_ENTRY
-from oncelog_broker.log.time_index import ENTRY as TIME_ENTRY
+from oncelog_broker.log.segments.offset_index import ENTRY as OFFSET_ENTRY
+from oncelog_broker.log.segments.time_index import ENTRY as TIME_ENTRY
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.record import Record

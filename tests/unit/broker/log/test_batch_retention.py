@@ -1,9 +1,9 @@
-from oncelog_broker.log.batch_retention import (
+from oncelog_broker.log.compaction.batch_retention import (
     ProducerBatches,
     TransactionScan,
 )
-from oncelog_broker.log.live_batches import MAX_TRACKED_BATCHES, LiveBatches
-from oncelog_broker.log.transaction_index import AbortedTransaction
+from oncelog_broker.log.compaction.live_batches import MAX_TRACKED_BATCHES, LiveBatches
+from oncelog_broker.log.producers.transaction_index import AbortedTransaction
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
@@ -110,7 +110,7 @@ class TestLiveBatches:
 
     def test_what_is_not_tracked_any_more_is_not_dead(self, monkeypatch):
         assert MAX_TRACKED_BATCHES > 1000
-        monkeypatch.setattr("oncelog_broker.log.live_batches.MAX_TRACKED_BATCHES", 2)
+        monkeypatch.setattr("oncelog_broker.log.compaction.live_batches.MAX_TRACKED_BATCHES", 2)
         live = LiveBatches()
         batches = [data(n) for n in range(4)]
         for batch in batches:

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from oncelog_broker.log.cleaner import (
+from oncelog_broker.log.compaction.due import (
     CleanableRange,
     GroupLimits,
     SegmentSummary,

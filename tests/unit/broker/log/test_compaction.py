@@ -9,10 +9,10 @@ from tests.support.compacted import COMPACTED, all_batches, clean, end_transacti
 from tests.support.producers import committed
 from tests.support.storage import NOW, CountingDisk, open_log
 
-from oncelog_broker.log.batch_reader import READ_BYTES
-from oncelog_broker.log.compaction import INLINE_BATCH_BYTES, MAX_SEGMENTS_PER_GROUP
-from oncelog_broker.log.segment import PRODUCER_SNAPSHOT_SUFFIX, file_prefix
-from oncelog_broker.log.steps import run_steps
+from oncelog_broker.log.compaction.batch_reader import READ_BYTES
+from oncelog_broker.log.compaction.compaction import INLINE_BATCH_BYTES, MAX_SEGMENTS_PER_GROUP
+from oncelog_broker.log.segments.segment import PRODUCER_SNAPSHOT_SUFFIX, file_prefix
+from oncelog_broker.runtime.steps import run_steps
 from oncelog_protocol.records.batch import CorruptBatch
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.control import ControlType

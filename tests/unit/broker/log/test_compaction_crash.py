@@ -8,7 +8,7 @@ import pytest
 from tests.support.compacted import COMPACTED, DAY_MS, PLENTY, Entry, clean, entries, last_values, put
 from tests.support.storage import NOW, StoppingDisk, open_log
 
-from oncelog_broker.log.compaction import Compaction
+from oncelog_broker.log.compaction.compaction import Compaction
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.runtime.disk import SMALL_READ_SIZE
 from oncelog_protocol.errors import KafkaError

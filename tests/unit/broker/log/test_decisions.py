@@ -3,11 +3,11 @@
 import pytest
 
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.offset_index import OffsetIndex
-from oncelog_broker.log.retention import SegmentFacts, deletable_segments
-from oncelog_broker.log.roll import RollParams, RollReason, roll_reason
-from oncelog_broker.log.segment_index import IndexCorrupt
-from oncelog_broker.log.time_index import TimeIndex
+from oncelog_broker.log.segments.index import IndexCorrupt
+from oncelog_broker.log.segments.offset_index import OffsetIndex
+from oncelog_broker.log.segments.retention import SegmentFacts, deletable_segments
+from oncelog_broker.log.segments.roll import RollParams, RollReason, roll_reason
+from oncelog_broker.log.segments.time_index import TimeIndex
 from oncelog_broker.runtime.disk import RealDisk
 
 PARAMS = RollParams(max_size=1000, max_age_ms=60, max_offset_entries=10, max_time_entries=5, max_offset=500)

@@ -3,14 +3,14 @@
 import pytest
 
 from oncelog_broker.log.checkpoints import CheckpointCorrupt, read_offset_checkpoint, write_offset_checkpoint
-from oncelog_broker.log.leader_epochs import LeaderEpochs
-from oncelog_broker.log.meta_properties import (
+from oncelog_broker.log.directories.meta_properties import (
     MetaProperties,
     MetaPropertiesError,
     read_meta_properties,
     write_meta_properties,
 )
-from oncelog_broker.log.partition_metadata import PartitionMetadataCorrupt, read_topic_id, write_topic_id
+from oncelog_broker.log.directories.partition_metadata import PartitionMetadataCorrupt, read_topic_id, write_topic_id
+from oncelog_broker.log.leader_epochs import LeaderEpochs
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_protocol.uuids import uuid_from_string
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog_broker.log.kraft_metadata import read_topic_configs
+from oncelog_broker.log.directories.kraft_metadata import read_topic_configs
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.record import Record

@@ -12,10 +12,14 @@ from tests.support.descriptors import no_descriptors_left
 from tests.support.storage import NOW, SMALL, FaultyDisk, contents, fill, log_files, make_batch
 
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.data_directory import DELETE_DIRECTORY_SUFFIX, marked_directory_name, parse_directory_name
-from oncelog_broker.log.log_manager import LogManager
-from oncelog_broker.log.meta_properties import MetaPropertiesError
-from oncelog_broker.log.producer_snapshot import format_snapshot
+from oncelog_broker.log.directories.data_directory import (
+    DELETE_DIRECTORY_SUFFIX,
+    marked_directory_name,
+    parse_directory_name,
+)
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.log.directories.meta_properties import MetaPropertiesError
+from oncelog_broker.log.producers.snapshot import format_snapshot
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import LockHeld, RealDisk
 from oncelog_protocol.errors import ErrorCode, KafkaError

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from oncelog_broker.log.offset_map import DIGEST_SIZE, ENTRY_BYTES, NO_OFFSET, OffsetMap, fingerprint
+from oncelog_broker.log.compaction.offset_map import DIGEST_SIZE, ENTRY_BYTES, NO_OFFSET, OffsetMap, fingerprint
 
 
 @pytest.mark.parametrize("size", [0, 1, DIGEST_SIZE - 1, DIGEST_SIZE, DIGEST_SIZE + 1, 5000])

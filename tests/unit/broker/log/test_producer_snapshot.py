@@ -9,8 +9,8 @@ from tests.support.producers import produce, producer_state, sequenced
 from tests.support.storage import SMALL, open_log
 
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.producer_entry import ProducerStateEntry
-from oncelog_broker.log.producer_snapshot import (
+from oncelog_broker.log.producers.entry import ProducerStateEntry
+from oncelog_broker.log.producers.snapshot import (
     PendingSnapshot,
     ProducerSnapshots,
     SnapshotCorrupt,
@@ -19,7 +19,7 @@ from oncelog_broker.log.producer_snapshot import (
     parse_entries,
     parse_snapshot,
 )
-from oncelog_broker.log.producer_state import ProducerState
+from oncelog_broker.log.producers.state import ProducerState
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import HEADER

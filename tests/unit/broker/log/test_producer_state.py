@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from oncelog_broker.log.config import KAFKA, LEGACY_2_0, LogConfig
-from oncelog_broker.log.producer_state import (
+from oncelog_broker.log.producers.state import (
     EXPIRY_SLICE,
     MAX_STREAKS,
     NOTHING_UNSTABLE,

@@ -23,8 +23,8 @@ from tests.support.storage import (
     open_log,
 )
 
-from oncelog_broker.log.batch_scan import HEADER_WINDOW
-from oncelog_broker.log.transaction_index import AbortedTransaction, format_aborted
+from oncelog_broker.log.producers.transaction_index import AbortedTransaction, format_aborted
+from oncelog_broker.log.segments.batch_scan import HEADER_WINDOW
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_protocol.errors import ErrorCode, KafkaError
 

@@ -4,13 +4,13 @@ import struct
 
 import pytest
 
-from oncelog_broker.log.segment_index import IndexCorrupt
-from oncelog_broker.log.transaction_index import (
+from oncelog_broker.log.producers.transaction_index import (
     AbortedTransaction,
     TransactionIndexes,
     format_aborted,
     parse_aborted,
 )
+from oncelog_broker.log.segments.index import IndexCorrupt
 from oncelog_broker.runtime.disk import RealDisk
 
 A = AbortedTransaction(1, 0, 12, 5)

@@ -17,7 +17,7 @@ from tests.support.producers import (
 from tests.support.storage import NOW, SMALL, FaultyDisk, append, fill, make_batch, open_log
 
 from oncelog_broker.log.config import LOG_APPEND_TIME
-from oncelog_broker.log.producer_state import TRANSACTIONS_V2
+from oncelog_broker.log.producers.state import TRANSACTIONS_V2
 from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -273,7 +273,7 @@ class TestRestart:
         self.build(log)
         state, end = producer_state(log), log.log_end_offset
         log.close()
-        monkeypatch.setattr("oncelog_broker.log.producer_state.ProducerState.follow", None)
+        monkeypatch.setattr("oncelog_broker.log.producers.state.ProducerState.follow", None)
         again = open_log(directory, recovery_point=end, clean_shutdown=True)
         assert producer_state(again) == state
         again.close()

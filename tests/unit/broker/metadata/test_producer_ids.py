@@ -1,4 +1,4 @@
-"""Producer id blocks (semantics.md S1-S4): never the same id twice, whatever the connection does."""
+"""Producer id blocks (S1-S4): never the same id twice, whatever the connection does."""
 
 import asyncio
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.log_manager import LogManager
+from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.image import ClusterImage, Partition, Topic
 from oncelog_broker.replication import hosted_logs
 from oncelog_broker.replication.hosted_logs import LOGS_AT_A_TIME

@@ -89,7 +89,7 @@ class Wire:
         self.connection, self.transport = self.connect()
 
     def connect(self) -> tuple[BrokerConnection, RecordingTransport]:
-        connection = BrokerConnection(self.dispatcher, self.connections, "PLAINTEXT")  # type: ignore[arg-type]
+        connection = BrokerConnection(self.dispatcher.handle, self.connections, "PLAINTEXT")
         transport = RecordingTransport()
         connection.connection_made(transport)
         return connection, transport

@@ -77,7 +77,7 @@ def context(replicas: OnePartition) -> Any:
         deadlines=Deadlines(),
         logs=SimpleNamespace(checkpoint_log_start_offsets=lambda: None),
     )
-    return SimpleNamespace(broker=broker, version=9, api_key=0)
+    return SimpleNamespace(services=broker, version=9, api_key=0)
 
 
 def count_to(number: int, counted: list[int]) -> Slices[str]:
@@ -172,7 +172,7 @@ async def test_a_large_fetch_misses_nothing_that_comes_while_it_is_read(replicas
         response = await answer
     assert any(partition.records for partition in response.responses[0].partitions)
     assert not replicas.partition.waiting_fetches
-    await context.broker.tasks.close()
+    await context.services.tasks.close()
 
 
 async def test_a_large_fetch_waits_and_is_answered_by_an_append(replicas: OnePartition, context: Any) -> None:
@@ -184,7 +184,7 @@ async def test_a_large_fetch_waits_and_is_answered_by_an_append(replicas: OnePar
         replicas.partition.append(memoryview(make_batch()), required_acks=1)
         response = await answer
     assert response.responses[0].partitions[0].records
-    await context.broker.tasks.close()
+    await context.services.tasks.close()
 
 
 async def test_a_client_that_goes_leaves_no_large_fetch_behind(replicas: OnePartition, context: Any) -> None:
@@ -218,7 +218,7 @@ async def test_a_large_fetch_that_fails_after_its_wait_is_answered(
         replicas.partition.append(memoryview(make_batch()), required_acks=1)
         with pytest.raises(RuntimeError):
             await answer
-    await context.broker.tasks.close()
+    await context.services.tasks.close()
 
 
 def test_a_request_of_more_elements_than_anybody_has_partitions_is_malformed() -> None:

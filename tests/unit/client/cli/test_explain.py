@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.cli.explain import as_json, remedy, text
-from oncelog.cluster import TopicPartition
-from oncelog.transactions import (
+from oncelog.admin.hanging import (
     DescribedTransaction,
     Explanation,
     OpenTransaction,
@@ -15,6 +13,8 @@ from oncelog.transactions import (
     TransactionLimits,
     explanation,
 )
+from oncelog.cli.explain import as_json, remedy, text
+from oncelog.cluster import TopicPartition
 
 HERE = TopicPartition("orders", 0)
 START_MS = 1_767_225_600_000

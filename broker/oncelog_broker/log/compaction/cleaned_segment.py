@@ -1,0 +1,117 @@
+"""Writing the segment that takes the place of others, so that a crash leaves the old ones or the new one.
+
+    1  .cleaned files are written and synced                   a start removes them
+    2  they are renamed to .swap, the directory is synced      a start finishes what follows
+    3  the old files are renamed to .deleted                   (`PartitionLog.replace_segments`)
+    4  the .swap files get their final names
+    5  the .deleted files are freed after file.delete.delay.ms
+
+Source: Kafka's LocalLog.replaceSegments; `recovery.finish_interrupted_work` is the other half.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Final
+
+from oncelog_broker.log.segments.batch_scan import BatchLocation, parse_location
+from oncelog_broker.log.segments.recovery import CLEANED_SUFFIX, SWAP_SUFFIX
+from oncelog_broker.log.segments.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_prefix
+from oncelog_broker.runtime.disk import Disk
+from oncelog_protocol.records.batch import NO_TIMESTAMP, Buffer
+
+logger = logging.getLogger(__name__)
+
+WRITE_BYTES: Final = 128 * 1024
+"""Gathered before a write."""
+
+
+class CleanedSegment:
+    """A segment in the making. `write`, `finish` and `discard` wait for the disk; one at a time, in any thread."""
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int, now_ms: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._base_offset = base_offset
+        self._index_interval_bytes = index_interval_bytes
+        self._now_ms = now_ms
+        self._segment: Segment | None = None
+        self._pending: list[Buffer] = []
+        self._locations: list[BatchLocation] = []
+        self._pending_bytes = 0
+        self.size = 0
+        """Bytes of all batches added."""
+
+    @property
+    def segment(self) -> Segment:
+        assert self._segment is not None, "nothing was written yet"
+        return self._segment
+
+    def add(self, batch: Buffer, records_count: int) -> None:
+        """A batch to be written. What it is a view of must stay as it is."""
+        end = self._pending_bytes + len(batch)
+        location = parse_location(memoryview(batch), 0, self._pending_bytes, end)
+        if records_count == 0:
+            # A timestamp without a record would send whoever looks for it to nothing.
+            location = location._replace(max_timestamp=NO_TIMESTAMP)
+        self._pending.append(batch)
+        self._locations.append(location)
+        self._pending_bytes = end
+        self.size += len(batch)
+
+    @property
+    def should_write(self) -> bool:
+        return self._pending_bytes >= WRITE_BYTES
+
+    def write(self) -> None:
+        """Raises OSError."""
+        if self._segment is None:
+            self._remove_files(CLEANED_SUFFIX)  # what a failed attempt left
+            self._remove_files(SWAP_SUFFIX)
+            self._segment = Segment.create(
+                self._disk,
+                self._directory,
+                self._base_offset,
+                index_interval_bytes=self._index_interval_bytes,
+                now_ms=self._now_ms,
+                suffix=CLEANED_SUFFIX,
+            )
+        if self._pending:
+            self._segment.append_all(b"".join(self._pending), self._locations)
+            self._pending, self._locations, self._pending_bytes = [], [], 0
+
+    def finish(self) -> None:
+        """Write and sync everything, and make it the one that counts if the broker is killed now. Raises OSError."""
+        self.write()
+        segment = self.segment
+        segment.seal()
+        segment.file.sync()
+        for file in segment.files_to_sync():
+            try:
+                file.sync()
+            finally:
+                file.close()
+        segment.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+        self._disk.sync_directory(self._directory)
+
+    def discard(self) -> None:
+        """It is not wanted any more, whatever state it is in but a part of the log.
+
+        What cannot be removed now is removed at the next attempt, or start.
+        """
+        if self._segment is not None:
+            self._segment.close()
+        try:
+            self._remove_files(CLEANED_SUFFIX)
+            self._remove_files(SWAP_SUFFIX)
+        except OSError as error:
+            logger.warning(
+                "%s: could not be removed: %s", os.path.join(self._directory, file_prefix(self._base_offset)), error
+            )
+
+    def _remove_files(self, suffix: str) -> None:
+        # The log last: an index alone would be taken for the old log's after a crash.
+        prefix = os.path.join(self._directory, file_prefix(self._base_offset))
+        for kind in (TIME_INDEX_SUFFIX, OFFSET_INDEX_SUFFIX, LOG_SUFFIX):
+            self._disk.remove(prefix + kind + suffix)

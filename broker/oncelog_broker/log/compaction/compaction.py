@@ -1,0 +1,322 @@
+"""Compacting the dirty part of a log: of each key, only the last record stays (cleanup.policy=compact, S56, KIP-534).
+
+    1  the headers of the clean part, and the keys of the dirty part: what is last, of keys and of producers
+    2  the segments from the log's start to the end of the dirty part, in groups: what stays is written anew
+
+A batch from which nothing goes is copied as it is; one from which all goes is dropped undecoded, or kept as a header
+alone. Deletions (tombstones) stay for delete.retention.ms after the first compaction that met them, so that readers get
+to see them; so do the markers of transactions whose data is gone. Nothing at or above `end` is touched.
+
+If the offset map is full, the dirty part ends where it was filled, and the rest is left to the next cleaning.
+Source: Kafka's Cleaner.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from oncelog_broker.log.compaction.batch_reader import BatchReader
+from oncelog_broker.log.compaction.batch_retention import ProducerBatches, TransactionScan
+from oncelog_broker.log.compaction.cleaned_segment import CleanedSegment
+from oncelog_broker.log.compaction.due import GroupLimits, group_segments
+from oncelog_broker.log.compaction.live_batches import LiveBatches
+from oncelog_broker.log.compaction.offset_map import OffsetMap
+from oncelog_broker.log.config import LONG_MAX
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.producers.transaction_index import AbortedTransaction
+from oncelog_broker.log.segments.recovery import SWAP_SUFFIX
+from oncelog_broker.log.segments.segment import Segment
+from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.steps import Steps
+from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
+from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, records_data
+from oncelog_protocol.records.control import ControlType, parse_control_key
+from oncelog_protocol.records.record_scan import RecordSpan, scan_keys, scan_spans
+from oncelog_protocol.records.rewrite import empty_batch, rewrite_batch
+
+logger = logging.getLogger(__name__)
+
+INLINE_BATCH_BYTES: Final = 64 * 1024
+"""Batches up to this size are decompressed on the spot (a hop to another thread costs more), unless they grow to more
+than INLINE_RECORDS_BYTES."""
+INLINE_RECORDS_BYTES: Final = 512 * 1024
+INLINE_COMPRESS_BYTES: Final = 32 * 1024
+"""Records up to this size are compressed on the spot: compressing is the slower direction."""
+MAX_SEGMENTS_PER_GROUP: Final = 64
+"""All segments of a group are replaced at one stroke, a few renames for each."""
+
+Kept = RecordBatch | None
+"""What stays of a batch: itself, a smaller one, or nothing."""
+
+
+@dataclass(slots=True)
+class CompactionStats:
+    """What a cleaning did, for its log line."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_dropped: int = 0
+    keyless_records: int = 0
+
+
+class Compaction:
+    """One cleaning of one log, from `first_dirty` to before `end`, where segments end. Used once."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        *,
+        disk: Disk,
+        first_dirty: int,
+        end: int,
+        now_ms: int,
+        offset_map_bytes: int,
+        producer_id_expiration_ms: int,
+    ) -> None:
+        self._log = log
+        self._disk = disk
+        self._config = log.config
+        self._generation = log.generation
+        self._segments = [segment for segment in log.closed_segments if segment.next_offset <= end]
+        self._first_dirty = first_dirty
+        self._end = end
+        self._now_ms = now_ms
+        self._aborted: Sequence[AbortedTransaction] = log.producers.aborted.all()
+        self._map = OffsetMap(offset_map_bytes)
+        self._live = LiveBatches()
+        self._producers = ProducerBatches(now_ms, producer_id_expiration_ms)
+        self._transactions = TransactionScan(self._aborted)
+        self.stats = CompactionStats()
+
+    @property
+    def bytes_done(self) -> int:
+        """Read and written so far: what log.cleaner.io.max.bytes.per.second limits."""
+        return self.stats.bytes_read + self.stats.bytes_written
+
+    def steps(self) -> Steps[int | None]:
+        """Compact; the result is the first offset that is still dirty, None if the log changed under our hands.
+
+        Raises CorruptBatch, OSError, KafkaError (KAFKA_STORAGE_ERROR).
+        """
+        self._end = yield from self._fill_map()
+        for offsets in self._map.offsets():
+            self._live.count(offsets)
+            yield None
+        segments = [segment for segment in self._segments if segment.base_offset < self._end]
+        limits = GroupLimits(self._config.segment_bytes, MAX_SEGMENTS_PER_GROUP)
+        at = 0
+        for count in group_segments(segments, limits):
+            if not (yield from self._clean_group(segments[at : at + count])):
+                return None
+            at += count
+        return self._end
+
+    # --- 1: what is last --------------------------------------------------------------------------------------------
+
+    def _fill_map(self) -> Steps[int]:
+        """Read all headers, and the keys of the dirty part; returns the first offset that is not in the map."""
+        dirty = [transaction for transaction in self._aborted if transaction.last_offset >= self._first_dirty]
+        transactions = TransactionScan(dirty)
+        for segment in self._segments:
+            reader = BatchReader(self._disk, segment)
+            try:
+                while not reader.at_end():
+                    chunk = yield reader.read
+                    self.stats.bytes_read += len(chunk)
+                    for batch in reader.batches(chunk):
+                        self._producers.note(batch)
+                        if batch.last_offset >= self._first_dirty:
+                            full_at = yield from self._put_batch(batch, transactions)
+                            if full_at is not None:
+                                return full_at
+                        yield None
+            finally:
+                reader.close()
+        return self._end
+
+    def _put_batch(self, batch: RecordBatch, transactions: TransactionScan) -> Steps[int | None]:
+        """Put the keys of `batch` into the map; the first offset that found no room, None if all did."""
+        if batch.is_control:
+            transactions.ends_empty_transaction(batch, (yield from self._control_type(batch)))
+            return None
+        if not transactions.is_aborted(batch):
+            data = yield from self._records(batch)
+            base_offset = batch.base_offset
+            for deltas, keys in scan_keys(batch, data):
+                offsets = [base_offset + delta for delta in deltas]
+                if offsets[0] < self._first_dirty:
+                    clean = sum(offset < self._first_dirty for offset in offsets)
+                    offsets, keys = offsets[clean:], keys[clean:]
+                put = self._map.put_all(keys, offsets)
+                if put < len(offsets):
+                    return offsets[put]
+                yield None
+        if batch.base_offset >= self._first_dirty:
+            self._live.track(batch)
+        return None
+
+    def _control_type(self, batch: RecordBatch) -> Steps[ControlType | None]:
+        """What the control record of `batch` says; None if it has none, or of a type that we do not know."""
+        if batch.records_count == 0:
+            return None
+        data = yield from self._records(batch)
+        for spans in scan_spans(batch, data):
+            return parse_control_key(spans[0].key)
+        return None
+
+    def _records(self, batch: RecordBatch) -> Steps[bytes]:
+        """The records of `batch`, decompressed; its CRC is checked."""
+        if batch.size <= INLINE_BATCH_BYTES:
+            try:
+                return _checked_records(batch, INLINE_RECORDS_BYTES)
+            except CorruptBatch:
+                pass  # or only too large for here
+        data: bytes = yield partial(_checked_records, batch, MAX_DECOMPRESSED_BYTES)
+        return data
+
+    # --- 2: what stays ------------------------------------------------------------------------------------------------
+
+    def _clean_group(self, group: Sequence[Segment]) -> Steps[bool]:
+        """Write what stays of `group` as one segment, and put it in their place. False if the log has changed.
+
+        Recovery tells by the last offset in a cleaned segment which ones it replaces. So the segments at the end of
+        the group of which nothing is left are emptied one by one.
+        """
+        cleaned = self._new_segment(group[0])
+        replaced = False
+        try:
+            is_changed, count = len(group) > 1, 1
+            for number, segment in enumerate(group, 1):
+                size = cleaned.size
+                is_changed |= yield from self._clean_segment(segment, cleaned)
+                if cleaned.size > size:
+                    count = number
+            if is_changed:
+                replaced = yield from self._put_in_place(cleaned, group[:count])
+                if not replaced:
+                    return False
+        finally:
+            if not replaced:
+                cleaned.discard()
+        for segment in group[count:]:
+            if segment.size > 0 and not (yield from self._empty(segment)):
+                return False
+        return True
+
+    def _empty(self, segment: Segment) -> Steps[bool]:
+        cleaned = self._new_segment(segment)
+        replaced = False
+        try:
+            replaced = yield from self._put_in_place(cleaned, [segment])
+        finally:
+            if not replaced:
+                cleaned.discard()
+        return replaced
+
+    def _new_segment(self, first: Segment) -> CleanedSegment:
+        return CleanedSegment(
+            self._disk,
+            self._log.directory,
+            first.base_offset,
+            index_interval_bytes=self._config.index_interval_bytes,
+            now_ms=self._now_ms,
+        )
+
+    def _put_in_place(self, cleaned: CleanedSegment, old: Sequence[Segment]) -> Steps[bool]:
+        yield cleaned.finish
+        self.stats.bytes_written += cleaned.size
+        return self._log.replace_segments(old, cleaned.segment, suffix=SWAP_SUFFIX, generation=self._generation)
+
+    def _clean_segment(self, segment: Segment, cleaned: CleanedSegment) -> Steps[bool]:
+        """Add what stays of `segment` to `cleaned`; returns whether that is less than all, or something else."""
+        is_changed = False
+        reader = BatchReader(self._disk, segment)
+        try:
+            while not reader.at_end():
+                chunk = yield reader.read
+                self.stats.bytes_read += len(chunk)
+                for batch in reader.batches(chunk):
+                    kept = yield from self._kept_of(batch)
+                    is_changed |= kept is not batch
+                    left = 0
+                    if kept is not None:
+                        left = kept.records_count
+                        cleaned.add(kept.view, left)
+                    self.stats.records_dropped += batch.records_count - left
+                    if cleaned.should_write:
+                        yield cleaned.write
+                    yield None
+        finally:
+            reader.close()
+        return is_changed
+
+    def _kept_of(self, batch: RecordBatch) -> Steps[Kept]:
+        """What stays of `batch`."""
+        if batch.base_offset >= self._end:
+            return batch
+        if batch.is_control:
+            control_type = yield from self._control_type(batch)
+            if not self._transactions.ends_empty_transaction(batch, control_type):
+                return batch
+            return (yield from self._kept_of_useless_marker(batch))
+        if self._transactions.is_aborted(batch) or batch.records_count == 0 or self._live.is_dead(batch):
+            return self._without_records(batch)
+        return (yield from self._kept_of_data(batch))
+
+    def _kept_of_useless_marker(self, batch: RecordBatch) -> Steps[Kept]:
+        horizon_ms = batch.delete_horizon_ms
+        if batch.records_count > 0 and horizon_ms is None:
+            data = yield from self._records(batch)
+            spans = [span for some in scan_spans(batch, data) for span in some]
+            return RecordBatch(rewrite_batch(batch, data, spans, delete_horizon_ms=self._new_horizon_ms))
+        if batch.records_count == 0 or (horizon_ms is not None and horizon_ms <= self._now_ms):
+            return self._without_records(batch)
+        return batch
+
+    def _kept_of_data(self, batch: RecordBatch) -> Steps[Kept]:
+        data = yield from self._records(batch)
+        horizon_ms = batch.delete_horizon_ms
+        horizon_passed = horizon_ms is not None and horizon_ms <= self._now_ms
+        kept: list[RecordSpan] = []
+        for spans in scan_spans(batch, data):
+            kept += [span for span in spans if self._stays(batch.base_offset + span.offset_delta, span, horizon_passed)]
+            yield None
+        if not kept:
+            return self._without_records(batch)
+        new_horizon_ms = None
+        if horizon_ms is None and any(span.is_tombstone for span in kept):
+            new_horizon_ms = self._new_horizon_ms
+        if new_horizon_ms is None and len(kept) == batch.records_count:
+            return batch
+        rewrite = partial(rewrite_batch, batch, data, kept, delete_horizon_ms=new_horizon_ms)
+        if len(data) <= INLINE_COMPRESS_BYTES:
+            return RecordBatch(rewrite())
+        return RecordBatch((yield rewrite))
+
+    def _stays(self, offset: int, span: RecordSpan, horizon_passed: bool) -> bool:
+        if offset >= self._end:
+            return True
+        if span.key is None:
+            self.stats.keyless_records += 1  # Kafka's cleaner drops them, too: nothing could ever replace them
+            return False
+        return self._map.get(span.key) <= offset and not (span.is_tombstone and horizon_passed)
+
+    def _without_records(self, batch: RecordBatch) -> Kept:
+        """The header alone if its producer's state hangs on it."""
+        if not self._producers.is_last(batch):
+            return None
+        return batch if batch.records_count == 0 else RecordBatch(empty_batch(batch))
+
+    @property
+    def _new_horizon_ms(self) -> int:
+        return min(self._now_ms + self._config.delete_retention_ms, LONG_MAX)
+
+
+def _checked_records(batch: RecordBatch, max_bytes: int) -> bytes:
+    if not batch.crc_is_valid():
+        raise CorruptBatch(f"the CRC of {batch!r} is wrong")
+    return records_data(batch, max_bytes)

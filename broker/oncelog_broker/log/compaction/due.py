@@ -1,0 +1,131 @@
+"""Which log is compacted next, which part of it, and in which groups of segments: pure.
+
+A log has a clean part, compacted before; a dirty part behind it, up to `end`; and a part that must wait: the active
+segment, whatever reaches the high watermark (or last stable offset), and what is younger than min.compaction.lag.ms.
+Only whole segments are dirty or wait. Source: Kafka's LogCleanerManager, Cleaner.groupSegmentsBySize.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from oncelog_broker.log.config import LONG_MAX, LogConfig
+from oncelog_broker.log.segments.roll import MAX_RELATIVE_OFFSET
+
+
+class SegmentSummary(NamedTuple):
+    """A closed segment, as far as the cleaner's decisions need it. `next_offset` is the first offset after it."""
+
+    base_offset: int
+    next_offset: int
+    size: int
+    first_timestamp_ms: int
+    """Of its first batch; below 0 if it has none."""
+    largest_timestamp_ms: int
+
+
+class CleanableRange(NamedTuple):
+    """Offsets `first_dirty` to before `end` are to be compacted. Sizes in bytes, of whole segments."""
+
+    first_dirty: int
+    end: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+    """Whether a dirty record is older than max.compaction.lag.ms."""
+
+    @property
+    def dirty_ratio(self) -> float:
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+    def is_due(self, config: LogConfig) -> bool:
+        """Whether the log has waited long enough, or gathered enough dirt."""
+        if self.dirty_bytes == 0:
+            return False
+        return self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio
+
+
+def first_dirty_offset(checkpoint: int | None, log_start_offset: int, log_end_offset: int) -> int:
+    """Where the dirty part begins, going by how far the log was cleaned; a checkpoint that cannot be right is none."""
+    if checkpoint is None or not log_start_offset <= checkpoint <= log_end_offset:
+        return log_start_offset
+    return checkpoint
+
+
+def cleanable_range(
+    closed: Sequence[SegmentSummary], config: LogConfig, *, first_dirty: int, upper_bound: int, now_ms: int
+) -> CleanableRange:
+    """What of a log may be compacted. `closed`: all its segments but the active one.
+
+    `upper_bound` is the last stable offset: what a transaction may still abort, or a leader change may still take away,
+    is not compared with anything.
+    """
+    youngest_ms = now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms > 0 else LONG_MAX
+    end = first_dirty
+    clean_bytes = dirty_bytes = 0
+    first_timestamps = []
+    for segment in closed:
+        if segment.next_offset <= first_dirty:
+            clean_bytes += segment.size
+            continue
+        if segment.next_offset > upper_bound or segment.largest_timestamp_ms > youngest_ms:
+            break
+        dirty_bytes += segment.size
+        end = segment.next_offset
+        if segment.first_timestamp_ms >= 0:
+            first_timestamps.append(segment.first_timestamp_ms)
+    oldest_allowed_ms = now_ms - config.max_compaction_lag_ms
+    is_overdue = bool(first_timestamps) and min(first_timestamps) < oldest_allowed_ms
+    return CleanableRange(first_dirty, end, clean_bytes, dirty_bytes, is_overdue)
+
+
+Name = TypeVar("Name")
+
+
+def filthiest(logs: Iterable[tuple[Name, CleanableRange, LogConfig]]) -> Name | None:
+    """Of the logs that are due, the one with the largest part dirty; None if none is due."""
+    due = [(cleanable.dirty_ratio, name) for name, cleanable, config in logs if cleanable.is_due(config)]
+    return max(due, key=lambda entry: entry[0])[1] if due else None
+
+
+class OffsetRange(Protocol):
+    """A segment, or what is known of it."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+
+
+class GroupLimits(NamedTuple):
+    """What one compacted segment may be made of."""
+
+    max_bytes: int
+    max_segments: int
+
+
+def group_segments(segments: Sequence[OffsetRange], limits: GroupLimits) -> list[int]:
+    """The numbers of neighbouring segments that become one: together no larger than a segment may be now.
+
+    Each is one at least; they add up to all of `segments`.
+    """
+    groups: list[int] = []
+    size, base_offset = 0, 0
+    for segment in segments:
+        fits = (
+            groups
+            and groups[-1] < limits.max_segments
+            and size + segment.size <= limits.max_bytes
+            and segment.next_offset - 1 - base_offset <= MAX_RELATIVE_OFFSET
+        )
+        if fits:
+            groups[-1] += 1
+            size += segment.size
+        else:
+            groups.append(1)
+            size, base_offset = segment.size, segment.base_offset
+    return groups

@@ -1,0 +1,37 @@
+"""What the cleaner's decisions need to know of a log's segments, found out: the rim of `cleaner`."""
+
+from __future__ import annotations
+
+from oncelog_broker.log.compaction.due import CleanableRange, SegmentSummary, cleanable_range, first_dirty_offset
+from oncelog_broker.log.config import LONG_MAX, LogConfig
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.segments.batch_scan import parse_location
+from oncelog_broker.log.segments.segment import Segment
+from oncelog_protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP
+
+
+def cleanable_range_of(log: PartitionLog, *, upper_bound: int, now_ms: int) -> CleanableRange:
+    """What of `log` may be compacted now. Raises CorruptBatch, OSError."""
+    return cleanable_range(
+        [summarize(segment, log.config) for segment in log.closed_segments],
+        log.config,
+        first_dirty=first_dirty_offset(log.cleaner_checkpoint, log.log_start_offset, log.log_end_offset),
+        upper_bound=upper_bound,
+        now_ms=now_ms,
+    )
+
+
+def summarize(segment: Segment, config: LogConfig) -> SegmentSummary:
+    """Looks at timestamps only if the configuration asks for them."""
+    first_ms = largest_ms = NO_TIMESTAMP
+    if config.max_compaction_lag_ms < LONG_MAX and segment.size > 0:
+        first_ms = parse_location(segment.file.read(0, HEADER_SIZE), 0, 0, segment.size).max_timestamp
+    if config.min_compaction_lag_ms > 0:
+        largest_ms = segment.retention_timestamp_ms()
+    return SegmentSummary(
+        segment.base_offset,
+        segment.next_offset,
+        segment.size,
+        first_ms,
+        largest_ms,
+    )

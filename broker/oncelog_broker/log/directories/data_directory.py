@@ -1,0 +1,193 @@
+"""One data directory: whose it is, which logs are in it, and the files beside them.
+
+    .lock                               held while a broker has the directory open
+    meta.properties                     whose it is
+    .kafka_cleanshutdown                there only if the last broker closed all logs; removed when opened
+    recovery-point-offset-checkpoint    up to where each log is synced
+    replication-offset-checkpoint       high watermarks
+    log-start-offset-checkpoint         log starts that are not the start of a segment
+    cleaner-offset-checkpoint           up to where each compacted log was compacted
+    orders-0/                           the log of partition 0 of topic "orders"
+    orders-1.2f0c...-delete/            a log that was deleted, and is freed after file.delete.delay.ms
+    orders-2.77ab...-stray/             a log that belongs to no topic, set aside and kept
+
+A checkpoint that cannot be read is done without, with a warning: without recovery points every log is verified from its
+start; without log starts, deleted records whose segments are still there can be read again; without high watermarks
+replication begins at the log starts; without cleaner offsets, logs are compacted from their starts.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import threading
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from oncelog_broker.log.checkpoints import (
+    CheckpointCorrupt,
+    TopicPartition,
+    read_offset_checkpoint,
+    write_offset_checkpoint,
+)
+from oncelog_broker.log.directories.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from oncelog_broker.runtime.disk import Disk, Lock
+from oncelog_broker.runtime.entropy import Entropy, random_uuid
+from oncelog_protocol.uuids import uuid_to_string
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE: Final = ".lock"
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+CLEAN_SHUTDOWN_VERSION: Final = 0
+UNKNOWN_BROKER_EPOCH: Final = -1
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""KRaft's own log, which is none of ours."""
+DELETE_DIRECTORY_SUFFIX: Final = "-delete"
+STRAY_DIRECTORY_SUFFIX: Final = "-stray"
+"""Of a log that no topic owns: kept for the operator to look at."""
+MAX_DIRECTORY_NAME: Final = 255
+
+_LOG_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
+_DELETED_DIRECTORY = re.compile(r"[a-zA-Z0-9._-]+-[0-9]+\.[0-9a-f]{32}-delete")
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """(topic, partition) if `name` is what the log of a partition is called."""
+    match = _LOG_DIRECTORY.fullmatch(name)
+    if match is None or match["topic"] in (".", "..", METADATA_TOPIC):
+        return None
+    return match["topic"], int(match["partition"])
+
+
+def marked_directory_name(topic: str, partition: int, unique: str, suffix: str) -> str:
+    """Kafka's name for the directory of a log that is deleted or stray; the topic is shortened if it must be."""
+    tail = f"-{partition}.{unique}{suffix}"
+    return topic[: MAX_DIRECTORY_NAME - len(tail)] + tail
+
+
+class DataDirectory:
+    """An open, locked data directory. Methods raise OSError."""
+
+    def __init__(self, disk: Disk, path: str, lock: Lock, found: MetaProperties | None) -> None:
+        """Internal: use `open`."""
+        self._disk = disk
+        self._lock = lock
+        self._found = found
+        self.path = path
+        self.clean_shutdown = False
+        """Whether every log in it had been closed when it was claimed."""
+        self.checkpoint_guard = threading.Lock()
+        """Held by whoever writes a checkpoint, from before the offsets are looked up: checkpoints are written by worker
+        threads too, and an offset that was looked up before a truncation must not be written after it."""
+        self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
+        """What the files hold, by name, as far as they were read or written."""
+
+    @classmethod
+    def open(cls, disk: Disk, path: str, *, node_id: int, cluster_id: str | None) -> DataDirectory:
+        """Lock it and check that it is ours, or nobody's yet; make it if it is not there. `claim` must follow.
+
+        Raises LockHeld, MetaPropertiesError, OSError: it is not locked then.
+        """
+        disk.make_directories(path)
+        lock = disk.lock(os.path.join(path, LOCK_FILE))
+        try:
+            found = read_meta_properties(disk, path)
+            if found is not None:
+                found.check_owner(path, node_id=node_id, cluster_id=cluster_id)
+        except BaseException:
+            lock.release()
+            raise
+        return cls(disk, path, lock, found)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster that it belongs to, None if it does not say."""
+        return self._found.cluster_id if self._found is not None else None
+
+    def claim(self, *, node_id: int, cluster_id: str | None, entropy: Entropy) -> None:
+        """Write down that it is ours, if it does not say so fully, and take the note of the clean shutdown away.
+
+        Nothing has been changed before this, so that a start which is refused for another directory leaves no trace.
+        """
+        found = self._found
+        if cluster_id is not None and (found is None or found.directory_id is None or found.cluster_id is None):
+            directory_id = found.directory_id if found is not None else None
+            write_meta_properties(
+                self._disk,
+                self.path,
+                node_id=node_id,
+                cluster_id=cluster_id,
+                directory_id=directory_id or uuid_to_string(random_uuid(entropy)),
+            )
+        marker = self.join(CLEAN_SHUTDOWN_FILE)
+        self.clean_shutdown = self._disk.exists(marker)
+        if self.clean_shutdown:
+            self._disk.remove(marker)
+            self._disk.sync_directory(self.path)
+
+    def join(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    def logs(self) -> tuple[list[TopicPartition], list[str]]:
+        """(the partitions that have a log here, the paths of deleted logs that wait to be freed).
+
+        Other directories are named in the log, once, and left alone.
+        """
+        found, deleted = [], []
+        for name in self._disk.list_directory(self.path):
+            path = self.join(name)
+            if not self._disk.is_directory(path):
+                continue
+            parsed = parse_directory_name(name)
+            if parsed is not None:
+                found.append(parsed)
+            elif _DELETED_DIRECTORY.fullmatch(name):
+                deleted.append(path)
+            else:
+                logger.info("%s: not the log of a partition, ignored", path)
+        return found, deleted
+
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """Empty if it is missing or cannot be read: what that costs is said above."""
+        path = self.join(name)
+        try:
+            offsets = read_offset_checkpoint(self._disk, path)
+        except CheckpointCorrupt as error:
+            logger.warning("going on without %s: %s", path, error)
+            offsets = {}
+        self._checkpoints[name] = offsets
+        return offsets
+
+    def noted_offset(self, key: TopicPartition) -> int:
+        """The largest offset that a checkpoint, of those read or written, has for `key`: 0 if none has it."""
+        return max((offsets.get(key, 0) for offsets in self._checkpoints.values()), default=0)
+
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """`checkpoint_guard` must be held."""
+        write_offset_checkpoint(self._disk, self.join(name), offsets)
+        self._checkpoints[name] = offsets
+
+    def drop_from_checkpoints(self, keys: Collection[TopicPartition]) -> None:
+        """Make sure that no checkpoint speaks of `keys`: before logs are made under the names of others, long deleted.
+
+        Their old log starts or recovery points would be taken for the new logs' after a crash.
+        """
+        dropped = set(keys)
+        with self.checkpoint_guard:
+            for name, offsets in self._checkpoints.items():
+                if not dropped.isdisjoint(offsets):
+                    left = {key: offset for key, offset in offsets.items() if key not in dropped}
+                    self.write_checkpoint(name, left)
+
+    def close(self, *, clean: bool, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
+        """Unlock; with `clean`, say for the next start that every log was closed."""
+        try:
+            if clean:
+                content = {"version": CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}
+                self._disk.replace_file(self.join(CLEAN_SHUTDOWN_FILE), json.dumps(content).encode())
+        finally:
+            self._lock.release()

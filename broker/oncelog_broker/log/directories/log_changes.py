@@ -1,0 +1,164 @@
+"""Logs that are being made, moved out of the way, or freed: the part that waits for the disk.
+
+`LogManager` begins and finishes such a change, in its own thread; `run` comes between and may be in any other, since it
+touches nothing that anybody else looks at. Many logs are changed at a time: a data directory is synced once for all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from oncelog_broker.log.checkpoints import TopicPartition
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.directories.data_directory import DataDirectory
+from oncelog_broker.log.directories.partition_metadata import write_topic_id
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.disk import Disk
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+
+class WantedLog(NamedTuple):
+    """A log that is to be there, and the settings that a new one begins with."""
+
+    topic: str
+    partition: int
+    topic_id: bytes | None
+    config: LogConfig
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.topic, self.partition
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class LogOpening:
+    """Logs to be made, and logs that lack their topic id."""
+
+    def __init__(self, disk: Disk, clock: Clock, wanted: Sequence[WantedLog]) -> None:
+        self._disk = disk
+        self._clock = clock
+        self.wanted = wanted
+        self.to_make: defaultdict[DataDirectory, list[WantedLog]] = defaultdict(list)
+        self.to_identify: list[tuple[WantedLog, PartitionLog]] = []
+        self.results: dict[TopicPartition, PartitionLog | KafkaError] = {}
+        """Of those for which nothing had to be done from the beginning, of all after `run`."""
+
+    def run(self) -> None:
+        """What fails is in the results."""
+        for wanted, log in self.to_identify:
+            self.results[wanted.key] = log
+            try:
+                self._write_topic_id(wanted, log)
+            except OSError as error:
+                self.results[wanted.key] = _storage_error(wanted.name, error)
+        for home, all_wanted in self.to_make.items():
+            try:
+                home.drop_from_checkpoints([wanted.key for wanted in all_wanted])
+                for wanted in all_wanted:
+                    self.results[wanted.key] = self._make(home, wanted)
+                self._disk.sync_directory(home.path)
+            except OSError as error:
+                for wanted in all_wanted:
+                    made = self.results.get(wanted.key)
+                    if isinstance(made, PartitionLog):
+                        made.abandon()
+                    self.results[wanted.key] = _storage_error(wanted.name, error)
+
+    def _make(self, home: DataDirectory, wanted: WantedLog) -> PartitionLog | KafkaError:
+        try:
+            log = PartitionLog.open(
+                home.join(wanted.name),
+                topic=wanted.topic,
+                partition=wanted.partition,
+                config=wanted.config,
+                disk=self._disk,
+                clock=self._clock,
+            )
+        except KafkaError as error:
+            return error
+        try:
+            self._write_topic_id(wanted, log)
+        except OSError as error:
+            log.abandon()
+            return _storage_error(wanted.name, error)
+        return log
+
+    def _write_topic_id(self, wanted: WantedLog, log: PartitionLog) -> None:
+        if wanted.topic_id is not None:
+            write_topic_id(self._disk, log.directory, wanted.topic_id)
+
+
+class LogMove(NamedTuple):
+    """A directory that gets another name, if it is there."""
+
+    key: TopicPartition
+    home: DataDirectory
+    source: str
+    target: str
+
+
+class LogMoves:
+    """Logs whose directories are to get names under which nobody finds them."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.moves: list[LogMove] = []
+        self.targets: dict[TopicPartition, str | KafkaError | None] = {}
+        """After `run`: where each log is now, None if it had no directory."""
+
+    def run(self) -> None:
+        """What fails is in the targets."""
+        changed: defaultdict[DataDirectory, list[TopicPartition]] = defaultdict(list)
+        for key, home, source, target in self.moves:
+            self.targets[key] = None
+            try:
+                if self._disk.exists(source):
+                    self._disk.rename(source, target)
+                    self.targets[key] = target
+                    changed[home].append(key)
+            except OSError as error:
+                self.targets[key] = _storage_error(f"{key[0]}-{key[1]}", error)
+        for home, keys in changed.items():
+            try:
+                self._disk.sync_directory(home.path)
+            except OSError as error:
+                for key in keys:
+                    self.targets[key] = _storage_error(f"{key[0]}-{key[1]}", error)
+
+
+class LogRemoval:
+    """Files and directories to be freed: of a large file, the file system takes its time."""
+
+    def __init__(self, disk: Disk, files: Sequence[str], directories: Sequence[str]) -> None:
+        self._disk = disk
+        self._files = files
+        self._directories = directories
+
+    def run(self) -> int:
+        """How many went."""
+        removed = [self._try(self._disk.remove, path) for path in self._files]
+        removed += [self._try(self._disk.remove_tree, path) for path in self._directories]
+        return sum(removed)
+
+    def _try(self, remove: Callable[[str], None], path: str) -> bool:
+        try:
+            remove(path)
+        except OSError as error:
+            logger.error("%s: could not be freed, tried again at the next start: %s", path, error)
+            return False
+        return True
+
+
+def _storage_error(name: str, error: OSError) -> KafkaError:
+    failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}: {error}")
+    failure.__cause__ = error
+    return failure

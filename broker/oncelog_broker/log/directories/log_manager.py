@@ -1,0 +1,434 @@
+"""All the logs of a broker: opening and closing them, making and deleting them, and what is done from time to time.
+
+A log that cannot be opened or has failed does not take the others with it: it is remembered with its reason, and asking
+for it raises KAFKA_STORAGE_ERROR. Nothing here runs by itself: the periodic methods are called by whoever has a timer.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from oncelog_broker.log.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.directories.data_directory import (
+    DELETE_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
+    UNKNOWN_BROKER_EPOCH,
+    DataDirectory,
+    marked_directory_name,
+)
+from oncelog_broker.log.directories.log_changes import LogMove, LogMoves, LogOpening, LogRemoval, WantedLog
+from oncelog_broker.log.directories.partition_metadata import PartitionMetadataCorrupt, read_topic_id
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.descriptors import descriptor_limit, is_descriptor_limit
+from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_CONFIG = LogConfig()
+
+
+class LogManager:
+    """Made by `open`. Belongs to one thread, as its logs do. Methods raise KafkaError, unless they say otherwise."""
+
+    def __init__(self, disk: Disk, clock: Clock, entropy: Entropy, directories: Sequence[DataDirectory]) -> None:
+        """Internal: use `open`."""
+        self._disk = disk
+        self._clock = clock
+        self._entropy = entropy
+        self._directories = directories
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._homes: dict[TopicPartition, DataDirectory] = {}
+        """Where each log lies, the failed ones included."""
+        self._topic_ids: dict[TopicPartition, bytes | None] = {}
+        self._failures: dict[TopicPartition, str] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._deleted: list[tuple[int, str]] = []
+        """(when it may be freed, in ms, path of the directory)."""
+        self.cluster_id: str | None = None
+        """What the data directories say; None if they are new and `open` was not told."""
+
+    @classmethod
+    def open(
+        cls,
+        data_dirs: Sequence[str | os.PathLike[str]],
+        *,
+        node_id: int,
+        cluster_id: str | None,
+        disk: Disk,
+        clock: Clock,
+        config_of: Callable[[str], LogConfig] | None = None,
+        entropy: Entropy = system_entropy,
+    ) -> LogManager:
+        """Lock the data directories and open every log in them. `config_of` gives the configuration of a topic;
+        without it, all have Kafka's defaults.
+
+        Raises LockHeld, MetaPropertiesError, OSError (all with a message for the operator): no directory stays locked.
+        What is wrong with a single log is in `failures`.
+        """
+        directories: list[DataDirectory] = []
+        try:
+            for path in data_dirs:
+                directory = DataDirectory.open(disk, os.path.abspath(path), node_id=node_id, cluster_id=cluster_id)
+                directories.append(directory)
+                cluster_id = cluster_id if cluster_id is not None else directory.cluster_id
+            for directory in directories:
+                directory.claim(node_id=node_id, cluster_id=cluster_id, entropy=entropy)
+            manager = cls(disk, clock, entropy, directories)
+            manager.cluster_id = cluster_id
+            for directory in directories:
+                manager._open_logs(directory, config_of or (lambda _: DEFAULT_CONFIG))
+        except BaseException:
+            for directory in directories:
+                directory.close(clean=False)
+            raise
+        return manager
+
+    # --- one log -------------------------------------------------------------------------------------------------
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        """None if this broker has no such log. KAFKA_STORAGE_ERROR if it has, but it could not be opened."""
+        key = topic, partition
+        if key in self._failures:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failures[key])
+        return self._logs.get(key)
+
+    def get_or_create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
+        """`begin_opening` and all that follows, for one log and at one go. Raises what is the result there."""
+        wanted = WantedLog(topic, partition, topic_id, config)
+        opening = self.begin_opening([wanted])
+        opening.run()
+        (result,) = self.finish_opening(opening)
+        if isinstance(result, KafkaError):
+            raise result
+        return result
+
+    def find(self, wanted: WantedLog) -> PartitionLog | KafkaError | None:
+        """What `begin_opening` would lead to, if the disk is not needed for it; None if it is."""
+        try:
+            log = self.get(*wanted.key)
+        except KafkaError as error:
+            return error
+        if log is None or (wanted.topic_id is not None and self._topic_ids[wanted.key] is None):
+            return None
+        return self._of_the_topic(wanted, log)
+
+    def begin_opening(self, wanted_logs: Sequence[WantedLog]) -> LogOpening:
+        """The logs, each made if there is none, in the data directory with the fewest logs.
+
+        A log without a topic id takes on the one given. `LogOpening.run` and `finish_opening` must follow, before any
+        of these logs is opened or deleted by another call.
+        """
+        opening = LogOpening(self._disk, self._clock, wanted_logs)
+        counts = Counter(self._homes.values())
+        for wanted in wanted_logs:
+            found = self.find(wanted)
+            if found is not None:
+                opening.results[wanted.key] = found
+            elif wanted.key in self._logs:
+                opening.to_identify.append((wanted, self._logs[wanted.key]))
+            else:
+                home = min(self._directories, key=lambda directory: counts[directory])
+                counts[home] += 1
+                opening.to_make[home].append(wanted)
+        return opening
+
+    def finish_opening(self, opening: LogOpening) -> list[PartitionLog | KafkaError]:
+        """The logs, or why they cannot be had: KAFKA_STORAGE_ERROR, or INCONSISTENT_TOPIC_ID for one that belongs to a
+        topic of the same name that was deleted."""
+        for home, made in opening.to_make.items():
+            for wanted in made:
+                log = opening.results[wanted.key]
+                if isinstance(log, PartitionLog):
+                    self._homes[wanted.key] = home
+                    self._topic_ids[wanted.key] = wanted.topic_id
+                    self._adopt(wanted.key, log)
+        for wanted, log in opening.to_identify:
+            if opening.results[wanted.key] is log:
+                self._topic_ids[wanted.key] = wanted.topic_id
+        return [self._of_the_topic(wanted, opening.results[wanted.key]) for wanted in opening.wanted]
+
+    def _of_the_topic(self, wanted: WantedLog, found: PartitionLog | KafkaError) -> PartitionLog | KafkaError:
+        if isinstance(found, KafkaError) or wanted.topic_id in (None, self._topic_ids[wanted.key]):
+            return found
+        message = f"the log in {found.directory} belongs to another topic named {wanted.topic}"
+        return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
+
+    def topic_id(self, topic: str, partition: int) -> bytes | None:
+        """The 16 bytes in the log's `partition.metadata`; None if there is no log or it has no id."""
+        return self._topic_ids.get((topic, partition))
+
+    def note_missing(self, partitions: Iterable[TopicPartition]) -> None:
+        """Look after a start for logs that were not found, of the `partitions` that this broker is to host.
+
+        Where a checkpoint says that records were there, the partition stays offline, as when its segments are gone:
+        made anew (as Kafka does), it would give out their offsets a second time. Where none says so, nobody can know:
+        it may be a topic whose creation was cut short, hence a warning.
+        """
+        deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
+        for key in partitions:
+            if key in self._homes:
+                continue
+            name = f"{key[0]}-{key[1]}"
+            offset, _, home = max(
+                (directory.noted_offset(key), -number, directory) for number, directory in enumerate(self._directories)
+            )
+            if offset > 0 and name not in deleted:  # of one that was deleted, the checkpoints speak a little longer
+                path = home.join(name)
+                self._homes[key] = home
+                self._failures[key] = (
+                    f"{path} is missing, but the checkpoints say that there were records up to offset {offset}. Put "
+                    "the directory back; or, to accept the loss, delete the topic, or take the partition's lines out "
+                    f"of {RECOVERY_POINT_CHECKPOINT}, {HIGH_WATERMARK_CHECKPOINT} and {LOG_START_OFFSET_CHECKPOINT} "
+                    "(their second line counts them)"
+                )
+                logger.error("%s: offline: %s", path, self._failures[key])
+            else:
+                logger.warning(
+                    "%s: no directory of log.dirs has a log of this partition; it begins anew, empty. If it had "
+                    "records, they are lost, unless they are in a directory that is not in log.dirs any more",
+                    name,
+                )
+
+    def delete(self, topic: str, partition: int) -> None:
+        """`begin_deletion` and all that follows, for one log and at one go. KAFKA_STORAGE_ERROR."""
+        moves = self.begin_deletion([(topic, partition)])
+        moves.run()
+        for error in self.finish_deletion(moves).values():
+            raise error
+
+    def begin_deletion(self, keys: Iterable[TopicPartition]) -> LogMoves:
+        """Nothing uses these logs any more. `LogMoves.run` and `finish_deletion` must follow, before any is made anew.
+
+        Failed logs can be deleted too. Nothing happens where there is none.
+        """
+        return self._begin_moving(keys, DELETE_DIRECTORY_SUFFIX)
+
+    def finish_deletion(self, moves: LogMoves) -> dict[TopicPartition, KafkaError]:
+        """What could not be deleted: KAFKA_STORAGE_ERROR. `purge_deleted` frees the rest after file.delete.delay.ms."""
+        failed = {}
+        for key, target in moves.targets.items():
+            log = self._logs.get(key)
+            if isinstance(target, KafkaError):
+                failed[key] = target
+                continue
+            if target is not None:
+                delay_ms = (log.config if log is not None else DEFAULT_CONFIG).file_delete_delay_ms
+                self._deleted.append((self._clock.now_ms() + delay_ms, target))
+            self._forget(key)
+        return failed
+
+    def set_aside(self, topic: str, partition: int) -> str | None:
+        """Take a log that no topic owns out of the way, without freeing it; where it is now. KAFKA_STORAGE_ERROR.
+
+        Nobody reads it, but it may be all that is left of something: an operator decides.
+        """
+        moves = self._begin_moving([(topic, partition)], STRAY_DIRECTORY_SUFFIX)
+        moves.run()
+        target = moves.targets.get((topic, partition))
+        if isinstance(target, KafkaError):
+            raise target
+        self._forget((topic, partition))
+        return target
+
+    def _begin_moving(self, keys: Iterable[TopicPartition], suffix: str) -> LogMoves:
+        moves = LogMoves(self._disk)
+        for key in keys:
+            topic, partition = key
+            home = self._homes.get(key)
+            if home is None:
+                continue
+            if (log := self._logs.get(key)) is not None:
+                log.abandon()
+            target = marked_directory_name(topic, partition, random_uuid(self._entropy).hex(), suffix)
+            moves.moves.append(LogMove(key, home, home.join(f"{topic}-{partition}"), home.join(target)))
+        return moves
+
+    def _forget(self, key: TopicPartition) -> None:
+        for by_partition in (self._logs, self._homes, self._topic_ids, self._failures, self._high_watermarks):
+            by_partition.pop(key, None)
+
+    def partitions(self) -> list[TopicPartition]:
+        """Every log that is there, those included that could not be opened."""
+        return list(self._homes)
+
+    def logs(self) -> Iterator[PartitionLog]:
+        """All logs, those included that went offline after they were opened."""
+        return iter(list(self._logs.values()))
+
+    @property
+    def failures(self) -> Mapping[TopicPartition, str]:
+        """Why each log that is there, or should be, could not be opened."""
+        return self._failures
+
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """As they were checkpointed before the start."""
+        return self._high_watermarks
+
+    # --- from time to time -----------------------------------------------------------------------------------------
+
+    def logs_due_for_flush(self) -> list[PartitionLog]:
+        """Those for which `flush.messages` or `flush.ms` is reached; `PartitionLog.prepare_flush` does it."""
+        now_ms = self._clock.now_ms()
+        return [
+            log
+            for log in self._online()
+            if log.unflushed_records > 0
+            and (
+                log.unflushed_records >= log.config.flush_messages or now_ms - log.last_flush_ms >= log.config.flush_ms
+            )
+        ]
+
+    def purge_deleted(self, now_ms: int) -> int:
+        """`begin_purge` and all that follows, at one go; returns how many files and directories went."""
+        removal = self.begin_purge(now_ms)
+        return 0 if removal is None else removal.run()
+
+    def begin_purge(self, now_ms: int) -> LogRemoval | None:
+        """What was deleted long enough ago, logs and segments, to be freed by `LogRemoval.run`; None if nothing was."""
+        files = [path for log in self._logs.values() for path in log.take_deleted(now_ms)]
+        directories = [path for due_ms, path in self._deleted if due_ms <= now_ms]
+        self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
+        return LogRemoval(self._disk, files, directories) if files or directories else None
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write down up to where each log is synced: a start after a crash verifies what lies behind. OSError.
+
+        This and the next two may be called from a worker thread.
+        """
+        for home in self._directories:
+            self._checkpoint_recovery_points_of(home)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Write down the log starts that lie inside a segment. OSError."""
+        for home in self._directories:
+            with home.checkpoint_guard:
+                offsets = {
+                    key: log.log_start_offset
+                    for key, log in self._logs_in(home)
+                    if log.log_start_offset > log.segment_base_offsets[0]
+                }
+                self._write_checkpoint(home, LOG_START_OFFSET_CHECKPOINT, offsets)
+
+    def checkpoint_cleaner_offsets(self) -> None:
+        """Write down up to where each log was compacted. OSError."""
+        for home in self._directories:
+            self._checkpoint_cleaner_offsets_of(home)
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write down the high watermarks. OSError."""
+        for home in self._directories:
+            with home.checkpoint_guard:
+                here = {key: offset for key, offset in high_watermarks.items() if self._homes.get(key) is home}
+                self._write_checkpoint(home, HIGH_WATERMARK_CHECKPOINT, here)
+
+    def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
+        """Close every log, write the checkpoints, unlock. OSError.
+
+        The next start takes a data directory for cleanly closed only if every log in it was.
+        """
+        unclean = {id(self._homes[key]) for key in self._failures}
+        for key, log in self._logs.items():
+            try:
+                log.close()
+            except KafkaError as error:
+                logger.error("closing %s: %s", log.name, error)
+            if not log.is_cleanly_closed:
+                unclean.add(id(self._homes[key]))
+        try:
+            self.checkpoint_recovery_points()
+            self.checkpoint_log_start_offsets()
+        except OSError:
+            unclean.update(map(id, self._directories))
+            raise
+        finally:
+            for home in self._directories:
+                home.close(clean=id(home) not in unclean, broker_epoch=broker_epoch)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _open_logs(self, home: DataDirectory, config_of: Callable[[str], LogConfig]) -> None:
+        recovery_points = home.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
+        start_offsets = home.read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        cleaner_offsets = home.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
+        found, deleted = home.logs()
+        now_ms = self._clock.now_ms()
+        self._deleted += [(now_ms + DEFAULT_CONFIG.file_delete_delay_ms, path) for path in deleted]
+        high_watermarks = home.read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
+        self._high_watermarks.update({key: high_watermarks[key] for key in found if key in high_watermarks})
+        for key in found:
+            topic, partition = key
+            if key in self._homes:
+                other = self._homes[key].path
+                raise OSError(f"{topic}-{partition} is in {home.path} and in {other}: remove the stale one")
+            self._homes[key] = home
+            path = home.join(f"{topic}-{partition}")
+            try:
+                self._topic_ids[key] = read_topic_id(self._disk, path)
+                log = PartitionLog.open(
+                    path,
+                    topic=topic,
+                    partition=partition,
+                    config=config_of(topic),
+                    disk=self._disk,
+                    clock=self._clock,
+                    recovery_point=recovery_points.get(key, 0),
+                    log_start_offset=start_offsets.get(key, 0),
+                    clean_shutdown=home.clean_shutdown,
+                    cleaner_checkpoint=cleaner_offsets.get(key),
+                )
+            except (KafkaError, OSError, PartitionMetadataCorrupt) as error:
+                if is_descriptor_limit(error) or is_descriptor_limit(error.__cause__):
+                    message = f"{path} cannot be opened: the limit of open files, {descriptor_limit()}, is too low"
+                    raise OSError(errno.EMFILE, f"{message} for {len(found)} logs: raise it (ulimit -n)") from error
+                logger.error("%s: offline: %s", path, error)
+                self._failures[key] = f"{path}: {error}"
+            else:
+                self._adopt(key, log)
+
+    def _adopt(self, key: TopicPartition, log: PartitionLog) -> None:
+        self._logs[key] = log
+        log.before_truncation = self._before_truncation
+
+    def _before_truncation(self, log: PartitionLog) -> None:
+        home = self._homes[log.topic, log.partition]
+        self._checkpoint_recovery_points_of(home)
+        self._checkpoint_cleaner_offsets_of(home)
+
+    def _checkpoint_recovery_points_of(self, home: DataDirectory) -> None:
+        with home.checkpoint_guard:
+            offsets = {key: log.recovery_point for key, log in self._logs_in(home)}
+            self._write_checkpoint(home, RECOVERY_POINT_CHECKPOINT, offsets)
+
+    def _checkpoint_cleaner_offsets_of(self, home: DataDirectory) -> None:
+        with home.checkpoint_guard:
+            noted = {key: log.cleaner_checkpoint for key, log in self._logs_in(home)}
+            offsets = {key: offset for key, offset in noted.items() if offset is not None}
+            self._write_checkpoint(home, CLEANER_OFFSET_CHECKPOINT, offsets)
+
+    def _write_checkpoint(self, home: DataDirectory, name: str, offsets: dict[TopicPartition, int]) -> None:
+        """Write a checkpoint; logs that could not be opened keep their old entries, for when they are mended."""
+        failed = [key for key in list(self._failures) if self._homes.get(key) is home]
+        if failed:
+            old = home.read_checkpoint(name)
+            offsets = {key: old[key] for key in failed if key in old} | offsets
+        home.write_checkpoint(name, offsets)
+
+    def _logs_in(self, home: DataDirectory) -> list[tuple[TopicPartition, PartitionLog]]:
+        return [(key, log) for key, log in list(self._logs.items()) if self._homes.get(key) is home]
+
+    def _online(self) -> list[PartitionLog]:
+        return [log for log in self._logs.values() if not log.is_offline]

@@ -1,0 +1,6 @@
+"""What a log knows of its producers: duplicate detection, sequence checks, open and aborted transactions.
+
+`state` judges each batch (in order, a duplicate, a gap, fenced) and follows open transactions; `entry` is what it knows
+of one producer; `snapshot` keeps it in Kafka's file over restarts; `transaction_index` has the aborted transactions of
+a segment; `producers` is all of that for one log, with its files.
+"""

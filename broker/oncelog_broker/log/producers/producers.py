@@ -1,0 +1,197 @@
+"""Producers and transactions of one log: the state in memory, and the files that it is restored from.
+
+After an open, the state is that of the newest valid snapshot plus all batches behind it. The transaction indexes of
+those batches are made anew on the way, as they may not have reached the disk. Only headers are read, and the markers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.producers.snapshot import PendingSnapshot, ProducerSnapshots
+from oncelog_broker.log.producers.state import ProducerState
+from oncelog_broker.log.producers.transaction_index import AbortedTransaction, TransactionIndexes
+from oncelog_broker.log.segments.batch_scan import HEADER_WINDOW
+from oncelog_broker.log.segments.segment import Segment
+from oncelog_broker.log.validation import HeaderFields
+from oncelog_broker.runtime.disk import Disk, File
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.batch import (
+    CONTROL_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    CorruptBatch,
+    RecordBatch,
+)
+from oncelog_protocol.records.control import EndTransactionMarker, read_marker
+
+logger = logging.getLogger(__name__)
+
+MAX_PENDING_SNAPSHOTS: Final = 8
+"""Images that wait for the next flush; of more rolls than that, the oldest are done without. It costs time, later."""
+
+
+class LogProducers:
+    """The producer state of one log, with its snapshots and transaction indexes. Not thread-safe."""
+
+    __slots__ = ("_pending", "_snapshot_offset", "_snapshots", "aborted", "state")
+
+    def __init__(self, disk: Disk, directory: str, config: LogConfig) -> None:
+        self.state = ProducerState(config)
+        self.aborted = TransactionIndexes(disk, directory)
+        self._snapshots = ProducerSnapshots(disk, directory)
+        self._snapshot_offset = -1
+        """From where the state need not be replayed, since a snapshot says it, or the log has nothing before."""
+        self._pending: list[PendingSnapshot] = []
+
+    # --- appending -----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def read_marker(batch: memoryview) -> EndTransactionMarker:
+        """The marker in a control batch that is to be appended. Raises INVALID_RECORD."""
+        try:
+            marker = read_marker(RecordBatch(batch))
+        except CorruptBatch as error:
+            raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+        if marker is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "the only control records of a log are markers")
+        return marker
+
+    def complete(
+        self, producer_id: int, entry: bytes, marker: EndTransactionMarker, offset: int, segment_base: int
+    ) -> None:
+        """The marker that `ProducerState.prepare_marker` gave `entry` for is in the log. Raises OSError if it is an
+        abort whose index entry could not be written."""
+        completed = self.state.complete(producer_id, entry, offset)
+        if completed is not None and not marker.is_commit:
+            self.aborted.append(segment_base, AbortedTransaction._make(completed))
+
+    def follow(self, whole: Iterable[RecordBatch], segment_base: int) -> None:
+        """Batches of a leader, with their offsets, are in the log (E27). Raises OSError, CorruptBatch."""
+        for batch in whole:
+            if batch.has_producer_id:
+                aborted = self._follow(HEADER.unpack_from(batch.buffer, batch.start), batch)
+                if aborted is not None:
+                    self.aborted.append(segment_base, aborted)
+
+    def _follow(self, header: HeaderFields, control: RecordBatch | None) -> AbortedTransaction | None:
+        """One batch; `control` need be given for control batches only."""
+        if not header[5] & CONTROL_BIT or control is None:
+            self.state.follow(header)
+            return None
+        marker = read_marker(control)
+        if marker is None:
+            return None  # of a transaction that compaction has taken away as a whole
+        return self._follow_marker(header, marker)
+
+    def _follow_marker(self, header: HeaderFields, marker: EndTransactionMarker) -> AbortedTransaction | None:
+        completed = self.state.follow_marker(header[9], header[10], marker, header[8], header[0])
+        return None if completed is None or marker.is_commit else AbortedTransaction._make(completed)
+
+    # --- snapshots -----------------------------------------------------------------------------------------------
+
+    def take_snapshot(self, offset: int) -> None:
+        """Remember the state, which is that as of `offset`, to be written with the next flush."""
+        if offset != self._snapshot_offset:
+            self._snapshot_offset = offset
+            self._pending = [*self.pending_snapshots(offset), self._snapshots.take(offset, self.state.image())]
+            del self._pending[:-MAX_PENDING_SNAPSHOTS]
+
+    def is_saved(self, offset: int) -> bool:
+        """Whether the state as of `offset` would be restored without a replay."""
+        return offset == self._snapshot_offset and not self._pending
+
+    def pending_snapshots(self, end: int) -> list[PendingSnapshot]:
+        """Those as of `end` or before that are not in their files yet."""
+        return [snapshot for snapshot in self._pending if snapshot.offset <= end and not snapshot.is_written]
+
+    # --- restoring -----------------------------------------------------------------------------------------------
+
+    def load(self, segments: Sequence[Segment], log_end_offset: int) -> None:
+        """The state as of the log's end. Raises OSError."""
+        names = self._snapshots.file_names()
+        damaged = self.aborted.load(names)
+        self._restore(segments, names, log_end_offset if damaged is None else damaged)
+        self._snapshots.remove_all_but(names, {self._snapshot_offset, *(segment.base_offset for segment in segments)})
+
+    def truncate_to(self, segments: Sequence[Segment], log_end_offset: int) -> None:
+        """The log ends at `log_end_offset` now; `segments` are those that are left. Raises OSError."""
+        self._cancel_above(log_end_offset)
+        names = self._snapshots.remove_above(log_end_offset)
+        self.aborted.truncate_to(log_end_offset, segments[-1].base_offset)
+        self._restore(segments, names, log_end_offset)
+
+    def truncate_fully(self) -> None:
+        """The log is empty. Raises OSError."""
+        self._cancel_above(-1)
+        self._snapshots.remove_above(-1)
+        self.aborted.clear()
+        self.state.restore(())
+        self._snapshot_offset = -1
+
+    def forget_below(self, first_base: int) -> None:
+        """The segments below are gone, with their files."""
+        self._pending = [snapshot for snapshot in self._pending if snapshot.offset >= first_base]
+        self.aborted.forget_below(first_base)
+
+    def _cancel_above(self, offset: int) -> None:
+        for snapshot in self._pending:
+            snapshot.is_cancelled = snapshot.offset > offset
+        self._pending = [snapshot for snapshot in self._pending if not snapshot.is_cancelled]
+
+    def _restore(self, segments: Sequence[Segment], names: Sequence[str], at_most: int) -> None:
+        """From the newest snapshot not above `at_most`, and from the batches behind it."""
+        start, entries = segments[0].base_offset, list[bytes]()
+        found = self._snapshots.load_newest(names, at_most)
+        if found is not None and found[0] >= start:  # one from before the log's first batch is out of date
+            start, entries = found
+        self._snapshot_offset = start
+        self.state.restore(entries)
+        aborted: dict[int, list[AbortedTransaction]] = {}
+        for segment in segments:
+            if segment.next_offset > start:
+                found_aborted = list(self._replay(segment, start))
+                if found_aborted:
+                    aborted[segment.base_offset] = found_aborted
+        self.aborted.replace_from(start, aborted)
+
+    def _replay(self, segment: Segment, start: int) -> Iterator[AbortedTransaction]:
+        """Follow the batches of `segment` from offset `start` on."""
+        try:
+            position = 0
+            if start > segment.base_offset:
+                first = next(segment.batches_from(start), None)
+                position = segment.size if first is None else first.position
+            for at, header in _producer_batches(segment.file, position, segment.size):
+                control = None
+                if header[5] & CONTROL_BIT:
+                    control = RecordBatch(segment.file.read(at, header[1] + LOG_OVERHEAD))
+                aborted = self._follow(header, control)
+                if aborted is not None:
+                    yield aborted
+        except CorruptBatch as error:
+            # Whoever reads the batch will be told; what is behind it in this segment cannot be followed.
+            logger.warning("%s: its producers are not known from there on: %s", segment.path, error)
+
+
+def _producer_batches(file: File, position: int, end: int) -> Iterator[tuple[int, HeaderFields]]:
+    """(position, header) of the batches that have a producer id. Raises CorruptBatch, OSError."""
+    window, window_start = memoryview(b""), position
+    while position < end:
+        at = position - window_start
+        if at + HEADER_SIZE > len(window):
+            window, window_start, at = file.read(position, min(HEADER_WINDOW, end - position)), position, 0
+            if len(window) < HEADER_SIZE:
+                raise CorruptBatch(f"{len(window)} bytes at position {position} are no batch header")
+        header: HeaderFields = HEADER.unpack_from(window, at)
+        size = header[1] + LOG_OVERHEAD
+        if header[3] != MAGIC_V2 or size < HEADER_SIZE or position + size > end:
+            raise CorruptBatch(f"no whole batch at position {position}")
+        if header[9] >= 0:
+            yield position, header
+        position += size

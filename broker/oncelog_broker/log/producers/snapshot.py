@@ -1,0 +1,228 @@
+"""Producer state in files, so that opening a log need not read all of it (S55).
+
+    00000000000000000042.snapshot    Kafka's file: the state as of offset 42
+
+        0  int16   version 1
+        2  uint32  CRC-32C of what follows
+        6  int32   number of entries
+       10  46 bytes for each: producer id int64, epoch int16, last sequence int32, last offset int64, offset delta
+           int32, timestamp int64, coordinator epoch int32, first offset of the open transaction int64 or -1
+
+    00000000000000000042.window      ours: what Kafka's has no room for, the batches before the last one
+
+        0  int16   version 2 (1 had the fields of past batches in another order)
+        2  uint32  CRC-32C of what follows
+        6  uint32  the CRC of the snapshot that it belongs to
+       10  for each entry of that snapshot, in its order: uint8 number of past batches, then the rest of the entry
+           as `producer_entry` has it
+
+A window that is missing, damaged or of another snapshot is done without: then one batch per producer is remembered in
+place of five. A snapshot that is damaged is deleted and the one before it taken; the log is replayed from there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Iterable, Sequence
+from struct import Struct
+from typing import Final
+
+from crc32c import crc32c
+
+from oncelog_broker.log.producers.entry import (
+    HEAD,
+    PAST_BATCH,
+    SNAPSHOT_ENTRY,
+    WINDOW,
+    ProducerStateEntry,
+    describe,
+    entry_of_snapshot,
+)
+from oncelog_broker.log.segments.segment import (
+    OFFSET_DIGITS,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    PRODUCER_WINDOW_SUFFIX,
+    file_prefix,
+)
+from oncelog_broker.runtime.disk import Disk
+
+logger = logging.getLogger(__name__)
+
+SNAPSHOT_VERSION: Final = 1
+WINDOW_VERSION: Final = 2
+FILE_HEAD: Final = Struct(">hI")
+"""Version and CRC."""
+COUNT: Final = Struct(">i")
+OWNER: Final = Struct(">I")
+
+
+class SnapshotCorrupt(ValueError):
+    """The file is not what the format says; the message says what is wrong."""
+
+
+def format_snapshot(entries: Sequence[bytes]) -> bytes:
+    """Kafka's file for entries of `producer_entry`."""
+    size = SNAPSHOT_ENTRY.size
+    body = COUNT.pack(len(entries)) + b"".join([entry[:size] for entry in entries])
+    return FILE_HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
+
+
+def parse_snapshot(data: bytes) -> list[ProducerStateEntry]:
+    """What a snapshot says, for people and tools. Raises SnapshotCorrupt."""
+    return [describe(fields) for fields in _snapshot_fields(data)]
+
+
+def format_window(entries: Sequence[bytes], snapshot: bytes) -> bytes:
+    """The window file that goes with `snapshot`, which was made of the same entries."""
+    parts = [OWNER.pack(FILE_HEAD.unpack_from(snapshot)[1])]
+    start, one = SNAPSHOT_ENTRY.size, PAST_BATCH.size
+    for entry in entries:
+        parts += [bytes(((len(entry) - HEAD.size) // one,)), entry[start:]]
+    body = b"".join(parts)
+    return FILE_HEAD.pack(WINDOW_VERSION, crc32c(body)) + body
+
+
+def parse_entries(snapshot: bytes, window: bytes | None) -> list[bytes]:
+    """The entries of a snapshot, with their whole windows if `window` belongs to it. Raises SnapshotCorrupt."""
+    fields = _snapshot_fields(snapshot)
+    if window is not None:
+        try:
+            return _joined(fields, window, owner=FILE_HEAD.unpack_from(snapshot)[1])
+        except SnapshotCorrupt as error:
+            logger.warning("only the last batch of each producer is known: %s", error)
+    return [entry_of_snapshot(entry) for entry in fields]
+
+
+def _snapshot_fields(data: bytes) -> list[bytes]:
+    body = _checked_body(data, SNAPSHOT_VERSION)
+    if len(body) < COUNT.size:
+        raise SnapshotCorrupt("the number of entries is missing")
+    (count,) = COUNT.unpack_from(body)
+    size = SNAPSHOT_ENTRY.size
+    if len(body) != COUNT.size + count * size:
+        raise SnapshotCorrupt(f"{count} entries are announced, in {len(body) - COUNT.size} bytes")
+    return [body[at : at + size] for at in range(COUNT.size, len(body), size)]
+
+
+def _joined(fields: Sequence[bytes], window: bytes, owner: int) -> list[bytes]:
+    body = _checked_body(window, WINDOW_VERSION)
+    if len(body) < OWNER.size or OWNER.unpack_from(body)[0] != owner:
+        raise SnapshotCorrupt("the window belongs to another snapshot")
+    entries, at, end = [], OWNER.size, len(body)
+    sizes = [HEAD.size - SNAPSHOT_ENTRY.size + count * PAST_BATCH.size for count in range(WINDOW)]
+    for snapshot_entry in fields:
+        if at >= end or body[at] >= WINDOW or at + 1 + sizes[body[at]] > end:
+            raise SnapshotCorrupt("the window ends too early")
+        size = sizes[body[at]]
+        entries.append(snapshot_entry + body[at + 1 : at + 1 + size])
+        at += 1 + size
+    if at != end:
+        raise SnapshotCorrupt(f"the window has {end - at} bytes too many")
+    return entries
+
+
+def _checked_body(data: bytes, version: int) -> bytes:
+    if len(data) < FILE_HEAD.size:
+        raise SnapshotCorrupt(f"{len(data)} bytes are no version and CRC")
+    found, crc = FILE_HEAD.unpack_from(data)
+    if found != version:
+        raise SnapshotCorrupt(f"version {found}, only {version} is known")
+    body = data[FILE_HEAD.size :]
+    if crc32c(body) != crc:
+        raise SnapshotCorrupt("the CRC does not fit the content")
+    return body
+
+
+class PendingSnapshot:
+    """A snapshot whose content is settled and that is still to be written: in any thread, without the log."""
+
+    def __init__(self, disk: Disk, directory: str, offset: int, entries: Sequence[bytes]) -> None:
+        self._disk = disk
+        self._prefix = os.path.join(directory, file_prefix(offset))
+        self._entries = entries
+        self.offset = offset
+        self.is_cancelled = False
+        """Set by the log when it was cut below `offset`: what is written after that must not stay."""
+        self.is_written = False
+
+    def write(self) -> None:
+        """Raises OSError."""
+        if self.is_written or self.is_cancelled:
+            return
+        snapshot = format_snapshot(self._entries)
+        window_path, snapshot_path = self._prefix + PRODUCER_WINDOW_SUFFIX, self._prefix + PRODUCER_SNAPSHOT_SUFFIX
+        if self._entries:
+            self._disk.replace_file(window_path, format_window(self._entries, snapshot))
+        self._disk.replace_file(snapshot_path, snapshot)
+        self.is_written = True
+        # Asked after writing: were the log cut from now on, it would find the files and remove them itself.
+        if self._was_cancelled():
+            self._disk.remove(snapshot_path)
+            self._disk.remove(window_path)
+
+    def _was_cancelled(self) -> bool:
+        return self.is_cancelled
+
+
+class ProducerSnapshots:
+    """The snapshots in the directory of one log. Methods raise OSError."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+
+    def file_names(self) -> list[str]:
+        """Of the whole directory: listed once, for those methods that ask for names."""
+        return self._disk.list_directory(self._directory)
+
+    def load_newest(self, names: Iterable[str], at_most: int) -> tuple[int, list[bytes]] | None:
+        """(offset, entries) of the newest valid snapshot not above `at_most`. Damaged ones are deleted."""
+        for offset in sorted(_offsets(names, PRODUCER_SNAPSHOT_SUFFIX), reverse=True):
+            if offset > at_most:
+                continue
+            snapshot_path = self._path(offset, PRODUCER_SNAPSHOT_SUFFIX)
+            window_path = self._path(offset, PRODUCER_WINDOW_SUFFIX)
+            try:
+                window = self._disk.read_file(window_path) if self._disk.exists(window_path) else None
+                return offset, parse_entries(self._disk.read_file(snapshot_path), window)
+            except SnapshotCorrupt as error:
+                logger.warning("%s: deleted, and the one before it taken: %s", snapshot_path, error)
+                self._remove(offset)
+        return None
+
+    def take(self, offset: int, entries: Sequence[bytes]) -> PendingSnapshot:
+        """A snapshot of `entries` as of `offset`, to be written."""
+        return PendingSnapshot(self._disk, self._directory, offset, entries)
+
+    def remove_above(self, offset: int) -> list[str]:
+        """Those of states that the log has not reached any more; returns the names of the files that are left."""
+        for found in _all_offsets(self.file_names()):
+            if found > offset:
+                self._remove(found)
+        return self.file_names()
+
+    def remove_all_but(self, names: Iterable[str], kept: Collection[int]) -> None:
+        """Those at other offsets than `kept`: as a rule the starts of the segments, and the newest (S55)."""
+        for offset in _all_offsets(names):
+            if offset not in kept:
+                self._remove(offset)
+
+    def _remove(self, offset: int) -> None:
+        self._disk.remove(self._path(offset, PRODUCER_SNAPSHOT_SUFFIX))
+        self._disk.remove(self._path(offset, PRODUCER_WINDOW_SUFFIX))
+
+    def _path(self, offset: int, suffix: str) -> str:
+        return os.path.join(self._directory, file_prefix(offset) + suffix)
+
+
+def _offsets(names: Iterable[str], suffix: str) -> set[int]:
+    """Of the files with `suffix`."""
+    prefixes = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    return {int(prefix) for prefix in prefixes if len(prefix) == OFFSET_DIGITS and prefix.isdecimal()}
+
+
+def _all_offsets(names: Iterable[str]) -> set[int]:
+    """Of snapshots and windows."""
+    names = list(names)
+    return _offsets(names, PRODUCER_SNAPSHOT_SUFFIX) | _offsets(names, PRODUCER_WINDOW_SUFFIX)

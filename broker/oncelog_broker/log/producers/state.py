@@ -1,0 +1,386 @@
+"""What a log knows of its producers: pure (S7-S13, S39, S40, S50; KIP-98, KIP-360, KIP-890).
+
+A change is decided first (`prepare_append`, `prepare_marker`: they return what to adopt, or raise and have changed
+nothing), and adopted when the batch is in the log (E26). What is known of one producer is a `producer_entry`.
+
+Sequences count records and wrap at 2^31 (`oncelog_protocol.records.sequence`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+
+from oncelog_broker.log.config import KAFKA, LEGACY_2_0, LONG_MAX, LogConfig
+from oncelog_broker.log.producers.entry import (
+    EXPECTED,
+    EXPIRY,
+    HEAD,
+    NO_COORDINATOR_EPOCH,
+    NO_OFFSET,
+    SNAPSHOT_ENTRY,
+    ProducerStateEntry,
+    Streak,
+    batches,
+    describe,
+    entry_after,
+    entry_after_marker,
+    past_batches,
+    remembers_past,
+)
+from oncelog_broker.log.validation import HeaderFields
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.batch import TRANSACTIONAL_BIT
+from oncelog_protocol.records.control import EndTransactionMarker
+from oncelog_protocol.records.sequence import decrement_sequence, in_sequence, increment_sequence
+
+NOTHING_UNSTABLE: Final = LONG_MAX
+"""`first_unstable_offset` where all transactions are complete and replicated."""
+TRANSACTIONS_V2: Final = 2
+"""From this transaction version on, each transaction has an epoch of its own (KIP-890)."""
+
+EXPIRY_SLICE: Final = 2000
+"""Producers looked at before other work gets its turn: well below a millisecond."""
+MAX_STREAKS: Final = 100
+"""Producers of one log that are writing and have a streak; to settle so many takes well below a millisecond."""
+
+
+class DuplicateBatch(NamedTuple):
+    """A batch is in the log already: where, and with which timestamp."""
+
+    base_offset: int
+    timestamp: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker at `last_offset` has ended; `last_stable_offset` as of then (S51)."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(slots=True)
+class ProducerCounters:
+    """What producers sent that was not the next batch, since the log was opened."""
+
+    duplicates: int = 0
+    """Found among the last five: answered with the offset that they have."""
+    old_duplicates: int = 0
+    """Surely in the log, but older than that: DUPLICATE_SEQUENCE_NUMBER (S12)."""
+    gaps: int = 0
+    """All others that were out of order."""
+
+
+class ProducerState:
+    """All producers of one log, and their transactions.
+
+    Invariants: `first_unstable_offset` is the first offset of the oldest transaction that is open, or complete but not
+    replicated yet; `_open` holds just the producers whose entry has an open transaction, by its first offset; of a
+    producer with a streak, the entry is the one that the streak began with.
+    """
+
+    __slots__ = (
+        "_entries",
+        "_is_legacy",
+        "_is_strict",
+        "_open",
+        "_streaks",
+        "_unreplicated",
+        "counters",
+        "first_unstable_offset",
+    )
+
+    def __init__(self, config: LogConfig) -> None:
+        self._entries: dict[int, bytes] = {}
+        self._streaks: dict[int, Streak] = {}
+        self._open: dict[int, int] = {}
+        self._unreplicated: list[tuple[int, int]] = []
+        """A heap of (first offset, offset of the marker)."""
+        self.first_unstable_offset = NOTHING_UNSTABLE
+        self.counters = ProducerCounters()
+        self.update_config(config)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def update_config(self, config: LogConfig) -> None:
+        self._is_strict = config.idempotence_duplicate_classification != KAFKA
+        self._is_legacy = config.idempotence_unknown_producer == LEGACY_2_0
+
+    # --- batches -------------------------------------------------------------------------------------------------
+
+    def prepare_append(
+        self, header: HeaderFields, base_offset: int, timestamp: int, transaction_version: int = 0
+    ) -> bytes | Streak | DuplicateBatch:
+        """What a data batch that is to be appended at `base_offset` makes of its producer; for `adopt`.
+
+        A batch without a sequence is a coordinator's, and has its epoch checked only.
+        Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_TXN_STATE,
+        UNKNOWN_PRODUCER_ID (in `legacy-2.0` mode).
+        """
+        _, _, _, _, _, attributes, _, _, _, producer_id, epoch, sequence, _ = header
+        is_transactional = attributes & TRANSACTIONAL_BIT
+        streak = self._streaks.get(producer_id)
+        if streak is not None:
+            if sequence == streak.next_sequence and epoch == streak.epoch and is_transactional == streak.transactional:
+                return streak
+            self._end_streak(producer_id)
+        # That a batch is the next one is asked before whether it is a duplicate: it could be both only if the last five
+        # batches had 2^31 records.
+        entry = self._entries.get(producer_id)
+        coordinator_epoch, first_offset, known, past = NO_COORDINATOR_EPOCH, NO_OFFSET, 0, b""
+        if entry is None:
+            if sequence > 0:
+                self._check_unknown(header, transaction_version)
+        else:
+            last_epoch, last, coordinator_epoch, first_offset, known = EXPECTED.unpack_from(entry)
+            if epoch != last_epoch:
+                self._check_epoch(header, last_epoch)
+                known = 0
+            elif in_sequence(last, sequence) or sequence < 0:
+                if last >= 0:
+                    past = past_batches(entry)
+            else:
+                return self._out_of_sequence(header, entry)
+            if first_offset >= 0 and not is_transactional:
+                raise KafkaError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"producer {producer_id} has a transaction open since offset {first_offset}: "
+                    "its batches must be transactional",
+                )
+        if is_transactional and first_offset < 0:
+            first_offset = base_offset
+        return entry_after(header, base_offset, timestamp, coordinator_epoch, first_offset, known, past)
+
+    def adopt(self, prepared: bytes | Streak, header: HeaderFields, base_offset: int, timestamp: int) -> None:
+        """The batch that `prepare_append` gave `prepared` for is in the log."""
+        if isinstance(prepared, Streak):
+            prepared.next_sequence = header[11] + header[6] + 1
+            prepared.batches.append((header, base_offset, timestamp))
+            return
+        producer_id = header[9]
+        self._entries[producer_id] = prepared
+        if header[5] & TRANSACTIONAL_BIT and producer_id not in self._open:
+            self._open[producer_id] = base_offset
+            if base_offset < self.first_unstable_offset:
+                self.first_unstable_offset = base_offset
+        elif remembers_past(prepared) and len(self._streaks) < MAX_STREAKS:
+            self._streaks[producer_id] = Streak(prepared, header)
+
+    def follow(self, header: HeaderFields) -> None:
+        """A data batch that is in the log, with its offsets: a leader has checked it, whatever we know (E27)."""
+        base_offset, _, _, _, _, attributes, _, _, timestamp, producer_id, epoch, sequence, _ = header
+        self._end_streak(producer_id)
+        coordinator_epoch, first_offset, known, past = NO_COORDINATOR_EPOCH, NO_OFFSET, 0, b""
+        entry = self._entries.get(producer_id)
+        if entry is not None:
+            last_epoch, last, coordinator_epoch, first_offset, known = EXPECTED.unpack_from(entry)
+            if epoch != last_epoch or not in_sequence(last, sequence):
+                known = 0
+            if epoch == last_epoch and last >= 0:
+                past = past_batches(entry)
+        if attributes & TRANSACTIONAL_BIT and first_offset < 0:
+            first_offset = base_offset
+        entry = entry_after(header, base_offset, timestamp, coordinator_epoch, first_offset, known, past)
+        self.adopt(entry, header, base_offset, timestamp)
+
+    def _end_streak(self, producer_id: int) -> None:
+        """Put it into the producer's entry."""
+        streak = self._streaks.pop(producer_id, None)
+        if streak is not None:
+            self._entries[producer_id] = streak.settle()
+
+    def _end_streaks(self) -> None:
+        for producer_id in list(self._streaks):
+            self._end_streak(producer_id)
+
+    def _check_unknown(self, header: HeaderFields, transaction_version: int) -> None:
+        """Of a producer that we do not know, any sequence is accepted: its state may have expired, or its records may
+        have been deleted (E16). Under transactions V2 every transaction begins at 0, so there is nothing to forgive."""
+        producer_id, sequence = header[9], header[11]
+        if transaction_version >= TRANSACTIONS_V2 and header[5] & TRANSACTIONAL_BIT:
+            self.counters.gaps += 1
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} is not known here, so its transaction begins at sequence 0, not {sequence}",
+            )
+        if self._is_legacy:
+            raise KafkaError(ErrorCode.UNKNOWN_PRODUCER_ID, f"producer {producer_id} is not known, sequence {sequence}")
+
+    def _check_epoch(self, header: HeaderFields, last_epoch: int) -> None:
+        """A lower epoch is fenced; a higher one begins at sequence 0, which a producer may do by itself (S9)."""
+        producer_id, epoch, sequence = header[9], header[10], header[11]
+        if epoch < last_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} is at epoch {last_epoch}, not {epoch}"
+            )
+        if sequence > 0:
+            self.counters.gaps += 1
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"epoch {epoch} of producer {producer_id} begins at sequence 0, not {sequence}",
+            )
+
+    def _out_of_sequence(self, header: HeaderFields, entry: bytes) -> DuplicateBatch:
+        """A batch of the current epoch that is not the next one: a duplicate, or else an error (S8, S9, S12)."""
+        delta, producer_id, sequence = header[6], header[9], header[11]
+        wanted = increment_sequence(sequence, delta)
+        for last, last_offset, last_delta, timestamp in batches(entry):
+            if last == wanted and last_delta == delta:
+                self.counters.duplicates += 1
+                return DuplicateBatch(last_offset - last_delta, timestamp)
+        _, _, last, _, _, _, _, _, known, _ = HEAD.unpack_from(entry)
+        back = decrement_sequence(last, sequence)
+        # Only sequences that this log is known to hold make a sure duplicate. Numbers alone do not: after state was
+        # lost, an earlier batch may never have arrived, and calling it a duplicate would lose it.
+        if self._is_strict and last >= 0 and delta <= back < known:
+            self.counters.old_duplicates += 1
+            raise KafkaError(
+                ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+                f"producer {producer_id}: sequences {sequence} to {wanted} are in the log, which is at {last}",
+            )
+        self.counters.gaps += 1
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {producer_id}: sequence {sequence} where {increment_sequence(last, 1)} was expected",
+        )
+
+    # --- markers -------------------------------------------------------------------------------------------------
+
+    def prepare_marker(
+        self,
+        producer_id: int,
+        epoch: int,
+        marker: EndTransactionMarker,
+        timestamp: int,
+        transaction_version: int = 0,
+    ) -> bytes:
+        """What a marker that is to be appended makes of its producer; for `complete`.
+
+        Raises INVALID_PRODUCER_EPOCH (under transactions V2 also for the current epoch: a marker's is one higher),
+        TRANSACTION_COORDINATOR_FENCED (S40).
+        """
+        self._end_streak(producer_id)
+        entry = self._entries.get(producer_id)
+        if entry is not None:
+            last_epoch, coordinator_epoch = (head := HEAD.unpack_from(entry))[1], head[6]
+            if epoch < last_epoch or (epoch == last_epoch and transaction_version >= TRANSACTIONS_V2):
+                raise KafkaError(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"a marker with epoch {epoch} for producer {producer_id}, which is at {last_epoch}",
+                )
+            if marker.coordinator_epoch < coordinator_epoch:
+                raise KafkaError(
+                    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                    f"a marker of coordinator epoch {marker.coordinator_epoch} for producer {producer_id}, "
+                    f"whose coordinator is at {coordinator_epoch}",
+                )
+        return entry_after_marker(producer_id, epoch, marker.coordinator_epoch, timestamp, entry)
+
+    def complete(self, producer_id: int, entry: bytes, marker_offset: int) -> CompletedTransaction | None:
+        """The marker that `prepare_marker` gave `entry` for is in the log; None if it has ended nothing (S39)."""
+        self._entries[producer_id] = entry
+        first_offset = self._open.pop(producer_id, None)
+        if first_offset is None:
+            return None
+        heappush(self._unreplicated, (first_offset, marker_offset))
+        self._find_first_unstable()
+        last_stable_offset = next(iter(self._open.values()), marker_offset + 1)
+        return CompletedTransaction(producer_id, first_offset, marker_offset, last_stable_offset)
+
+    def follow_marker(
+        self, producer_id: int, epoch: int, marker: EndTransactionMarker, timestamp: int, offset: int
+    ) -> CompletedTransaction | None:
+        """A marker that is in the log, as `follow`."""
+        self._end_streak(producer_id)
+        entry = self._entries.get(producer_id)
+        entry = entry_after_marker(producer_id, epoch, marker.coordinator_epoch, timestamp, entry)
+        return self.complete(producer_id, entry, offset)
+
+    # --- transactions --------------------------------------------------------------------------------------------
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions whose marker is below `high_watermark` are replicated."""
+        unreplicated = self._unreplicated
+        if unreplicated:
+            # What lies deeper in the heap has a larger first offset: whether it is replicated does not matter yet.
+            while unreplicated and unreplicated[0][1] < high_watermark:
+                heappop(unreplicated)
+            self._find_first_unstable()
+
+    def open_transaction(self, producer_id: int) -> int | None:
+        """The first offset of the producer's open transaction."""
+        return self._open.get(producer_id)
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a transaction of just this epoch is open: batches of it need not be verified again (KIP-890)."""
+        streak = self._streaks.get(producer_id)
+        if streak is not None:
+            return streak.transactional != 0 and streak.epoch == epoch
+        return producer_id in self._open and EXPECTED.unpack_from(self._entries[producer_id])[0] == epoch
+
+    def open_transactions(self) -> list[tuple[int, int]]:
+        """(first offset, producer id), the oldest transaction first: which one holds back the last stable offset."""
+        return [(first_offset, producer_id) for producer_id, first_offset in self._open.items()]
+
+    def _find_first_unstable(self) -> None:
+        first = next(iter(self._open.values()), NOTHING_UNSTABLE)
+        if self._unreplicated:
+            first = min(first, self._unreplicated[0][0])
+        self.first_unstable_offset = first
+
+    # --- all of them ---------------------------------------------------------------------------------------------
+
+    def get(self, producer_id: int) -> ProducerStateEntry | None:
+        self._end_streak(producer_id)
+        entry = self._entries.get(producer_id)
+        return None if entry is None else describe(entry)
+
+    def producers(self) -> Iterator[ProducerStateEntry]:
+        """For DescribeProducers. The state must not change meanwhile."""
+        self._end_streaks()
+        return map(describe, self._entries.values())
+
+    def image(self) -> list[bytes]:
+        """All entries as they are now: cheap, since entries do not change. May come between `prepare_append` and
+        `adopt`, when the log rolls: streaks go on."""
+        for producer_id, streak in self._streaks.items():
+            self._entries[producer_id] = streak.settle()
+        return list(self._entries.values())
+
+    def restore(self, entries: Iterable[bytes]) -> None:
+        """Forget all, and take on the entries of an image. Whatever they hold open is open."""
+        self._entries, self._streaks, still_open = {}, {}, []
+        for entry in entries:
+            producer_id, _, _, _, _, _, _, first_offset = SNAPSHOT_ENTRY.unpack_from(entry)
+            self._entries[producer_id] = entry
+            if first_offset >= 0:
+                still_open.append((first_offset, producer_id))
+        self._open = {producer_id: first_offset for first_offset, producer_id in sorted(still_open)}
+        self._unreplicated = []
+        self._find_first_unstable()
+
+    def expire(self, now_ms: int, expiration_ms: int) -> Iterator[int]:
+        """Forget the producers that were silent for `expiration_ms`, by the timestamp of their last batch or marker.
+
+        Never one with an open transaction (S56). Yields, after every `EXPIRY_SLICE` producers, how many have gone so
+        far; in between, batches may be appended.
+        """
+        ids, newest, gone = list(self._entries), now_ms - expiration_ms, 0
+        for start in range(0, len(ids), EXPIRY_SLICE):
+            self._end_streaks()
+            for producer_id in ids[start : start + EXPIRY_SLICE]:
+                entry = self._entries.get(producer_id)
+                if entry is None:
+                    continue
+                timestamp, _, first_offset = EXPIRY.unpack_from(entry)
+                if timestamp <= newest and first_offset < 0:
+                    del self._entries[producer_id]
+                    gone += 1
+            yield gone
+        if gone > len(self._entries):
+            self._entries = dict(self._entries)  # the old table does not shrink

@@ -1,0 +1,265 @@
+"""The segments of one log as one thing: append at the end, roll, read, let go at the front, cut at the end.
+
+Kafka's LocalLog: no policy, no checkpoints, no leader epochs; those are `PartitionLog`'s, which also knows what to do
+about the errors. Methods raise OSError, and CorruptBatch where they read.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Sequence
+
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.segments.batch_scan import location_of
+from oncelog_broker.log.segments.reader import LogReader
+from oncelog_broker.log.segments.recovery import SegmentLoader, activate
+from oncelog_broker.log.segments.roll import RollParams, RollReason, roll_reason
+from oncelog_broker.log.segments.segment import PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX, Segment
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.disk import File
+from oncelog_protocol.records.batch import RecordBatch
+
+logger = logging.getLogger(__name__)
+
+
+class LocalLog:
+    """Segments by base offset, never none; the last is the active one.
+
+    Invariant: `log_end_offset` is the active segment's `next_offset`, and every batch below it is whole in its file.
+    """
+
+    __slots__ = (
+        "_bases",
+        "_clock",
+        "_config",
+        "_loader",
+        "_marked",
+        "_name",
+        "_reader",
+        "_roll_params",
+        "_row",
+        "active",
+        "directory_dirty",
+        "log_end_offset",
+        "on_roll",
+    )
+
+    def __init__(
+        self, loader: SegmentLoader, segments: list[Segment], *, name: str, config: LogConfig, clock: Clock
+    ) -> None:
+        """`segments` as the loader gave them: in order, the last one active."""
+        self._loader = loader
+        self._name = name
+        self._clock = clock
+        self._row = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._marked: list[tuple[int, list[str]]] = []
+        """(when their bytes may be freed, in ms, paths), oldest first."""
+        self._reader = LogReader(self.from_offset)
+        self.active = segments[-1]
+        self.log_end_offset = self.active.next_offset
+        self.directory_dirty = True
+        """Whether names were made or removed since the directory was last synced."""
+        self.on_roll: Callable[[int], None] = lambda offset: None
+        """Called when a segment is about to begin at `offset`, with all before it appended."""
+        self.update_config(config)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """In order; not to be changed."""
+        return self._row
+
+    @property
+    def first(self) -> Segment:
+        return self._row[0]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._row)
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """The segments from the one in whose range `offset` lies on."""
+        return self._row[self._number_of(offset) :]
+
+    def update_config(self, config: LogConfig) -> None:
+        self._config = config
+        self.active.index_interval_bytes = config.index_interval_bytes
+        self._roll_params = RollParams.of(config, self.active.base_offset, self._name)
+
+    # --- at the end ----------------------------------------------------------------------------------------------
+
+    def append(self, batch: memoryview, last_offset: int, max_timestamp: int, now_ms: int) -> None:
+        """Add one batch that has its offsets, after rolling if it does not fit."""
+        if self._roll_reason(len(batch), last_offset, max_timestamp, now_ms) is not None:
+            self.roll()
+        self.active.append(batch, last_offset, max_timestamp)
+        self.log_end_offset = last_offset + 1
+
+    def append_all(
+        self,
+        records: memoryview,
+        whole: list[RecordBatch],
+        now_ms: int,
+        appended: Callable[[list[RecordBatch], int], None],
+    ) -> None:
+        """Add `whole`, which lie one after another in `records`, with one write for each segment that they go to.
+
+        After each, `appended` is told the batches and the base offset of their segment. Where a write fails, those of
+        earlier segments stay appended.
+        """
+        run: list[RecordBatch] = []
+        for batch in whole:
+            pending = batch.start - run[0].start if run else 0
+            if self._roll_reason(batch.size, batch.last_offset, batch.max_timestamp, now_ms, pending) is not None:
+                self._append_run(records, run)
+                appended(run, self.active.base_offset)
+                run = []
+                self.roll()
+            run.append(batch)
+        self._append_run(records, run)
+        appended(run, self.active.base_offset)
+
+    def _append_run(self, records: memoryview, run: list[RecordBatch]) -> None:
+        if run:
+            start, end = run[0].start, run[-1].start + run[-1].size
+            self.active.append_all(records[start:end], [location_of(batch, start) for batch in run])
+            self.log_end_offset = run[-1].next_offset
+
+    def roll(self) -> None:
+        """Close the active segment and begin a new one; nothing happens if it is empty, or where this raises."""
+        if self.active.size == 0:
+            return
+        self.active.write_indexes()
+        segment = self._loader.create(self.log_end_offset, self._clock.now_ms())
+        self.active.seal()
+        self.on_roll(self.log_end_offset)
+        self._row.append(segment)
+        self._bases.append(segment.base_offset)
+        self._adopt_active(segment)
+
+    def is_old(self, now_ms: int) -> bool:
+        """Whether the active segment has data and is older than `segment.ms` by wall time."""
+        return self.active.size > 0 and now_ms - self.active.created_ms > self._roll_params.max_age_ms
+
+    def _roll_reason(
+        self, size: int, last_offset: int, max_timestamp: int, now_ms: int, pending: int = 0
+    ) -> RollReason | None:
+        """Why a batch with these values does not fit the active segment, to which `pending` bytes are to go first."""
+        active = self.active
+        return roll_reason(
+            self._roll_params,
+            active.size + pending,
+            len(active.offset_index),
+            len(active.time_index),
+            active.age_ms(max_timestamp, now_ms),
+            size,
+            last_offset,
+        )
+
+    def _adopt_active(self, segment: Segment) -> None:
+        self.active = segment
+        self.log_end_offset = segment.next_offset
+        self.directory_dirty = True
+        self.update_config(self._config)
+
+    # --- reading and syncing -------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool) -> memoryview:
+        """As `PartitionLog.read`, for an offset that the log holds."""
+        return self._reader.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)[0]
+
+    def read_to(self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool) -> tuple[memoryview, int]:
+        """As `read`, and the offset after the last batch."""
+        return self._reader.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
+
+    def files_to_sync(self, start: int, end: int) -> tuple[list[File], list[File]]:
+        """(log files that hold what lies between the offsets, index files to be synced and closed by the caller)."""
+        logs, indexes = [], []
+        # From the segment before `start` on: if a segment was rolled right there, the last index entries of the one
+        # before it may not have been synced.
+        for segment in self.from_offset(start - 1):
+            if segment.base_offset <= end:
+                logs.append(segment.file)
+                indexes += segment.files_to_sync()
+        return logs, indexes
+
+    # --- letting go ----------------------------------------------------------------------------------------------
+
+    def remove_first(self, count: int) -> list[int]:
+        """Let go of the oldest segments; returns their base offsets. At least one must be left."""
+        assert count < len(self._row), "a log has at least one segment"
+        self._reader.forget_positions()
+        gone, self._row = self._row[:count], self._row[count:]
+        self._bases = self._bases[count:]
+        for segment in gone:
+            self._mark_deleted(segment)
+        return [segment.base_offset for segment in gone]
+
+    def end_before(self, offset: int) -> int:
+        """Where the log ends after `truncate_to(offset)`."""
+        return self._row[self._number_of(offset)].end_before(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the batch that contains `offset` and all after it. The newest segment goes first: a crash in between
+        leaves a log without a hole."""
+        self._reader.forget_positions()
+        number = self._number_of(offset)
+        for segment in reversed(self._row[number + 1 :]):
+            self._mark_deleted(segment)
+        del self._row[number + 1 :], self._bases[number + 1 :]
+        last = self._row[number]
+        if not last.offset_index.is_active:
+            activate(last)
+        last.truncate_to(offset)
+        self._adopt_active(last)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Remove everything; what is appended next may have `offset`."""
+        self._reader.forget_positions()
+        for segment in reversed(self._row):
+            self._mark_deleted(segment)
+        segment = self._loader.create(offset, self._clock.now_ms())
+        self._row, self._bases = [segment], [offset]
+        self._adopt_active(segment)
+
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        """Whether these very segments are still here, side by side, none of them active."""
+        number = self._number_of(segments[0].base_offset)
+        same = self._row[number : number + len(segments)] == list(segments)
+        return same and self.active is not segments[-1]
+
+    def replace(self, old: Sequence[Segment], cleaned: Segment, *, suffix: str) -> None:
+        """Put `cleaned`, whose files have the `suffix`, in the place of `old`, which the log `holds`."""
+        self._reader.forget_positions()
+        number = self._number_of(old[0].base_offset)
+        for segment in old:
+            # The producer state as of the base offset is what it was.
+            stays = segment.base_offset == cleaned.base_offset
+            self._mark_deleted(segment, keep=(PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX) if stays else ())
+        cleaned.change_suffix(suffix, "")
+        cleaned.next_offset = old[-1].next_offset
+        self._row[number : number + len(old)] = [cleaned]
+        self._bases[number : number + len(old)] = [cleaned.base_offset]
+
+    def take_marked(self, now_ms: int) -> list[str]:
+        """The files that were let go `file.delete.delay.ms` ago, for the caller to remove."""
+        paths: list[str] = []
+        while self._marked and self._marked[0][0] <= now_ms:
+            paths += self._marked.pop(0)[1]
+        return paths
+
+    def close(self) -> None:
+        """Let go of the files; nothing is written."""
+        for segment in self._row:
+            segment.close()
+
+    def _number_of(self, offset: int) -> int:
+        """Which segment's range `offset` lies in; 0 for offsets before the first."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def _mark_deleted(self, segment: Segment, *, keep: Collection[str] = ()) -> None:
+        logger.info("%s: deleting %d bytes", segment.path, segment.size)
+        free_at_ms = self._clock.now_ms() + self._config.file_delete_delay_ms
+        self._marked.append((free_at_ms, segment.mark_deleted(keep=keep)))
+        self.directory_dirty = True

@@ -1,0 +1,146 @@
+"""Closed segments that lost records which had been synced: what a start can notice of them, and what it cannot.
+
+Holes are legal. Retention takes segments from the front, and compaction leaves gaps between offsets, even segments with
+nothing in them. So a gap by itself says nothing, and only this is certain:
+
+    the log file is empty, its index or time index has entries         it was emptied
+    the log file is empty, and the log was never compacted             it was emptied: nobody closes an empty segment
+    the index points behind the end of the log file                    it was cut (or the index is wrong: the log tells)
+    an index or time index with entries, and no log file               it was removed
+
+What is not noticed here: a file that lost less than its last `index.interval.bytes`, and a segment that is gone with
+all its files. Damage inside is found when it is read: each batch has a CRC. What was not synced (`synced_up_to`, the
+recovery point, or everything after a clean shutdown) is no loss but a torn end, which recovery cuts.
+
+Nothing is read but the last entry of each index, so a start stays quick.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Sequence
+
+from oncelog_broker.log.segments.batch_scan import scan_headers
+from oncelog_broker.log.segments.index import IndexCorrupt, SegmentIndex
+from oncelog_broker.log.segments.offset_index import OffsetIndex
+from oncelog_broker.log.segments.segment import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    OFFSET_DIGITS,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    file_prefix,
+)
+from oncelog_broker.log.segments.time_index import TimeIndex
+from oncelog_broker.runtime.disk import Disk
+from oncelog_protocol.records.batch import CorruptBatch
+
+logger = logging.getLogger(__name__)
+
+
+class LogCorrupt(Exception):
+    """Records that had been synced are damaged or gone. The log stays as it is, offline, for an operator to decide."""
+
+
+def log_file_base(name: str) -> int | None:
+    """The base offset that a `.log` file's name says; None for any other file."""
+    digits = name.removesuffix(LOG_SUFFIX)
+    if digits == name or len(digits) != OFFSET_DIGITS or not digits.isdecimal():
+        return None
+    return int(digits)
+
+
+def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | None = None) -> None:
+    """Raises LogCorrupt if it is certain that the closed `segment` lost synced records (by default all of
+    its records are). OSError."""
+    if segment.size == 0:
+        if was_emptied(segment, was_compacted=was_compacted):
+            raise LogCorrupt(
+                f"{segment.path} is empty: its records, from offset {segment.base_offset} to before "
+                f"{segment.next_offset}, are gone. Put the file back; or remove it with its indexes, to accept the loss"
+            )
+        return
+    try:
+        index = segment.offset_index
+        claimed = index.last_in_file() if synced_up_to is None else index.lookup(synced_up_to - 1)
+    except IndexCorrupt:
+        return  # missing or of no use: it will be rebuilt
+    if claimed.position < segment.size or not segment.base_offset <= claimed.offset < segment.next_offset:
+        return
+    try:
+        end = _end_of(segment)
+    except CorruptBatch as error:
+        raise _cut_short(segment, claimed.offset) from error
+    if end <= claimed.offset:
+        raise _cut_short(segment, claimed.offset)
+
+
+def was_emptied(segment: Segment, *, was_compacted: bool) -> bool:
+    """Whether the closed `segment`, whose log file is empty, had records in it."""
+    return not was_compacted or _has_entries(segment.offset_index) or _has_entries(segment.time_index)
+
+
+def check_removed(
+    disk: Disk, directory: str, segments: Sequence[Segment], *, log_start_offset: int, synced_up_to: float
+) -> list[str]:
+    """Look for log files that were removed; returns the paths of indexes that stand alone for another reason.
+
+    No operation of ours that was interrupted leaves one: the log file goes last, or under another name.
+    Raises LogCorrupt, CorruptBatch, OSError.
+    """
+    names = disk.list_directory(directory)
+    orphans = _orphans(names)
+    renamed = {log_file_base(name[: OFFSET_DIGITS + len(LOG_SUFFIX)]) for name in names}
+    for base in sorted(orphans.keys() - renamed):
+        after = min((segment.base_offset for segment in segments if segment.base_offset > base), default=None)
+        if base >= synced_up_to or (after is not None and after <= log_start_offset):
+            continue
+        before = [segment for segment in segments if segment.base_offset < base]
+        if before and next(before[-1].batches_from(base), None) is not None:
+            continue  # what it was made for is in another segment
+        path = os.path.join(directory, file_prefix(base))
+        for index in (
+            OffsetIndex(disk, path + OFFSET_INDEX_SUFFIX, base),
+            TimeIndex(disk, path + TIME_INDEX_SUFFIX, base),
+        ):
+            if _has_entries(index):
+                raise LogCorrupt(
+                    f"{path}{LOG_SUFFIX} is missing, but not {os.path.basename(index.path)}: the records from offset "
+                    f"{base} on are gone. Put the file back; or remove its indexes, to accept the loss"
+                )
+    return [os.path.join(directory, name) for base in sorted(orphans) for name in orphans[base]]
+
+
+def _orphans(names: Collection[str]) -> dict[int, list[str]]:
+    """The names of indexes that stand beside no log file, by base offset."""
+    found: dict[int, list[str]] = {}
+    for name in names:
+        prefix, suffix = os.path.splitext(name)
+        base = log_file_base(prefix + LOG_SUFFIX)
+        if suffix in INDEX_SUFFIXES and base is not None and prefix + LOG_SUFFIX not in names:
+            found.setdefault(base, []).append(name)
+    return found
+
+
+def _has_entries(index: SegmentIndex) -> bool:
+    try:
+        return index.has_entries_in_file()
+    except IndexCorrupt:
+        return False
+
+
+def _end_of(segment: Segment) -> int:
+    """The offset after the last record that is in the file. Raises CorruptBatch."""
+    end = segment.base_offset
+    for batch in scan_headers(segment.file, 0, segment.size):
+        end = batch.last_offset + 1
+    return end
+
+
+def _cut_short(segment: Segment, offset: int) -> LogCorrupt:
+    return LogCorrupt(
+        f"{segment.path} ends before offset {offset}, which its index says is in it: records are gone. Put the whole "
+        "file back; or remove its indexes, to accept the loss"
+    )

@@ -1,0 +1,97 @@
+"""`.index`: offset -> position in the log file, sparse (one entry per `index.interval.bytes`).
+
+An entry is (offset relative to the segment's base: int32, position: int32), 8 bytes, big-endian. It says: the batch at
+`position` ends at `offset` (in files that Kafka wrote, the first of several batches of which the last ends there).
+So whoever looks for an offset starts at the greatest entry not above it. Source: Kafka's OffsetIndex.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from struct import Struct
+from typing import ClassVar, Final, NamedTuple
+
+from oncelog_broker.log.segments.index import IndexCorrupt, SegmentIndex
+
+ENTRY: Final = Struct(">ii")
+ENTRY_SIZE: Final = ENTRY.size
+
+
+class OffsetPosition(NamedTuple):
+    """An entry with its offset made absolute."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(SegmentIndex):
+    """Invariant: both fields strictly increase, and no entry has position 0 (a file's start needs none)."""
+
+    ENTRY: ClassVar[Struct] = ENTRY
+
+    __slots__ = ()
+
+    def append(self, offset: int, position: int) -> None:
+        """`offset`: the last of the batch that starts at `position`."""
+        assert self._entries is not None, "a closed segment takes no entries"
+        self._entries += ENTRY.pack(offset - self.base_offset, position)
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The greatest entry not above `offset`; the start of the file if there is none. Raises IndexCorrupt."""
+        data = self._data()
+        count = len(data) // ENTRY_SIZE
+        relative = offset - self.base_offset
+        found = bisect_right(range(count), relative, key=lambda n: int(ENTRY.unpack_from(data, n * ENTRY_SIZE)[0]))
+        return self._entry(found - 1)
+
+    def lookup_position(self, position: int) -> OffsetPosition:
+        """The greatest entry not beyond `position` of the file; the start of the file if there is none."""
+        data = self._data()
+        count = len(data) // ENTRY_SIZE
+        found = bisect_right(range(count), position, key=lambda n: int(ENTRY.unpack_from(data, n * ENTRY_SIZE)[1]))
+        return self._entry(found - 1)
+
+    def last(self) -> OffsetPosition:
+        return self._entry(len(self) - 1)
+
+    def last_in_file(self) -> OffsetPosition:
+        """As `last`, by reading the end of the file only, of which nothing stays in memory. Raises IndexCorrupt."""
+        try:
+            file = self._disk.open_briefly(self.path)
+        except FileNotFoundError:
+            raise IndexCorrupt(f"{self.path} is missing") from None
+        try:
+            end = bytes(file.read(max(file.size - ENTRY_SIZE, 0), ENTRY_SIZE))
+            is_whole = file.size % ENTRY_SIZE == 0
+        finally:
+            file.close()
+        if not is_whole or end == bytes(ENTRY_SIZE):  # preallocated: look where the entries end
+            data = self._load()
+            end = bytes(data[-ENTRY_SIZE:])
+        if not end:
+            return OffsetPosition(self.base_offset, 0)
+        relative, position = ENTRY.unpack(end)
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at and above `offset`."""
+        data = self._data()
+        relative = offset - self.base_offset - 1
+        count = len(data) // ENTRY_SIZE
+        self._cut(bisect_right(range(count), relative, key=lambda n: int(ENTRY.unpack_from(data, n * ENTRY_SIZE)[0])))
+
+    def check(self, log_size: int) -> None:
+        previous_offset, previous_position = -1, 0
+        for relative, position in ENTRY.iter_unpack(self._data()):
+            if relative <= previous_offset or position <= previous_position or position >= log_size:
+                raise IndexCorrupt(
+                    f"{self.path}: entry ({relative}, {position}) after ({previous_offset}, {previous_position}), "
+                    f"log of {log_size} bytes"
+                )
+            previous_offset, previous_position = relative, position
+
+    def _entry(self, number: int) -> OffsetPosition:
+        if number < 0:
+            return OffsetPosition(self.base_offset, 0)
+        relative, position = ENTRY.unpack_from(self._data(), number * ENTRY_SIZE)
+        return OffsetPosition(self.base_offset + relative, position)

@@ -1,0 +1,332 @@
+"""Opening the segments of a log, whatever the last shutdown left.
+
+After a clean shutdown nothing is verified. Otherwise everything from the recovery point on is: batches are read whole
+and checked, indexes and leader epochs made anew on the way. A bad batch there is the torn end of what had not reached
+the disk: the log is cut in front of it. A bad batch *below* the recovery point had been synced, so it is no torn end
+but corruption, and cutting would lose acknowledged records: then `LogCorrupt` is raised and not a byte is changed. So
+it is with closed segments that lost records; `lost_segments` says which of them are noticed.
+Source: Kafka's LogLoader.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog_broker.log.checkpoints import CheckpointCorrupt
+from oncelog_broker.log.leader_epochs import LeaderEpochs
+from oncelog_broker.log.segments.batch_scan import scan_batches, scan_headers
+from oncelog_broker.log.segments.index import IndexCorrupt
+from oncelog_broker.log.segments.lost_segments import (
+    LogCorrupt,
+    check_closed,
+    check_removed,
+    log_file_base,
+    was_emptied,
+)
+from oncelog_broker.log.segments.roll import MAX_RELATIVE_OFFSET
+from oncelog_broker.log.segments.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+)
+from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Disk
+from oncelog_protocol.records.batch import NO_PARTITION_LEADER_EPOCH, CorruptBatch, RecordBatch
+
+logger = logging.getLogger(__name__)
+
+CLEANED_SUFFIX: Final = ".cleaned"
+"""A compacted segment that was still being written."""
+SWAP_SUFFIX: Final = ".swap"
+"""A compacted segment that was complete and about to replace the old ones."""
+DISCARDED_SUFFIX: Final = ".discarded"
+"""A segment that recovery cut off behind a torn one. Nothing reads it; it is kept for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastKnown:
+    """What the data directory's checkpoints say of a log."""
+
+    recovery_point: int
+    log_start_offset: int
+    clean_shutdown: bool
+    was_compacted: bool
+    """A compaction was begun at some time, so there may be segments with nothing in them."""
+
+    @property
+    def synced_up_to(self) -> float:
+        return math.inf if self.clean_shutdown else self.recovery_point
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentLoader:
+    """The parameters of opening one log's segments. Every method may raise OSError."""
+
+    disk: Disk
+    directory: str
+    index_interval_bytes: int
+    now_ms: int
+
+    def load(self, known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
+        """The log's segments in order, at least one; the last is active. Raises LogCorrupt.
+
+        `epochs` learns the leader epochs of the batches that are verified, without being written to its file.
+        """
+        finish_interrupted_work(self.disk, self.directory)
+        segments = self._open_all()
+        try:
+            return self._recovered(segments, known, epochs)
+        except BaseException:
+            for segment in segments:
+                segment.close()
+            raise
+
+    def _recovered(self, segments: list[Segment], known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
+        recovery_point = known.recovery_point
+        if not segments and recovery_point > known.log_start_offset:
+            raise self._records_gone(known.log_start_offset, recovery_point)
+        try:
+            self._remove_orphaned_indexes(segments, known)
+            if not segments:
+                return [self.create(known.log_start_offset, self.now_ms)]
+            segments = self._activate_last(segments, known, epochs)
+        except CorruptBatch as error:
+            raise LogCorrupt(f"{self.directory}: {error}, below the recovery point {recovery_point}") from error
+        if segments[-1].next_offset < recovery_point:
+            raise self._records_gone(segments[-1].next_offset, recovery_point)
+        return segments
+
+    def _records_gone(self, end: int, recovery_point: int) -> LogCorrupt:
+        return LogCorrupt(
+            f"{self.directory}: the log ends at offset {end}, but was synced up to the recovery point "
+            f"{recovery_point}: records are gone. To accept the loss, remove the partition's line from "
+            "recovery-point-offset-checkpoint (its second line counts them)"
+        )
+
+    def create(self, base_offset: int, now_ms: int) -> Segment:
+        return Segment.create(
+            self.disk,
+            self.directory,
+            base_offset,
+            index_interval_bytes=self.index_interval_bytes,
+            now_ms=now_ms,
+        )
+
+    def _open_all(self) -> list[Segment]:
+        names = self.disk.list_directory(self.directory)
+        bases = sorted(base for name in names if (base := log_file_base(name)) is not None)
+        return [
+            Segment.open(
+                self.disk,
+                self.directory,
+                base,
+                index_interval_bytes=self.index_interval_bytes,
+                next_offset=next_base,
+                now_ms=self.now_ms,
+            )
+            for base, next_base in zip(bases, [*bases[1:], *bases[-1:]], strict=True)
+        ]
+
+    def _remove_orphaned_indexes(self, segments: Sequence[Segment], known: LastKnown) -> None:
+        start, synced_up_to = known.log_start_offset, known.synced_up_to
+        for path in check_removed(
+            self.disk, self.directory, segments, log_start_offset=start, synced_up_to=synced_up_to
+        ):
+            logger.warning("%s: removed, there is no log file to it", path)
+            self.disk.remove(path)
+
+    def _activate_last(self, segments: list[Segment], known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
+        first = len(segments) - 1
+        while first > 0 and segments[first].base_offset > known.synced_up_to:
+            first -= 1
+        for segment in segments[:first]:
+            if segment.next_offset > known.log_start_offset:
+                check_closed(segment, was_compacted=known.was_compacted)
+        self._rebuild_missing_indexes(segments[:first])
+        if known.clean_shutdown:
+            try:
+                activate(segments[-1])
+            except CorruptBatch as error:
+                logger.warning("%s: not as a clean shutdown leaves a log, so verifying it: %s", self.directory, error)
+            else:
+                return segments
+        return self._verify(segments, first, known, epochs)
+
+    def _rebuild_missing_indexes(self, segments: Sequence[Segment]) -> None:
+        names = set(self.disk.list_directory(self.directory))
+        for segment in segments:
+            prefix = os.path.basename(segment.path).removesuffix(LOG_SUFFIX)
+            if prefix + OFFSET_INDEX_SUFFIX not in names or prefix + TIME_INDEX_SUFFIX not in names:
+                logger.warning("%s: an index is missing, rebuilding it", segment.path)
+                segment.rebuild_indexes()
+
+    def _verify(self, segments: list[Segment], first: int, known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
+        """Verify from the recovery point, which lies in `segments[first]`; returns the segments that are left."""
+        recovery_point, was_compacted = known.recovery_point, known.was_compacted
+        epochs.truncate_from_end(recovery_point, persist=False)
+        expected = segments[first].base_offset
+        for number in range(first, len(segments)):
+            segment = segments[number]
+            if segment.base_offset < expected:
+                raise LogCorrupt(f"{segment.path}: begins before the end of the segment before it, at {expected}")
+            is_last = number == len(segments) - 1
+            if not is_last and segment.base_offset < recovery_point:
+                check_closed(segment, was_compacted=was_compacted, synced_up_to=recovery_point)
+            try:
+                if not is_last and segment.size == 0 and was_emptied(segment, was_compacted=was_compacted):
+                    segment.start_empty()
+                    raise CorruptBatch("there is nothing in it, though another segment follows")
+                self._verify_segment(segment, recovery_point, epochs)
+            except CorruptBatch as fault:
+                if segment.next_offset < recovery_point:
+                    raise LogCorrupt(f"{segment.path}: {fault}, below the recovery point {recovery_point}") from fault
+                self._cut(segment, fault)
+                self._discard(segments[number + 1 :])
+                return segments[: number + 1]
+            if not is_last:
+                expected = segment.next_offset
+                segment.seal()
+                segment.next_offset = segments[number + 1].base_offset
+        return segments
+
+    def _verify_segment(self, segment: Segment, recovery_point: int, epochs: LeaderEpochs) -> None:
+        """Note every good batch of the segment, up to a bad one. Raises CorruptBatch."""
+        start = 0
+        if segment.base_offset < recovery_point:
+            start = segment.start_verified(recovery_point)
+        else:
+            segment.start_empty()
+        for position, batch in scan_batches(segment.file, start, segment.size):
+            _check_offsets(segment, batch)
+            segment.note_batch(position, batch.size, batch.last_offset, batch.max_timestamp)
+            if batch.base_offset >= recovery_point and batch.partition_leader_epoch > NO_PARTITION_LEADER_EPOCH:
+                epochs.assign(batch.partition_leader_epoch, batch.base_offset, persist=False)
+
+    def _cut(self, segment: Segment, fault: CorruptBatch) -> None:
+        end = segment.noted_size
+        logger.warning(
+            "%s: cut to %d bytes, %d removed, the log ends at offset %d now: %s",
+            segment.path,
+            end,
+            segment.size - end,
+            segment.next_offset,
+            fault,
+        )
+        segment.cut(end, segment.next_offset)
+
+    def _discard(self, segments: Sequence[Segment]) -> None:
+        for segment in reversed(segments):
+            logger.warning(
+                "%s: %d bytes come after the end of the log; kept as %s, which nothing reads",
+                segment.path,
+                segment.size,
+                segment.path + DISCARDED_SUFFIX,
+            )
+            segment.close()
+            self.disk.rename(segment.path, segment.path + DISCARDED_SUFFIX)
+            segment.remove_side_files()
+
+
+def _check_offsets(segment: Segment, batch: RecordBatch) -> None:
+    if batch.base_offset < segment.next_offset or batch.last_offset < batch.base_offset:
+        raise CorruptBatch(f"offsets {batch.base_offset} to {batch.last_offset} after {segment.next_offset - 1}")
+    if batch.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+        raise CorruptBatch(f"offset {batch.last_offset} is too far from the segment's base offset")
+
+
+def activate(segment: Segment) -> None:
+    """Make `segment` the one that is appended to, its indexes rebuilt if they are bad. Raises CorruptBatch, OSError."""
+    try:
+        segment.activate()
+    except IndexCorrupt as error:
+        logger.warning("%s: rebuilding the indexes: %s", segment.path, error)
+        segment.activate_from_log()
+
+
+def load_epochs(disk: Disk, path: str) -> tuple[LeaderEpochs, bool]:
+    """(the leader epochs that the file holds, whether they must be rebuilt because it is corrupt). Raises OSError."""
+    try:
+        return LeaderEpochs.load(disk, path), False
+    except CheckpointCorrupt as error:
+        logger.warning("rebuilding the leader epochs from the batches: %s", error)
+        return LeaderEpochs(disk, path, []), True
+
+
+def rebuild_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
+    """Learn all leader epochs from the batch headers: for a log whose checkpoint is lost. Raises CorruptBatch."""
+    for segment in segments:
+        for batch in scan_headers(segment.file, 0, segment.size):
+            if batch.leader_epoch > NO_PARTITION_LEADER_EPOCH:
+                epochs.assign(batch.leader_epoch, batch.base_offset, persist=False)
+
+
+def finish_interrupted_work(disk: Disk, directory: str) -> None:
+    """Bring a directory to a state between two operations: deletions go through, complete compactions too.
+
+    Files that are none of ours are left alone.
+    """
+    names = disk.list_directory(directory)
+    cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
+    swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+    for name in names:
+        log_name = name.removesuffix(DELETED_SUFFIX)
+        if log_name != name and log_name not in names and log_file_base(log_name) is not None:
+            _remove_indexes(disk, directory, log_name)
+    for name in names:
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+            disk.remove(os.path.join(directory, name))
+    # Segments are renamed from .cleaned to .swap from the last to the first, so a swap above a .cleaned one was split
+    # off the same compaction, and is not complete without it.
+    first_cleaned = min((base for name in cleaned if (base := _base_of(name)) is not None), default=None)
+    if first_cleaned is not None:
+        for name in list(swaps):
+            base = _base_of(name)
+            if base is not None and base >= first_cleaned:
+                disk.remove(os.path.join(directory, name))
+                swaps.remove(name)
+    if swaps:
+        _finish_swaps(disk, directory, swaps)
+
+
+def _remove_indexes(disk: Disk, directory: str, log_name: str) -> None:
+    """Before the log file itself goes: an index without one counts as a loss (`lost_segments`)."""
+    for suffix in INDEX_SUFFIXES:
+        disk.remove(os.path.join(directory, log_name.removesuffix(LOG_SUFFIX) + suffix))
+
+
+def _base_of(name: str) -> int | None:
+    return log_file_base(name.split(".", 1)[0] + LOG_SUFFIX)
+
+
+def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
+    """Put complete compacted segments in the place of those that they were made from."""
+    names = disk.list_directory(directory)
+    for name in swaps:
+        path = os.path.join(directory, name)
+        final = name.removesuffix(SWAP_SUFFIX)
+        base = log_file_base(final)
+        if base is not None:
+            for suffix in INDEX_SUFFIXES:
+                index = final.removesuffix(LOG_SUFFIX) + suffix
+                if index + SWAP_SUFFIX not in swaps:
+                    disk.remove(os.path.join(directory, index))  # the old log's; it will be rebuilt
+            next_offset = base
+            file = disk.open_briefly(path)
+            for batch in scan_headers(file, 0, file.size):
+                next_offset = batch.last_offset + 1
+            file.close()
+            for other in names:
+                other_base = log_file_base(other)
+                if other_base is not None and base < other_base < next_offset:
+                    _remove_indexes(disk, directory, other)
+                    disk.remove(os.path.join(directory, other))
+        logger.warning("%s: finishing the compaction that made it", path)
+        disk.rename(path, os.path.join(directory, final))
+    disk.sync_directory(directory)

@@ -1,0 +1,79 @@
+"""When the active segment is closed and a new one begun: pure. Source: Kafka's RollParams, LogSegment.shouldRoll."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+from zlib import crc32
+
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
+from oncelog_broker.log.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+"""Index entries hold offsets relative to the segment's base as int32."""
+
+
+class RollReason(Enum):
+    """Why a segment was closed; for the log line and for tests."""
+
+    SIZE = "segment.bytes is reached"
+    TIME = "segment.ms is reached"
+    INDEX_FULL = "an index is full"
+    OFFSET_RANGE = "the offset is too far from the segment's base offset"
+
+
+@dataclass(frozen=True, slots=True)
+class RollParams:
+    """The limits for one active segment, worked out once when it becomes active."""
+
+    max_size: int
+    max_age_ms: int
+    max_offset_entries: int
+    max_time_entries: int
+    max_offset: int
+
+    @classmethod
+    def of(cls, config: LogConfig, base_offset: int, salt: str) -> RollParams:
+        """`salt` spreads the jitter over partitions: all logs of a broker that started together do not roll together.
+
+        The jitter is derived from salt and base offset, not drawn, so that a simulation can be repeated.
+        """
+        # What is to be compacted in time must be out of the active segment in time.
+        segment_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
+        jitter_range = min(config.segment_jitter_ms, segment_ms)
+        jitter = crc32(f"{salt}-{base_offset}".encode()) % jitter_range if jitter_range > 0 else 0
+        return cls(
+            max_size=config.segment_bytes,
+            max_age_ms=segment_ms - jitter,
+            max_offset_entries=config.segment_index_bytes // OFFSET_ENTRY_SIZE,
+            # One entry is kept for the segment's largest timestamp, written when it is closed.
+            max_time_entries=config.segment_index_bytes // TIME_ENTRY_SIZE - 1,
+            max_offset=base_offset + MAX_RELATIVE_OFFSET,
+        )
+
+
+def roll_reason(
+    params: RollParams,
+    segment_size: int,
+    offset_entries: int,
+    time_entries: int,
+    age_ms: int,
+    batch_size: int,
+    last_offset: int,
+) -> RollReason | None:
+    """Why the segment must be rolled before `batch_size` bytes that end at `last_offset` go into it, or None.
+
+    `age_ms` is the timestamp of the new batch minus that of the segment's first one; where the first has none, the
+    wall time since the segment was created. An empty segment is never too old.
+    """
+    if segment_size + batch_size > params.max_size and segment_size > 0:
+        return RollReason.SIZE
+    if age_ms > params.max_age_ms and segment_size > 0:
+        return RollReason.TIME
+    if offset_entries >= params.max_offset_entries or time_entries >= params.max_time_entries:
+        return RollReason.INDEX_FULL
+    if last_offset > params.max_offset:
+        return RollReason.OFFSET_RANGE
+    return None

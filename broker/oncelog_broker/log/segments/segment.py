@@ -1,0 +1,457 @@
+"""One segment: a log file and its two indexes, all named after the segment's base offset.
+
+    00000000000000000042.log         batches, one after another
+    00000000000000000042.index       offset_index
+    00000000000000000042.timeindex   time_index
+    00000000000000000042.txnindex    aborted transactions (S51)
+    00000000000000000042.snapshot    producer state as of the base offset (S55)
+    00000000000000000042.window      what of it Kafka's format has no room for
+
+One segment of a log is active: it is appended to, and its indexes are in memory. The others never change, until they
+are removed. Source: Kafka's LogSegment.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from oncelog_broker.log.segments.batch_scan import BatchLocation, parse_location, scan_headers
+from oncelog_broker.log.segments.index import IndexCorrupt
+from oncelog_broker.log.segments.offset_index import OffsetIndex, OffsetPosition
+from oncelog_broker.log.segments.time_index import TimeIndex
+from oncelog_broker.runtime.disk import Disk, File
+from oncelog_protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, Buffer, CorruptBatch
+
+logger = logging.getLogger(__name__)
+
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+PRODUCER_SNAPSHOT_SUFFIX: Final = ".snapshot"
+PRODUCER_WINDOW_SUFFIX: Final = ".window"
+INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+SIDE_SUFFIXES: Final = (*INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX)
+DELETED_SUFFIX: Final = ".deleted"
+"""Marks a file that is gone for the log, but whose bytes have not been freed yet."""
+
+OFFSET_DIGITS: Final = 20
+
+
+def file_prefix(base_offset: int) -> str:
+    return f"{base_offset:0{OFFSET_DIGITS}d}"
+
+
+class Segment:
+    """A segment of the log in `directory`. Made by `create` and `open`; every method may raise OSError."""
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_directory",
+        "_disk",
+        "_file",
+        "_max_timestamp",
+        "_max_timestamp_known",
+        "_max_timestamp_offset",
+        "base_offset",
+        "created_ms",
+        "first_timestamp",
+        "index_interval_bytes",
+        "next_offset",
+        "noted_size",
+        "offset_index",
+        "path",
+        "size",
+        "time_index",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        now_ms: int,
+        suffix: str = "",
+    ) -> None:
+        """Internal: use `create` and `open`."""
+        prefix = os.path.join(directory, file_prefix(base_offset))
+        self._disk = disk
+        self._directory = directory
+        self._file: File | None = None
+        self.index_interval_bytes = index_interval_bytes
+        self._bytes_since_index_entry = 0
+        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_known = False
+        self._max_timestamp_offset = base_offset
+        self.path = prefix + LOG_SUFFIX + suffix
+        self.base_offset = base_offset
+        self.created_ms = now_ms
+        """When this process made or opened it."""
+        self.first_timestamp = NO_TIMESTAMP
+        """The first batch's largest timestamp; known of the active segment only (`segment.ms` counts from it)."""
+        self.noted_size = 0
+        """Of an active segment: the end of the last batch that is in the books; `size` once all are."""
+        self.next_offset = base_offset
+        """The offset after the last record; of a closed segment, the next one's base offset."""
+        self.size = 0
+        """Bytes in the log file."""
+        self.offset_index = OffsetIndex(disk, prefix + OFFSET_INDEX_SUFFIX + suffix, base_offset)
+        self.time_index = TimeIndex(disk, prefix + TIME_INDEX_SUFFIX + suffix, base_offset)
+
+    @classmethod
+    def create(
+        cls,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        now_ms: int,
+        suffix: str = "",
+    ) -> Segment:
+        """A new, empty, active segment; with a `suffix` to its file names, one that is not the log's yet."""
+        segment = cls(
+            disk, directory, base_offset, index_interval_bytes=index_interval_bytes, now_ms=now_ms, suffix=suffix
+        )
+        segment._file = disk.open(segment.path, create=True)
+        if segment._file.size:
+            raise FileExistsError(f"{segment.path} has data already")
+        segment.start_empty()
+        return segment
+
+    @classmethod
+    def open(
+        cls, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int, next_offset: int, now_ms: int
+    ) -> Segment:
+        """An existing segment, as a closed one: no file is opened before it is read."""
+        segment = cls(disk, directory, base_offset, index_interval_bytes=index_interval_bytes, now_ms=now_ms)
+        segment.size = disk.size(segment.path)
+        segment.next_offset = next_offset
+        return segment
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path}, {self.size} bytes, offsets {self.base_offset} to before {self.next_offset})"
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open(self.path)
+        return self._file
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of the segment, NO_TIMESTAMP if it has none."""
+        if not self._max_timestamp_known:
+            self._load_max_timestamp()
+        return self._max_timestamp
+
+    def retention_timestamp_ms(self) -> int:
+        """What the segment's age is measured from: its largest timestamp, or else when its file was last written."""
+        return self.max_timestamp if self.max_timestamp >= 0 else self._disk.modified_ms(self.path)
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
+        """Add one whole batch at the end. Raises OSError, and then nothing has changed."""
+        position = self.file.append(batch)
+        self.size = position + len(batch)
+        self.note_batch(position, len(batch), last_offset, max_timestamp)
+
+    def append_all(self, batches: Buffer, locations: Iterable[BatchLocation]) -> None:
+        """Add several batches with one write; positions are relative to `batches`. Raises OSError, as `append`."""
+        position = self.file.append(batches)
+        self.size = position + len(batches)
+        for batch in locations:
+            self.note_batch(position + batch.position, batch.size, batch.last_offset, batch.max_timestamp)
+
+    def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Keep the books for a batch that lies in the file: called for each in order, by appends and by recovery."""
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        if self._bytes_since_index_entry > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append(self._max_timestamp, self._max_timestamp_offset)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += size
+        self.noted_size = position + size
+        self.next_offset = last_offset + 1
+
+    def seal(self) -> None:
+        """Close it for appends: the indexes are written and leave memory."""
+        self.write_indexes()
+        self.offset_index.seal()
+        self.time_index.seal()
+
+    def write_indexes(self) -> None:
+        """Write the indexes as those of a closed segment. It may be appended to after that."""
+        self.index_max_timestamp()
+        self.offset_index.persist()
+        self.time_index.persist()
+
+    def index_max_timestamp(self) -> None:
+        """What makes the time index of a closed segment complete."""
+        self.time_index.append(self._max_timestamp, self._max_timestamp_offset)
+
+    def files_to_sync(self) -> list[File]:
+        """The index files with unsynced entries, opened for the caller to sync and close."""
+        files = (index.file_to_sync() for index in (self.offset_index, self.time_index))
+        return [file for file in files if file is not None]
+
+    def age_ms(self, max_timestamp: int, now_ms: int) -> int:
+        """What `segment.ms` limits: how far a batch's `max_timestamp` is from the first one's.
+
+        Wall time stands in where there is no timestamp.
+        """
+        if self.first_timestamp < 0:
+            return now_ms - self.created_ms
+        return (max_timestamp if max_timestamp >= 0 else now_ms) - self.first_timestamp
+
+    def end_before(self, offset: int) -> int:
+        """The offset after the last batch that ends before `offset`; the base offset if there is none."""
+        end = self.base_offset
+        for batch in scan_headers(self.file, self._start_position(offset - 1), self.size):
+            if batch.last_offset >= offset:
+                break
+            end = batch.last_offset + 1
+        return end
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the batch that contains `offset` and all after it; the segment must be active.
+
+        `next_offset` is then the offset after the last batch that is left, as it would be after opening the files: no
+        trace is left of a gap in front of `offset`. Views of the removed bytes must not be touched (`RealFile`).
+        """
+        first_removed = next(self.batches_from(offset), None)
+        if first_removed is not None:
+            self.cut(first_removed.position, offset)
+
+    def cut(self, position: int, offset: int) -> None:
+        """Cut an active segment's file at `position`, where a batch begins that does not end before `offset`."""
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.file.truncate(position)
+        self.size = position
+        self.offset_index.persist()
+        self.time_index.persist()
+        self._replay_tail()
+
+    # --- opening -------------------------------------------------------------------------------------------------
+
+    def activate(self) -> None:
+        """Make it the segment that is appended to: indexes into memory, end of the log from the last entry on.
+
+        Raises IndexCorrupt if the indexes do not fit the log, CorruptBatch if the log does not end with a whole batch.
+        """
+        self._load_indexes(below=None)
+        self._replay_tail()
+
+    def start_verified(self, offset: int) -> int:
+        """Trust the indexes below `offset` only, make it active, and return the position to go on verifying from.
+
+        What lies before that position is in the books when this returns. Falls back to the start of the file if the
+        indexes are of no use.
+        """
+        try:
+            self._load_indexes(below=offset)
+        except IndexCorrupt as error:
+            logger.warning("%s: verifying the segment from its start: %s", self.path, error)
+            self.start_empty()
+            return 0
+        return self._restart_at_last_entry()
+
+    def _load_indexes(self, *, below: int | None) -> None:
+        """Take the entries (those below an offset) into memory. Raises IndexCorrupt if they do not fit the log."""
+        self.offset_index.activate()
+        self.time_index.activate()
+        if below is not None:
+            self.offset_index.truncate_to(below)
+            self.time_index.truncate_to(below)
+        self.offset_index.check(self.size)
+        self.time_index.check(self.size)
+        last = self.offset_index.last()
+        if last.position and self._indexed_batch(last) is None:
+            raise self._no_batch_at(last)
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes anew from the batch headers. Raises CorruptBatch."""
+        was_active, next_offset = self.offset_index.is_active, self.next_offset
+        self.activate_from_log()
+        if not was_active:
+            self.seal()
+        self.next_offset = next_offset
+
+    def activate_from_log(self) -> None:
+        """Make it the segment that is appended to, without looking at the index files. Raises CorruptBatch."""
+        self.start_empty()
+        for batch in scan_headers(self.file, 0, self.size):
+            self.note_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
+
+    def start_empty(self) -> None:
+        """Active, with empty books, whatever the file holds: to note its batches from the start on."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.first_timestamp = NO_TIMESTAMP
+        self._restart_books()
+
+    def _restart_books(self) -> None:
+        """As of just before the batch of the last index entry."""
+        self._max_timestamp, self._max_timestamp_offset = self.time_index.last()
+        self._max_timestamp_known = True
+        self._bytes_since_index_entry = 0
+        self.noted_size = self.offset_index.last().position
+        self.next_offset = self.base_offset
+
+    def _replay_tail(self) -> None:
+        """The books from the last index entry to the end of the file. Raises CorruptBatch."""
+        for batch in scan_headers(self.file, self._restart_at_last_entry(), self.size):
+            self.note_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
+
+    def _restart_at_last_entry(self) -> int:
+        self._restart_books()
+        position = self.offset_index.last().position
+        if position:
+            self.first_timestamp = parse_location(self.file.read(0, HEADER_SIZE), 0, 0, self.size).max_timestamp
+        return position
+
+    def _load_max_timestamp(self) -> None:
+        try:
+            last = self.time_index.last()
+        except IndexCorrupt as error:
+            self._rebuild_because(error)
+            last = self.time_index.last()
+        self._max_timestamp, self._max_timestamp_offset = last
+        self._max_timestamp_known = True
+        if last.timestamp == NO_TIMESTAMP:
+            for batch in scan_headers(self.file, 0, self.size):
+                if batch.max_timestamp > self._max_timestamp:
+                    self._max_timestamp, self._max_timestamp_offset = batch.max_timestamp, batch.last_offset
+
+    def _rebuild_because(self, reason: IndexCorrupt) -> None:
+        logger.warning("%s: rebuilding the indexes: %s", self.path, reason)
+        self.rebuild_indexes()
+
+    # --- finding -------------------------------------------------------------------------------------------------
+
+    def batches_from(self, offset: int) -> Iterator[BatchLocation]:
+        """The batches from the first on that ends at or after `offset`. Raises CorruptBatch."""
+        for batch in scan_headers(self.file, self._start_position(offset), self.size):
+            if batch.last_offset >= offset:
+                yield batch
+
+    def batches_from_timestamp(self, timestamp: int) -> Iterator[BatchLocation]:
+        """The batches from the first on whose largest timestamp is at least `timestamp`."""
+        try:
+            offset = self.time_index.lookup(timestamp).offset
+        except IndexCorrupt as error:
+            self._rebuild_because(error)
+            offset = self.time_index.lookup(timestamp).offset
+        for batch in self.batches_from(offset):
+            if batch.max_timestamp >= timestamp:
+                yield batch
+
+    def largest_before(self, offset: int) -> tuple[int, int]:
+        """(a timestamp that a record below `offset` has, up to which offset none is larger); -1 if there is none."""
+        try:
+            return self.time_index.last_before(offset)
+        except IndexCorrupt as error:
+            self._rebuild_because(error)
+            return self.time_index.last_before(offset)
+
+    def whole_batches(self, view: memoryview, position: int, upper_bound: int) -> tuple[int, int]:
+        """How much of `view`, the file's bytes from a batch at `position` on, is whole batches below `upper_bound`.
+
+        Returns (bytes, offset after the last of them); (0, -1) if not even the first is.
+        """
+        at, next_offset = 0, -1
+        hint = self._last_entry_before(position + len(view), upper_bound)
+        if hint is not None and hint.position > position:
+            at, next_offset = hint.position - position, hint.base_offset
+        end = position + len(view)
+        while at < len(view):
+            try:
+                batch = parse_location(view, at, position + at, end)
+            except CorruptBatch:
+                break  # cut by the end of the view, or corrupt: then the next read starts at it, and says so
+            if batch.last_offset >= upper_bound:
+                break
+            at += batch.size
+            next_offset = batch.last_offset + 1
+        return at, next_offset
+
+    def _last_entry_before(self, position: int, offset: int) -> BatchLocation | None:
+        """The last batch that an index entry points at, before `position` and not above `offset`."""
+        try:
+            by_position = self.offset_index.lookup_position(position - 1)
+            entry = min(by_position, self.offset_index.lookup(offset))
+        except IndexCorrupt:
+            return None
+        return self._indexed_batch(entry)
+
+    def _start_position(self, offset: int) -> int:
+        """Where a batch begins that is not after the one with `offset`. A bad index is rebuilt on the way."""
+        try:
+            entry = self.offset_index.lookup(offset)
+            if entry.position == 0 or self._indexed_batch(entry) is not None:
+                return entry.position
+            raise self._no_batch_at(entry)
+        except IndexCorrupt as error:
+            self._rebuild_because(error)
+            return self.offset_index.lookup(offset).position
+
+    def _indexed_batch(self, entry: OffsetPosition) -> BatchLocation | None:
+        """The batch that `entry` points at; None if there is none, or a later one: entries are not believed."""
+        if entry.position < 0:
+            return None
+        try:
+            batch = parse_location(self.file.read(entry.position, HEADER_SIZE), 0, entry.position, self.size)
+        except CorruptBatch:
+            return None
+        return batch if self.base_offset <= batch.base_offset <= entry.offset else None
+
+    def _no_batch_at(self, entry: OffsetPosition) -> IndexCorrupt:
+        return IndexCorrupt(f"no batch at position {entry.position} that could hold offset {entry.offset}")
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def change_suffix(self, old: str, new: str) -> None:
+        """Rename its files, that were created with the suffix `old`. An open file stays open."""
+        for part in (self, self.offset_index, self.time_index):
+            path = part.path.removesuffix(old) + new
+            self._disk.rename(part.path, path)
+            part.path = path
+
+    def mark_deleted(self, *, keep: Collection[str] = ()) -> list[str]:
+        """Rename its files so that they are gone for the log; returns the new paths, for `Disk.remove` later.
+
+        Side files with a suffix in `keep` stay: they are the successor's. The log file goes first: what is left without
+        one after a crash is removed at the next start.
+        """
+        self.close()
+        marked = []
+        for path in (self.path, *self._side_paths()):
+            if not path.endswith(tuple(keep)) and self._disk.exists(path):
+                self._disk.rename(path, path + DELETED_SUFFIX)
+                marked.append(path + DELETED_SUFFIX)
+        return marked
+
+    def remove_side_files(self) -> None:
+        """Remove all its files but the log."""
+        for path in self._side_paths():
+            self._disk.remove(path)
+
+    def _side_paths(self) -> list[str]:
+        prefix = self.path.removesuffix(LOG_SUFFIX)
+        return [prefix + suffix for suffix in SIDE_SUFFIXES]

@@ -1,0 +1,33 @@
+"""Long work cut into steps, so that whoever runs it decides when, and where its waiting is done.
+
+A `Steps` is a generator. It yields None where it may be paused, and a job where it must wait for the disk or for a
+codec: a function that touches nothing of others, hence may run in another thread, and whose result is sent back in.
+`run_steps` runs all at one go; `oncelog_broker.upkeep.cleaning` runs them between the requests of a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, TypeVar
+
+Job = Callable[[], object]
+Result = TypeVar("Result")
+Steps = Generator[Job | None, Any, Result]
+
+
+def run_steps(steps: Steps[Result]) -> Result:
+    """Run to the end, jobs included. Raises what the steps raise."""
+    resume: Callable[[], Job | None] = partial(steps.send, None)
+    while True:
+        try:
+            job = resume()
+        except StopIteration as finished:
+            result: Result = finished.value
+            return result
+        resume = partial(steps.send, None)
+        if job is not None:
+            try:
+                resume = partial(steps.send, job())
+            except Exception as error:
+                resume = partial(steps.throw, error)

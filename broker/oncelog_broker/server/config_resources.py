@@ -1,0 +1,66 @@
+"""What DescribeConfigs, AlterConfigs and IncrementalAlterConfigs share: naming a resource, changing its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from oncelog_broker.metadata.topic_names import check_topic_name
+from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.shown import wait_until_shown
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.describe_configs import ResourceType
+
+TIMEOUT_MS = 30_000
+"""These requests carry none."""
+
+Change = Callable[[dict[str, str]], Mapping[str, str]]
+"""Old overrides to new ones; raises KafkaError to refuse."""
+
+
+def existing_topic(name: str, context: RequestContext) -> str:
+    """`name`, if there is such a topic. Raises KafkaError INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
+    check_topic_name(name)
+    if context.services.image.topic(name) is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
+    return name
+
+
+def broker_of(name: str, context: RequestContext) -> int | None:
+    """The id of this broker, or None for "": what holds for all brokers. Raises KafkaError INVALID_REQUEST."""
+    if name == "":
+        return None
+    if name != str(context.services.node_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"This is broker {context.services.node_id}; '{name}' must be asked for its own."
+        )
+    return context.services.node_id
+
+
+async def change_configs(
+    resource_type: int,
+    name: str,
+    change_topic: Change,
+    change_broker: Change,
+    validate_only: bool,
+    context: RequestContext,
+) -> None:
+    """Change the settings of a topic or broker, and return when they hold here. Raises KafkaError."""
+    services = context.services
+    if resource_type == ResourceType.TOPIC:
+        existing_topic(name, context)
+        topic_overrides = await services.topics.alter_topic_config(name, change_topic, validate_only)
+        if not validate_only:
+            await wait_until_shown(
+                services.metadata, lambda image: image.config_of_topic(name) == topic_overrides, TIMEOUT_MS
+            )
+    elif resource_type == ResourceType.BROKER:
+        broker_id = broker_of(name, context)
+        broker_overrides = await services.topics.alter_broker_config(broker_id, change_broker, validate_only)
+        if not validate_only:
+            await wait_until_shown(
+                services.metadata,
+                lambda image: image.broker_configs.get(broker_id, {}) == broker_overrides,
+                TIMEOUT_MS,
+            )
+    else:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"configurations of resource type {resource_type} are not served")

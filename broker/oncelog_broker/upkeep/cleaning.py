@@ -1,0 +1,212 @@
+"""The log cleaner of a broker: compacts one log after another in the background, the dirtiest first.
+
+The work is done on the event loop, in slices, and the loop is left alone for as long as a slice took; waiting for the
+disk and large (de)compressions are done in a worker thread. Computing in a thread would be worse for everybody else:
+each time the loop came back from the kernel it would wait for the interpreter's lock, several times for each request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.log.compaction.compaction import Compaction
+from oncelog_broker.log.compaction.due import CleanableRange, filthiest
+from oncelog_broker.log.compaction.segment_summary import cleanable_range_of
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.steps import Job, Steps
+from oncelog_broker.runtime.tasks import Tasks, in_thread
+from oncelog_broker.upkeep.maintenance import LOGS_PER_SLICE
+from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.records.batch import CorruptBatch
+
+logger = logging.getLogger(__name__)
+
+SLICE_SECONDS: Final = 0.003
+"""Computing at a time; a step begun within it may take another millisecond or two."""
+PAUSE_PER_SLICE: Final = 1.0
+"""Pause after a slice, as a part of what it took: at 1 the cleaner takes half the loop's time at most."""
+
+Result = TypeVar("Result")
+
+
+class LogCleaner:
+    """Compacts the logs that this broker leads, when they are due."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        logs: LogManager,
+        replicas: Replicas,
+        clock: Clock,
+        tasks: Tasks,
+        disk: Disk,
+    ) -> None:
+        """`config` gives the settings as they are now: some may change while the broker runs."""
+        self._config = config
+        self._logs = logs
+        self._replicas = replicas
+        self._clock = clock
+        self._tasks = tasks
+        self._disk = disk
+        self._uncleanable: set[PartitionLog] = set()
+        """Corrupt logs: left alone until the broker starts again."""
+
+    def start(self) -> None:
+        """Start it, unless log.cleaner.enable is off; it ends with the broker's tasks."""
+        config = self._config()
+        if config[keys.LOG_CLEANER_ENABLE]:
+            self._tasks.every("log cleaner", config[keys.LOG_CLEANER_BACKOFF_MS] / 1000, self.clean_due)
+
+    async def clean_due(self) -> None:
+        """Compact log after log until none is due. One that fails is tried again next time."""
+        failed: set[PartitionLog] = set()
+        while True:
+            found = await self._filthiest(failed)
+            if found is None:
+                return
+            partition, cleanable = found
+            if not await self._clean(partition, cleanable):
+                failed.add(partition.log)
+
+    async def _filthiest(self, without: set[PartitionLog]) -> tuple[Partition, CleanableRange] | None:
+        now_ms = self._clock.now_ms()
+        candidates: list[tuple[tuple[Partition, CleanableRange], CleanableRange, LogConfig]] = []
+        for number, partition in enumerate(list(self._replicas.partitions())):
+            log = partition.log
+            if number % LOGS_PER_SLICE == LOGS_PER_SLICE - 1:
+                await asyncio.sleep(0)
+            if not log.config.is_compacted or log.is_offline or log in self._uncleanable or log in without:
+                continue
+            try:
+                cleanable = cleanable_range_of(log, upper_bound=partition.last_stable_offset, now_ms=now_ms)
+            except (CorruptBatch, OSError) as error:
+                self._leave_alone(log, error)
+                continue
+            candidates.append(((partition, cleanable), cleanable, log.config))
+        return filthiest(candidates)
+
+    async def _clean(self, partition: Partition, cleanable: CleanableRange) -> bool:
+        """Compact one log. False if that failed; the log line says why."""
+        log = partition.log
+        started = self._clock.monotonic()
+        compaction = Compaction(
+            log,
+            disk=self._disk,
+            first_dirty=cleanable.first_dirty,
+            end=cleanable.end,
+            now_ms=self._clock.now_ms(),
+            offset_map_bytes=self._config()[keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
+            producer_id_expiration_ms=self._config()[keys.PRODUCER_ID_EXPIRATION_MS],
+        )
+        throttle = Throttle(self._config()[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
+        slices = Slices(self._clock, lambda: throttle.pause_after(compaction.bytes_done))
+        try:
+            if log.cleaner_checkpoint is None:
+                # Before anything changes: after a crash, it tells segments that were emptied from damaged ones.
+                log.cleaner_checkpoint = cleanable.first_dirty
+                await asyncio.to_thread(self._logs.checkpoint_cleaner_offsets)
+            clean_up_to = await slices.run(compaction.steps())
+            if clean_up_to is None:
+                return False
+            log.cleaner_checkpoint = clean_up_to
+            await asyncio.to_thread(self._logs.checkpoint_cleaner_offsets)
+        except CorruptBatch as error:
+            self._leave_alone(log, error)
+            return False
+        except (KafkaError, OSError) as error:
+            if not log.is_offline:  # deleted or failed meanwhile: that has a log line already
+                logger.error("compaction failed", extra={"partition": log.name, "reason": error})
+            return False
+        stats = compaction.stats
+        logger.info(
+            "compacted",
+            extra={
+                "partition": log.name,
+                "offsets": f"{cleanable.first_dirty} to {clean_up_to}",
+                "bytes_read": stats.bytes_read,
+                "bytes_written": stats.bytes_written,
+                "records_dropped": stats.records_dropped,
+                "keyless_records": stats.keyless_records,
+                "seconds": round(self._clock.monotonic() - started, 3),
+                "longest_slice_ms": round(slices.longest_seconds * 1000, 1),
+            },
+        )
+        return True
+
+    def _leave_alone(self, log: PartitionLog, error: Exception) -> None:
+        logger.error(
+            "cannot be compacted, and will not be tried again until the next start",
+            extra={"partition": log.name, "reason": error},
+        )
+        self._uncleanable.add(log)
+
+
+class Throttle:
+    """Keeps reading and writing below so many bytes per second, over the whole of a cleaning."""
+
+    def __init__(self, bytes_per_second: float, clock: Clock) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._clock = clock
+        self._started = clock.monotonic()
+
+    def pause_after(self, total_bytes: int) -> float:
+        """How many seconds to wait, now that so many bytes are done since the start."""
+        return max(0.0, self._started + total_bytes / self._bytes_per_second - self._clock.monotonic())
+
+
+class Slices:
+    """Runs steps between everything else that the event loop does."""
+
+    def __init__(self, clock: Clock, pause_seconds: Callable[[], float]) -> None:
+        """`pause_seconds` is asked after each job how long to wait."""
+        self._clock = clock
+        self._pause_seconds = pause_seconds
+        self.longest_seconds = 0.0
+        """The longest that the event loop was kept, by the clock on the wall."""
+
+    async def run(self, steps: Steps[Result]) -> Result:
+        """Run to the end. Raises what the steps raise.
+
+        If this is cancelled, a job that is under way is waited for before `steps` is closed: it may be writing to a
+        file that closing would take from it.
+        """
+        resume: Callable[[], Job | None] = partial(steps.send, None)
+        began = self._clock.monotonic()
+        try:
+            while True:
+                try:
+                    job = resume()
+                except StopIteration as finished:
+                    result: Result = finished.value
+                    return result
+                finally:
+                    taken = self._clock.monotonic() - began
+                    self.longest_seconds = max(self.longest_seconds, taken)
+                resume = partial(steps.send, None)
+                if job is not None:
+                    try:
+                        resume = partial(steps.send, await in_thread(job))
+                    except Exception as error:
+                        resume = partial(steps.throw, error)
+                    pause = self._pause_seconds()
+                    if pause > 0:
+                        await asyncio.sleep(pause)
+                elif taken >= SLICE_SECONDS:
+                    await asyncio.sleep(taken * PAUSE_PER_SLICE)
+                else:
+                    continue
+                began = self._clock.monotonic()
+        finally:
+            steps.close()

@@ -1,0 +1,129 @@
+"""What a broker does with its logs in the background: retention, flushing, checkpoints, forgetting producers.
+
+The event loop keeps the logs; what waits for the disk (fsync, checkpoint files) runs in a thread, so that no request
+waits behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.tasks import Tasks, in_thread
+from oncelog_protocol.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+LOGS_PER_SLICE: Final = 50
+"""Logs looked at before other work gets its turn."""
+FLUSH_CHECK_SECONDS: Final = 3.0
+PURGE_SECONDS: Final = 1.0
+
+
+class LogMaintenance:
+    """The background tasks over all logs of one broker."""
+
+    def __init__(
+        self, config: Callable[[], BrokerConfig], logs: LogManager, replicas: Replicas, clock: Clock, tasks: Tasks
+    ) -> None:
+        """`config` gives the settings as they are now: some may change while the broker runs."""
+        self._config = config
+        self._logs = logs
+        self._replicas = replicas
+        self._clock = clock
+        self._tasks = tasks
+
+    def start(self) -> None:
+        """Start them; they end with the broker's tasks."""
+        config, every = self._config(), self._tasks.every
+        retention_seconds = config[keys.LOG_RETENTION_CHECK_INTERVAL_MS] / 1000
+        every("log retention", retention_seconds, self.apply_retention)
+        every("free deleted files", min(PURGE_SECONDS, retention_seconds), self.purge)
+        every("log flush", FLUSH_CHECK_SECONDS, self.flush_due)
+        every(
+            "producer id expiration",
+            config[keys.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS] / 1000,
+            self.expire_producer_ids,
+        )
+        every(
+            "recovery point checkpoint",
+            config[keys.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS] / 1000,
+            self.checkpoint_recovery_points,
+        )
+        every(
+            "log start offset checkpoint",
+            config[keys.LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS] / 1000,
+            self.checkpoint_log_start_offsets,
+        )
+        every(
+            "high watermark checkpoint",
+            config[keys.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS] / 1000,
+            self.checkpoint_high_watermarks,
+        )
+
+    async def apply_retention(self) -> None:
+        """Delete the segments that are too old, or too many bytes."""
+        now_ms = self._clock.now_ms()
+        for number, partition in enumerate(list(self._replicas.partitions())):
+            if partition.log.is_offline or not partition.log.config.deletes_by_retention:
+                continue
+            try:
+                partition.log.apply_retention(now_ms, upper_bound=partition.high_watermark)
+            except KafkaError as error:
+                logger.error("retention failed", extra={"partition": partition.log.name, "reason": error})
+            if number % LOGS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+
+    async def purge(self) -> None:
+        """Free files and directories whose file.delete.delay.ms has passed."""
+        removal = self._logs.begin_purge(self._clock.now_ms())
+        if removal is not None:
+            await in_thread(removal.run)
+
+    async def flush_due(self) -> None:
+        """fsync the logs that flush.messages or flush.ms ask for, and of the others the segments that are full."""
+        for log in self._logs.logs_due_for_flush():
+            await self._flush(log, log.log_end_offset)
+        for log in self._logs.logs():
+            full_up_to = log.segment_base_offsets[-1]
+            if not log.is_offline and full_up_to > log.recovery_point:
+                await self._flush(log, full_up_to)
+
+    async def _flush(self, log: PartitionLog, up_to: int) -> None:
+        try:
+            pending = log.prepare_flush(up_to)
+            if pending is None:
+                return
+            try:
+                await asyncio.to_thread(pending.sync)
+            except OSError as error:
+                raise log.flush_failed(error) from error
+            log.finish_flush(pending)
+        except KafkaError as error:
+            logger.error("flush failed", extra={"partition": log.name, "reason": error})
+
+    async def expire_producer_ids(self) -> None:
+        """Forget the producers that were silent for long, a slice at a time."""
+        now_ms = self._clock.now_ms()
+        expiration_ms = self._config()[keys.PRODUCER_ID_EXPIRATION_MS]
+        for log in self._logs.logs():
+            for _ in log.producers.state.expire(now_ms, expiration_ms):
+                await asyncio.sleep(0)
+
+    async def checkpoint_recovery_points(self) -> None:
+        await asyncio.to_thread(self._logs.checkpoint_recovery_points)
+
+    async def checkpoint_log_start_offsets(self) -> None:
+        await asyncio.to_thread(self._logs.checkpoint_log_start_offsets)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        high_watermarks = self._replicas.high_watermarks()
+        await asyncio.to_thread(self._logs.checkpoint_high_watermarks, high_watermarks)

@@ -1,0 +1,44 @@
+"""Administration. What programs need of it is imported from here.
+
+resources.py     what Admin takes and gives: topics to be, configuration, the cluster
+hanging.py       (pure) transactions as coordinators and partitions show them, and which of them hang
+items.py         calls about several items, each of which succeeds or fails by itself
+calls.py         what every part asks with: one broker, the controller, leaders, a coordinator
+coordinators.py  asking the coordinators of groups and of transactional ids
+configs.py       the configuration of topics and brokers
+groups.py        consumer groups: `admin.groups`
+transactions.py  transactions: `admin.transactions`
+admin.py         the public face
+"""
+
+from oncelog.admin.admin import Admin
+from oncelog.admin.hanging import Explanation, Hang, HangingTransaction, ProducerIdAndEpoch
+from oncelog.admin.resources import (
+    AlterConfig,
+    AlterOperation,
+    ConfigEntry,
+    ConfigResource,
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+
+__all__ = [
+    "EARLIEST_TIMESTAMP",
+    "LATEST_TIMESTAMP",
+    "Admin",
+    "AlterConfig",
+    "AlterOperation",
+    "ConfigEntry",
+    "ConfigResource",
+    "CreatedTopic",
+    "Explanation",
+    "Hang",
+    "HangingTransaction",
+    "NewPartitions",
+    "NewTopic",
+    "ProducerIdAndEpoch",
+    "ResourceType",
+]

@@ -1,0 +1,271 @@
+"""Administration: topics, partitions, configuration, offsets; groups and transactions each in a module of their own.
+
+Calls about several items do what they can for each of them. If one item was asked for and failed, its error is raised;
+if several were, PartialFailure, whose `errors` and `results` tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from oncelog.admin import configs as of_configs
+from oncelog.admin.calls import Calls, brokers_of
+from oncelog.admin.groups import GroupAdmin
+from oncelog.admin.items import Outcomes, sorted_out
+from oncelog.admin.resources import (
+    AlterConfig,
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+)
+from oncelog.admin.transactions import TransactionAdmin
+from oncelog.cluster import Topic, TopicPartition
+from oncelog.config import AdminConfig, load
+from oncelog.errors import (
+    KafkaError,
+    error_for,
+)
+from oncelog.metadata.list_offsets import OffsetAndTimestamp
+from oncelog_protocol.messages.fetch import IsolationLevel
+from oncelog_protocol.schema import Request
+
+__all__ = ["Admin", "AlterConfig", "ConfigResource", "NewPartitions", "NewTopic"]
+
+K = TypeVar("K")
+R = TypeVar("R")
+V = TypeVar("V")
+
+
+class Admin:
+    """Keywords are those of `config.AdminConfig`; `timeout_ms` of a call defaults to default_api_timeout_ms."""
+
+    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
+        """Raises ConfigError."""
+        self.config = load(AdminConfig, bootstrap_servers, options)
+        self._calls = Calls(self.config)
+        self.groups = GroupAdmin(self._calls)
+        """Consumer groups: `await admin.groups.describe(["billing"])`."""
+        self.transactions = TransactionAdmin(self._calls)
+        """Transactions: `await admin.transactions.explain([TopicPartition("orders", 0)])`."""
+
+    async def start(self) -> None:
+        """Connect to the cluster. Raises KafkaError if no broker can be reached."""
+        await self._calls.start()
+
+    async def close(self) -> None:
+        """Close the connections. The second call does nothing."""
+        await self._calls.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # topics
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, CreatedTopic]:
+        """Create topics, or with `validate_only` find out whether that would work.
+
+        Raises TopicAlreadyExists, InvalidTopic and other KafkaErrors, PartialFailure.
+        """
+        from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+
+        wanted = {topic.name: topic for topic in topics}
+
+        async def ask(names: list[str]) -> Outcomes[str, CreatedTopic]:
+            request = CreateTopicsRequest(
+                topics=[_creatable(wanted[name]) for name in names],
+                timeout_ms=self._calls.timeout_ms(timeout_ms),
+                validate_only=validate_only,
+            )
+            response = await self._calls.send_to_controller(request)
+            return sorted_out(
+                (
+                    answer.name,
+                    answer.error_code,
+                    answer.error_message,
+                    CreatedTopic(
+                        answer.name,
+                        answer.topic_id,
+                        answer.num_partitions,
+                        answer.replication_factor,
+                        {config.name: config.value for config in answer.configs or ()},
+                    ),
+                )
+                for answer in response.topics
+            )
+
+        return await self._calls.each(wanted, ask, timeout_ms)
+
+    async def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
+        """Raises StaleMetadata for a topic that does not exist, other KafkaErrors, PartialFailure."""
+        from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
+        from oncelog_protocol.schema import ZERO_UUID
+
+        async def ask(names: list[str]) -> Outcomes[str, None]:
+            request = DeleteTopicsRequest(
+                topics=[DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names],
+                topic_names=names,
+                timeout_ms=self._calls.timeout_ms(timeout_ms),
+            )
+            response = await self._calls.send_to_controller(request)
+            return sorted_out(
+                (answer.name or "", answer.error_code, answer.error_message, None) for answer in response.responses
+            )
+
+        await self._calls.each(names, ask, timeout_ms)
+
+    async def list_topics(self, *, include_internal: bool = False) -> list[str]:
+        """The names of all topics, sorted. Raises KafkaError."""
+        cluster = await self._calls.described(None)
+        return sorted(name for name, topic in cluster.topics.items() if include_internal or not topic.is_internal)
+
+    async def describe_topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Partitions, leaders, replicas. Raises StaleMetadata for a topic that does not exist, PartialFailure."""
+        return await self._calls.describe_topics(names)
+
+    async def create_partitions(
+        self,
+        totals: Mapping[str, int | NewPartitions],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Give topics more partitions: `{"orders": 12}` for twelve altogether. Raises KafkaError, PartialFailure."""
+        from oncelog_protocol.messages.create_partitions import CreatePartitionsRequest
+
+        request_topic = CreatePartitionsRequest.CreatePartitionsTopic
+
+        def as_topic(name: str) -> CreatePartitionsRequest.CreatePartitionsTopic:
+            total = totals[name]
+            wanted = total if isinstance(total, NewPartitions) else NewPartitions(total)
+            assignments = None
+            if wanted.assignments is not None:
+                assignments = [
+                    request_topic.CreatePartitionsAssignment(broker_ids=list(nodes)) for nodes in wanted.assignments
+                ]
+            return request_topic(name=name, count=wanted.total, assignments=assignments)
+
+        async def ask(names: list[str]) -> Outcomes[str, None]:
+            request = CreatePartitionsRequest(
+                topics=[as_topic(name) for name in names],
+                timeout_ms=self._calls.timeout_ms(timeout_ms),
+                validate_only=validate_only,
+            )
+            response = await self._calls.send_to_controller(request)
+            return sorted_out(
+                (answer.name, answer.error_code, answer.error_message, None) for answer in response.results
+            )
+
+        await self._calls.each(totals, ask, timeout_ms)
+
+    # configuration
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        keys: Sequence[str] | None = None,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """All keys of each resource, or those named. Raises KafkaError, PartialFailure."""
+        return await of_configs.describe_configs(
+            self._calls,
+            resources,
+            keys=keys,
+            include_synonyms=include_synonyms,
+            include_documentation=include_documentation,
+        )
+
+    async def incremental_alter_configs(
+        self, changes: Mapping[ConfigResource, Iterable[AlterConfig]], *, validate_only: bool = False
+    ) -> None:
+        """Change the keys named and no others. Raises KafkaError, PartialFailure."""
+        await of_configs.incremental_alter_configs(self._calls, changes, validate_only=validate_only)
+
+    async def alter_configs(
+        self, configs: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
+    ) -> None:
+        """Set these keys and *reset all others* of each resource: `incremental_alter_configs` is nearly always meant.
+
+        Raises KafkaError, PartialFailure.
+        """
+        await of_configs.alter_configs(self._calls, configs, validate_only=validate_only)
+
+    # offsets, cluster
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """Delete the records below an offset (-1: all that there are); the new first offset of each partition.
+
+        Raises OffsetOutOfRange and other KafkaErrors, PartialFailure.
+        """
+        from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
+
+        wanted = DeleteRecordsRequest.DeleteRecordsTopic
+
+        async def ask(node_id: int, part: dict[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
+            topics: dict[str, DeleteRecordsRequest.DeleteRecordsTopic] = {}
+            for (name, index), offset in part.items():
+                partition = wanted.DeleteRecordsPartition(partition_index=index, offset=offset)
+                topics.setdefault(name, wanted(name=name, partitions=[])).partitions.append(partition)
+            request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self._calls.timeout_ms(timeout_ms))
+            return {
+                TopicPartition(topic.name, answer.partition_index): error_for(answer.error_code)
+                if answer.error_code
+                else answer.low_watermark
+                for topic in (await self._calls.send_to(node_id, request)).topics
+                for answer in topic.partitions
+            }
+
+        return await self._calls.ask_leaders(before, ask, timeout_ms=timeout_ms)
+
+    async def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """The first record not older than a timestamp (ms), or `offsets.EARLIEST_TIMESTAMP`, `LATEST_TIMESTAMP`.
+
+        Raises KafkaError, PartialFailure.
+        """
+        return await self._calls.list_offsets(timestamps, isolation_level=isolation_level)
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """Brokers and controller. Raises KafkaError."""
+        cluster = await self._calls.described([])
+        return ClusterDescription(cluster.cluster_id, cluster.controller_id, tuple(brokers_of(cluster)))
+
+    async def send_to(self, node_id: int, request: Request[R]) -> R:
+        """Send a request to one broker, as it is. Raises KafkaError."""
+        return await self._calls.send_to(node_id, request)
+
+
+def _creatable(topic: NewTopic) -> Any:
+    from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+
+    creatable = CreateTopicsRequest.CreatableTopic
+    return creatable(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[
+            creatable.CreatableReplicaAssignment(partition_index=index, broker_ids=list(nodes))
+            for index, nodes in (topic.replica_assignments or {}).items()
+        ],
+        configs=[creatable.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )

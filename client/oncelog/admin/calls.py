@@ -1,0 +1,171 @@
+"""What every part of the administration asks with: one broker, the controller, leaders, a coordinator.
+
+`Calls` owns the connections. Groups and transactions take it, so that none of them needs the whole of `Admin`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from oncelog.admin.items import Outcomes, each_item, settled, sorted_out
+from oncelog.cluster import NO_NODE, Broker, Cluster, Topic, TopicPartition
+from oncelog.config import AdminConfig
+from oncelog.connection.pool import ConnectionPool
+from oncelog.errors import ClientClosed, ErrorCode
+from oncelog.metadata.coordinators import find_coordinator
+from oncelog.metadata.leaders import Ask, ask_leaders
+from oncelog.metadata.list_offsets import OffsetAndTimestamp, list_offsets
+from oncelog.metadata.metadata import Metadata
+from oncelog_protocol.messages.fetch import IsolationLevel
+from oncelog_protocol.messages.find_coordinator import CoordinatorType
+from oncelog_protocol.schema import Request
+
+K = TypeVar("K")
+R = TypeVar("R")
+V = TypeVar("V")
+
+
+class Calls:
+    """Open from `start` to `close`; before and after that, each call raises ClientClosed.
+
+    `timeout_ms` of a call defaults to default_api_timeout_ms.
+    """
+
+    def __init__(self, config: AdminConfig) -> None:
+        self.config = config
+        self._rng = random.Random()  # noqa: S311 - jitter, not a secret
+        self._pool: ConnectionPool | None = None
+        self._is_closed = False
+
+    async def start(self) -> None:
+        """Connect to the cluster. Raises KafkaError if no broker can be reached."""
+        if self._is_closed or self._pool is not None:
+            raise ClientClosed("an admin client is started once")
+        self._pool = ConnectionPool(self.config, self._rng)
+        self._metadata = Metadata(self._pool, self.config, rng=self._rng)
+        try:
+            await self._metadata.refresh()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Close the connections. The second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._pool is not None:
+            await self._metadata.close()
+            await self._pool.close()
+
+    def timeout_ms(self, timeout_ms: int | None) -> int:
+        return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+
+    async def send_to(self, node_id: int, request: Request[R]) -> R:
+        """Send a request to one broker, as it is; to any with NO_NODE. Raises KafkaError."""
+        pool = self._open_pool()
+        if node_id == NO_NODE:
+            return await pool.send_to_any(request)
+        return await pool.send(node_id, request)
+
+    async def send_to_controller(self, request: Request[R]) -> R:
+        """Send a request to the controller, to any broker where it is not known. Raises KafkaError."""
+        self._open_pool()
+        return await self.send_to(self._metadata.cluster.controller_id, request)
+
+    async def version_at(self, node_id: int, kind: type[Request[Any]]) -> int:
+        """The version in which a kind of request goes to one broker. Raises KafkaError."""
+        connection = await self._open_pool().connection(node_id)
+        assert connection.versions is not None, "a connection that is open has negotiated"
+        return connection.versions.choose(kind)
+
+    async def ask_leaders(
+        self, wanted: Mapping[TopicPartition, V], ask: Ask[V, R], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, R]:
+        """Ask the leader of each partition, again where it has moved (see `metadata.leaders`). Raises KafkaError,
+        PartialFailure."""
+        self._open_pool()
+        timeout_s = self.timeout_ms(timeout_ms) / 1000
+        return settled(
+            *await ask_leaders(wanted, ask, metadata=self._metadata, config=self.config, timeout_s=timeout_s)
+        )
+
+    async def coordinator(self, key: str, key_type: CoordinatorType) -> int:
+        """The node that looks after a group or a transactional id. Raises KafkaError, retriable while there is none."""
+        return (await find_coordinator(self._open_pool(), key, key_type)).node_id
+
+    async def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """As `Admin.list_offsets`. Raises KafkaError, PartialFailure."""
+        results, errors = await list_offsets(
+            timestamps,
+            isolation_level=isolation_level,
+            pool=self._open_pool(),
+            metadata=self._metadata,
+            config=self.config,
+            timeout_s=self.config.default_api_timeout_ms / 1000,
+        )
+        return settled(results, errors)
+
+    async def described(self, names: list[str] | None) -> Cluster:
+        """What a broker knows of these topics (None: all), asked now. Raises KafkaError."""
+        from oncelog_protocol.messages.metadata import MetadataRequest
+
+        topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+        async def ask(_: list[None]) -> Outcomes[None, Cluster]:
+            return {None: Cluster().updated(await self.send_to(NO_NODE, request), is_complete=True)}, {}
+
+        return (await self.each([None], ask))[None]
+
+    async def describe_topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """As `Admin.describe_topics`. Raises KafkaError, PartialFailure."""
+
+        async def ask(names: list[str]) -> Outcomes[str, Topic]:
+            known = (await self.described(names)).topics
+            missing = Topic(name="", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            no_topic = "there is no such topic"  # the code alone says "this broker does not host this partition"
+            described = [(name, known.get(name, missing)) for name in names]
+            return sorted_out(
+                (name, topic.error_code, no_topic if topic.error_code == missing.error_code else None, topic)
+                for name, topic in described
+            )
+
+        return await self.each(names, ask)
+
+    async def brokers(self) -> list[Broker]:
+        """All brokers of the cluster, by id, asked now. Raises KafkaError."""
+        return brokers_of(await self.described([]))
+
+    async def each(
+        self,
+        items: Iterable[K],
+        ask: Callable[[list[K]], Awaitable[Outcomes[K, V]]],
+        timeout_ms: int | None = None,
+    ) -> dict[K, V]:
+        """As `items.each_item`, with the time that this call has. Raises KafkaError, PartialFailure."""
+        self._open_pool()
+        return await each_item(
+            items, ask, metadata=self._metadata, config=self.config, timeout_s=self.timeout_ms(timeout_ms) / 1000
+        )
+
+    def _open_pool(self) -> ConnectionPool:
+        if self._is_closed or self._pool is None:
+            raise ClientClosed("the admin client is closed" if self._is_closed else "the admin client is not started")
+        return self._pool
+
+
+def brokers_of(cluster: Cluster) -> list[Broker]:
+    """By id."""
+    return sorted(cluster.brokers.values(), key=_node_id)
+
+
+def _node_id(broker: Broker) -> int:
+    return broker.node_id

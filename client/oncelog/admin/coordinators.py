@@ -1,0 +1,69 @@
+"""Asking the coordinator of a group or a transactional id for an admin client, wherever it has moved."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
+
+from oncelog.admin.calls import Calls
+from oncelog.admin.items import settled
+from oncelog.backoff import backoff_s
+from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut
+from oncelog_protocol.messages.find_coordinator import CoordinatorType
+
+R = TypeVar("R")
+
+MOVED: Final = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
+"""What is answered by another broker, or by the same one a little later."""
+
+
+class Coordinators:
+    """Of groups, or of transactional ids: asked for an admin client, again where one has moved or still loads."""
+
+    def __init__(self, calls: Calls, key_type: CoordinatorType) -> None:
+        self._calls = calls
+        self._key_type = key_type
+        self._rng = random.Random()  # noqa: S311 - jitter, not a secret
+
+    async def each(
+        self,
+        keys: Iterable[str],
+        ask: Callable[[str, int], Awaitable[R]],
+        passing: frozenset[ErrorCode] = MOVED,
+    ) -> dict[str, R]:
+        """What `ask(key, node id of its coordinator)` returns for each key. Raises KafkaError, PartialFailure."""
+        results: dict[str, R] = {}
+        errors: dict[str, KafkaError] = {}
+
+        async def one(key: str) -> None:
+            async def attempt() -> R:
+                return await ask(key, await self._calls.coordinator(key, self._key_type))
+
+            try:
+                results[key] = await self.until_answered(attempt, passing)
+            except KafkaError as error:
+                errors[key] = error
+
+        await asyncio.gather(*(one(key) for key in dict.fromkeys(keys)))
+        return settled(results, errors)
+
+    async def until_answered(self, attempt: Callable[[], Awaitable[R]], passing: frozenset[ErrorCode] = MOVED) -> R:
+        """Try again while the error is one of `passing`. Raises the last error when the time is over."""
+        config = self._calls.config
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + config.default_api_timeout_ms / 1000
+        attempts = 0
+        while True:
+            attempts += 1
+            try:
+                return await attempt()
+            except KafkaError as error:
+                may_pass = error.code in passing or isinstance(error, (ConnectionFailed, RequestTimedOut))
+                delay_s = backoff_s(attempts, config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng)
+                if not may_pass or loop.time() + delay_s > deadline:
+                    raise
+            await asyncio.sleep(delay_s)

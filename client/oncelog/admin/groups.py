@@ -1,0 +1,204 @@
+"""Administration of consumer groups: `admin.groups`.
+
+Each group is asked of its coordinator, again where that has moved or still loads. As in `admin`: one item raises its
+error, several raise PartialFailure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oncelog.admin.calls import Calls
+from oncelog.admin.coordinators import Coordinators
+from oncelog.cluster import TopicPartition
+from oncelog.errors import ErrorCode, error_for
+from oncelog_protocol.consumer_protocol import CONSUMER_PROTOCOL, ConsumerProtocolAssignment, decode_versioned
+from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.messages.find_coordinator import CoordinatorType
+
+NO_OFFSET: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """`protocol_type` is "consumer", or "" for a group that only commits offsets; `state` is "" from old brokers."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """One member; `assignment` is empty while the group rebalances, and for members that are no consumers."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """`state`: PreparingRebalance, CompletingRebalance, Stable, Empty or Dead; `protocol` is the chosen assignor."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """`offset` of the next record to read."""
+
+    offset: int
+    metadata: str
+    leader_epoch: int
+
+
+class GroupAdmin:
+    """Use it as `admin.groups`."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._coordinators = Coordinators(calls, CoordinatorType.GROUP)
+
+    async def list(self) -> list[ListedGroup]:
+        """The groups of all brokers, by id. Raises KafkaError."""
+        from oncelog_protocol.messages.list_groups import ListGroupsRequest
+
+        found: dict[str, ListedGroup] = {}
+        for broker in await self._calls.brokers():
+
+            async def ask(node_id: int = broker.node_id) -> Any:
+                response = await self._calls.send_to(node_id, ListGroupsRequest())
+                if response.error_code:
+                    raise error_for(response.error_code)
+                return response
+
+            for group in (await self._coordinators.until_answered(ask)).groups:
+                found[group.group_id] = ListedGroup(group.group_id, group.protocol_type, group.group_state)
+        return [found[group_id] for group_id in sorted(found)]
+
+    async def describe(self, group_ids: Iterable[str]) -> dict[str, DescribedGroup]:
+        """State and members. A group that does not exist raises (v6+) or is Dead. Raises KafkaError, PartialFailure."""
+        from oncelog_protocol.messages.describe_groups import DescribeGroupsRequest
+
+        async def ask(group_id: str, node_id: int) -> DescribedGroup:
+            response = await self._calls.send_to(node_id, DescribeGroupsRequest(groups=[group_id]))
+            group = response.groups[0]
+            if group.error_code:
+                raise error_for(group.error_code, f"{group_id}: {group.error_message or ''}")
+            members = tuple(
+                GroupMember(
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.client_host,
+                    _assignment(member.member_assignment) if group.protocol_type == CONSUMER_PROTOCOL else (),
+                )
+                for member in group.members
+            )
+            return DescribedGroup(group_id, group.group_state, group.protocol_type, group.protocol_data, members)
+
+        return await self._coordinators.each(group_ids, ask)
+
+    async def delete(self, group_ids: Iterable[str]) -> None:
+        """Delete groups without members, and their offsets. Raises KafkaError (NON_EMPTY_GROUP), PartialFailure."""
+        from oncelog_protocol.messages.delete_groups import DeleteGroupsRequest
+
+        async def ask(group_id: str, node_id: int) -> None:
+            response = await self._calls.send_to(node_id, DeleteGroupsRequest(groups_names=[group_id]))
+            _check(response.results[0].error_code, group_id)
+
+        await self._coordinators.each(group_ids, ask)
+
+    async def offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """All offsets that the group has committed. Raises KafkaError."""
+        from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
+
+        async def ask(group_id: str, node_id: int) -> dict[TopicPartition, CommittedOffset]:
+            wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None)
+            request = OffsetFetchRequest(group_id=group_id, topics=None, groups=[wanted])
+            response = await self._calls.send_to(node_id, request)
+            answer: Any = response.groups[0] if response.groups else response
+            _check(answer.error_code, group_id)
+            return {
+                TopicPartition(topic.name, partition.partition_index): CommittedOffset(
+                    partition.committed_offset, partition.metadata or "", partition.committed_leader_epoch
+                )
+                for topic in answer.topics
+                for partition in topic.partitions
+                if not partition.error_code and partition.committed_offset != NO_OFFSET
+            }
+
+        return (await self._coordinators.each([group_id], ask))[group_id]
+
+    async def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set the committed offsets of a group without members.
+
+        Raises KafkaError (UNKNOWN_MEMBER_ID while the group has members), PartialFailure.
+        """
+        from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
+
+        topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
+
+        async def ask(group_id: str, node_id: int) -> None:
+            topics = {name: topic_type(name=name, partitions=[]) for name in {key.topic for key in offsets}}
+            for (name, index), offset in offsets.items():
+                partition = topic_type.OffsetCommitRequestPartition(
+                    partition_index=index, committed_offset=offset, committed_metadata=""
+                )
+                topics[name].partitions.append(partition)
+            request = OffsetCommitRequest(group_id=group_id, member_id="", topics=list(topics.values()))
+            _check_partitions(await self._calls.send_to(node_id, request))
+
+        if offsets:
+            await self._coordinators.each([group_id], ask)
+
+    async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget committed offsets, of topics that the group does not read at present. Raises KafkaError."""
+        from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest
+
+        topic_type = OffsetDeleteRequest.OffsetDeleteRequestTopic
+        wanted = list(partitions)
+
+        async def ask(group_id: str, node_id: int) -> None:
+            topics = {name: topic_type(name=name, partitions=[]) for name in {key.topic for key in wanted}}
+            for name, index in wanted:
+                topics[name].partitions.append(topic_type.OffsetDeleteRequestPartition(partition_index=index))
+            response = await self._calls.send_to(
+                node_id, OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
+            )
+            _check(response.error_code, group_id)
+            _check_partitions(response)
+
+        await self._coordinators.each([group_id], ask)
+
+
+def _check(error_code: int, subject: str) -> None:
+    if error_code:
+        raise error_for(error_code, f"{subject}: {ErrorCode.of(error_code).meaning}")
+
+
+def _check_partitions(response: Any) -> None:
+    """Raises the first error among the partitions of an answer."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            _check(partition.error_code, f"{topic.name}-{partition.partition_index}")
+
+
+def _assignment(data: bytes) -> tuple[TopicPartition, ...]:
+    """What a member's assignment says: a version, then the partitions. Empty where there is none, or no such thing."""
+    try:
+        assigned = decode_versioned(ConsumerProtocolAssignment, data)
+    except MalformedMessage:
+        return ()
+    return tuple(
+        TopicPartition(topic.topic, index) for topic in assigned.assigned_partitions for index in topic.partitions
+    )

@@ -1,0 +1,94 @@
+"""Calls about several items, each of which succeeds or fails by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from oncelog.backoff import backoff_s
+from oncelog.config import AdminConfig
+from oncelog.errors import (
+    ConnectionFailed,
+    ErrorCode,
+    KafkaError,
+    PartialFailure,
+    RequestTimedOut,
+    error_for,
+)
+from oncelog.metadata.metadata import Metadata
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Outcomes = tuple[dict[K, V], dict[K, KafkaError]]
+"""Results and errors by item."""
+
+
+async def each_item(
+    items: Iterable[K],
+    ask: Callable[[list[K]], Awaitable[Outcomes[K, V]]],
+    *,
+    metadata: Metadata,
+    config: AdminConfig,
+    timeout_s: float,
+) -> dict[K, V]:
+    """Ask for all items; again for those that came to the wrong broker, or to none, until the time is over.
+
+    Raises TypeError for a text, whose letters would be the items: `delete_topics("abc")` is not meant to delete three.
+    """
+    if isinstance(items, str):
+        raise TypeError(f"a list of names, such as [{items!r}], is needed, not a single name")
+    open_ = list(dict.fromkeys(items))
+    results: dict[K, V] = {}
+    errors: dict[K, KafkaError] = {}
+    rng = random.Random()  # noqa: S311 - jitter, not a secret
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    attempts = 0
+    while open_:
+        attempts += 1
+        try:
+            async with asyncio.timeout_at(deadline):
+                done, failed = await ask(open_)
+        except (ConnectionFailed, RequestTimedOut) as error:
+            done, failed = {}, dict.fromkeys(open_, error)
+        except TimeoutError:
+            done, failed = {}, dict.fromkeys(open_, RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT))
+        results.update(done)
+        errors.update(failed)
+        delay_s = backoff_s(attempts, config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
+        if loop.time() + delay_s >= deadline:
+            break
+        open_ = [item for item in open_ if item in failed and _may_be_elsewhere(failed[item])]
+        if open_:
+            await asyncio.sleep(delay_s)
+            await metadata.try_refresh()
+    return settled(results, {item: error for item, error in errors.items() if item not in results})
+
+
+def _may_be_elsewhere(error: KafkaError) -> bool:
+    """Whether the request was not carried out, and may be by another broker or on another connection."""
+    return isinstance(error, ConnectionFailed) or error.code is ErrorCode.NOT_CONTROLLER
+
+
+def sorted_out(answers: Iterable[tuple[K, int, str | None, V]]) -> Outcomes[K, V]:
+    """(item, error code, error message, result) of each, as results and errors."""
+    results: dict[K, V] = {}
+    errors: dict[K, KafkaError] = {}
+    for item, error_code, message, result in answers:
+        if error_code:
+            errors[item] = error_for(error_code, f"{item}: {message or ErrorCode.of(error_code).meaning}")
+        else:
+            results[item] = result
+    return results, errors
+
+
+def settled(results: dict[K, V], errors: dict[K, KafkaError]) -> dict[K, V]:
+    """The results if there are no errors. Raises the error of the only item, or PartialFailure."""
+    if not errors:
+        return results
+    if len(errors) == 1 and not results:
+        raise next(iter(errors.values()))
+    raise PartialFailure(errors, results)

@@ -1,0 +1,466 @@
+"""Administration of transactions (KIP-664): `admin.transactions`.
+
+Coordinators know transactional ids, partition leaders know producers; what hangs shows only from both together
+(`oncelog.admin.hanging`). All requests are Kafka's. As in `admin`: one item raises its error, several raise
+PartialFailure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from oncelog.admin.calls import Calls
+from oncelog.admin.configs import describe_configs
+from oncelog.admin.coordinators import MOVED, Coordinators
+from oncelog.admin.hanging import (
+    DescribedTransaction,
+    Explanation,
+    HangingTransaction,
+    ListedTransaction,
+    OpenTransaction,
+    PartitionEnds,
+    ProducerIdAndEpoch,
+    ProducerState,
+    TransactionLimits,
+    explanation,
+)
+from oncelog.admin.items import settled
+from oncelog.admin.resources import ConfigResource
+from oncelog.clock import now_ms
+from oncelog.cluster import NO_NODE, TopicPartition
+from oncelog.errors import ErrorCode, KafkaError, PartialFailure, UnsupportedVersion, error_for
+from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from oncelog_protocol.messages.fetch import IsolationLevel
+from oncelog_protocol.messages.find_coordinator import CoordinatorType
+
+PARTITIONS_PER_REQUEST: Final = 500
+"""Asked about at once, as Kafka's tool does: the answer may name many producers for each."""
+LOOKS: Final = 3
+"""How often to look at partitions whose transactions come and go while we look."""
+ONE_BATCH: Final = 1
+"""Bytes to fetch: a broker answers with one batch at least, and its header is all we want."""
+MAX_TIMEOUT_KEY: Final = "transaction.max.timeout.ms"
+ABORT_INTERVAL_KEY: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+
+R = TypeVar("R")
+
+Matches = Callable[[ProducerState], bool]
+Listed = list[ListedTransaction]
+Producers = list[ProducerState]
+Opened = dict[TopicPartition, list[OpenTransaction]]
+Hanging = list[HangingTransaction]
+
+
+class TransactionAdmin:
+    """Use it as `admin.transactions`."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._coordinators = Coordinators(calls, CoordinatorType.TRANSACTION)
+
+    # --- what there is
+
+    async def list(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        duration_ms: int | None = None,
+        pattern: str | None = None,
+    ) -> Listed:
+        """The transactional ids of all brokers, sorted; all, or those that pass every filter.
+
+        `duration_ms`: only those whose transaction is open for longer. `pattern`: a regular expression for the whole
+        id. Raises KafkaError: INVALID_REQUEST for a state that there is not, UnsupportedVersion where a broker is too
+        old for a filter (`duration_ms`: Kafka 3.8, `pattern`: 4.1).
+        """
+        from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
+
+        request = ListTransactionsRequest(
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=-1 if duration_ms is None else duration_ms,
+            transactional_id_pattern=pattern,
+        )
+        needed = 2 if pattern else 0 if duration_ms is None else 1
+        found: list[ListedTransaction] = []
+        for broker in await self._calls.brokers():
+
+            async def ask(node_id: int = broker.node_id) -> Any:
+                if await self._calls.version_at(node_id, ListTransactionsRequest) < needed:
+                    raise UnsupportedVersion(
+                        ErrorCode.UNSUPPORTED_VERSION, f"broker {node_id} is too old to filter by duration or pattern"
+                    )
+                response = await self._calls.send_to(node_id, request)
+                if response.error_code:
+                    raise error_for(response.error_code)
+                return response
+
+            response = await self._coordinators.until_answered(ask)
+            if response.unknown_state_filters:
+                unknown = ", ".join(response.unknown_state_filters)
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no such state of a transaction: {unknown}")
+            found += [
+                ListedTransaction(listed.transactional_id, listed.producer_id, listed.transaction_state, broker.node_id)
+                for listed in response.transaction_states
+            ]
+        return sorted(found, key=_transactional_id)
+
+    async def describe(self, transactional_ids: Iterable[str]) -> dict[str, DescribedTransaction]:
+        """State, producer, timeout, partitions. Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND), PartialFailure."""
+        from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest
+
+        async def ask(transactional_id: str, node_id: int) -> DescribedTransaction:
+            request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+            (state,) = (await self._calls.send_to(node_id, request)).transaction_states
+            _check(state.error_code, transactional_id)
+            return DescribedTransaction(
+                transactional_id,
+                state.transaction_state,
+                state.producer_id,
+                state.producer_epoch,
+                state.transaction_timeout_ms,
+                state.transaction_start_time_ms if state.transaction_start_time_ms >= 0 else None,
+                frozenset(
+                    TopicPartition(topic.topic, partition) for topic in state.topics for partition in topic.partitions
+                ),
+                node_id,
+                state.client_id,
+                state.client_host,
+            )
+
+        return await self._coordinators.each(transactional_ids, ask)
+
+    async def producers(
+        self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
+    ) -> dict[TopicPartition, Producers]:
+        """The producers that each partition remembers, by id: as its leader has it, or the replica at `broker_id`.
+
+        Raises KafkaError, PartialFailure.
+        """
+        from oncelog_protocol.messages.describe_producers import DescribeProducersRequest
+
+        topic_type = DescribeProducersRequest.TopicRequest
+
+        async def ask(
+            node_id: int, part: Mapping[TopicPartition, None]
+        ) -> dict[TopicPartition, Producers | KafkaError]:
+            topics = {name: topic_type(name=name, partition_indexes=[]) for name in {key.topic for key in part}}
+            for name, index in part:
+                topics[name].partition_indexes.append(index)
+            response = await self._calls.send_to(node_id, DescribeProducersRequest(topics=list(topics.values())))
+            return {
+                TopicPartition(topic.name, answer.partition_index): _producers_of(topic.name, answer)
+                for topic in response.topics
+                for answer in topic.partitions
+            }
+
+        found: dict[TopicPartition, Producers] = {}
+        wanted = list(dict.fromkeys(partitions))
+        for start in range(0, len(wanted), PARTITIONS_PER_REQUEST):
+            part = dict.fromkeys(wanted[start : start + PARTITIONS_PER_REQUEST])
+            if broker_id is None:
+                found |= await self._calls.ask_leaders(part, ask)
+                continue
+            answers = await ask(broker_id, part)
+            errors = {key: answer for key, answer in answers.items() if isinstance(answer, KafkaError)}
+            found |= settled({k: answer for k, answer in answers.items() if not isinstance(answer, KafkaError)}, errors)
+        return found
+
+    # --- what it means
+
+    async def find_hanging(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        broker_id: int | None = None,
+        min_age_ms: int = 0,
+    ) -> Hanging:
+        """The transactions that are open in a partition and that nobody is going to end, by partition and offset.
+
+        In all partitions, or in `partitions`; with `broker_id` only where that broker leads. `min_age_ms`: only those
+        whose last record is that old. Each was seen twice, with its coordinator asked in between: what has just begun
+        or ended is not among them. Raises KafkaError, PartialFailure.
+        """
+        wanted = await self._searched(partitions, broker_id)
+        suspects = {found.transaction.identity: found for found in await self._hanging(wanted, min_age_ms)}
+        if not suspects:
+            return []
+        again = await self._hanging({identity[0] for identity in suspects}, min_age_ms)
+        return [found for found in again if found.transaction.identity in suspects]
+
+    async def explain(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Explanation]:
+        """Which transaction holds back read_committed readers of each partition, if any. Raises KafkaError,
+        PartialFailure."""
+        explained: dict[TopicPartition, Explanation] = {}
+        unsettled: Collection[TopicPartition] = list(dict.fromkeys(partitions))
+        for _ in range(LOOKS):
+            explained |= await self._explain(unsettled)
+            unsettled = [key for key in unsettled if explained[key].is_held_back and explained[key].pinned_by is None]
+            if not unsettled:
+                break
+        return explained
+
+    # --- what to do about it
+
+    async def abort(self, partition: TopicPartition, start_offset: int) -> ProducerState:
+        """Write the marker that a hanging transaction lacks, in this partition alone; what was aborted.
+
+        To a transaction that does not hang this must not be done: its other partitions may be committed yet.
+        Raises KafkaError: INVALID_TXN_STATE if no open transaction begins at `start_offset`.
+        """
+        aborted: list[ProducerState] = []
+
+        async def ask(node_id: int) -> ProducerState:
+            # Looked for before each attempt: after a lost answer, a second marker could end a later transaction.
+            for state in (await self.producers([partition], broker_id=node_id))[partition]:
+                if state.transaction_start_offset == start_offset:
+                    aborted.append(state)
+                    producer = ProducerIdAndEpoch(state.producer_id, state.producer_epoch)
+                    await self._write_abort_marker(node_id, partition, producer, state.coordinator_epoch)
+                    return state
+            if not aborted:
+                raise KafkaError(
+                    ErrorCode.INVALID_TXN_STATE, f"{partition}: no open transaction begins at offset {start_offset}"
+                )
+            return aborted[-1]
+
+        return await self._at_leader(partition, ask)
+
+    async def abort_producer(
+        self, partition: TopicPartition, producer: ProducerIdAndEpoch, coordinator_epoch: int
+    ) -> None:
+        """As `abort`, for brokers that cannot describe their producers (Kafka before 3.0): unchecked.
+
+        `coordinator_epoch` is that of the last marker of this producer, below 0 where there was none.
+        Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        await self._at_leader(
+            partition, lambda node_id: self._write_abort_marker(node_id, partition, producer, coordinator_epoch)
+        )
+
+    async def fence(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdAndEpoch]:
+        """Take transactional ids from their producers, and abort what these have open; the new id and epoch.
+
+        Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND), PartialFailure.
+        """
+        from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
+
+        described = await self.describe(transactional_ids)
+
+        async def ask(transactional_id: str, node_id: int) -> ProducerIdAndEpoch:
+            # Nobody will write with what we get, so the timeout does not matter, as long as it is allowed.
+            request = InitProducerIdRequest(
+                transactional_id=transactional_id, transaction_timeout_ms=described[transactional_id].timeout_ms
+            )
+            response = await self._calls.send_to(node_id, request)
+            _check(response.error_code, transactional_id)
+            return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+
+        return await self._coordinators.each(described, ask, MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS})
+
+    # --- inside: looking
+
+    async def _searched(
+        self, partitions: Iterable[TopicPartition] | None, broker_id: int | None
+    ) -> Collection[TopicPartition]:
+        """Where to look for what hangs: all partitions that have a leader, or fewer."""
+        wanted = None if partitions is None else frozenset(partitions)
+        if wanted is not None and broker_id is None:
+            return wanted
+        if wanted is None:
+            topics = dict((await self._calls.described(None)).topics)
+        else:
+            topics = await self._calls.describe_topics({key.topic for key in wanted})
+        leaders = {
+            TopicPartition(name, index): known.leader
+            for name, topic in topics.items()
+            for index, known in topic.partitions.items()
+        }
+        return [
+            partition
+            for partition, leader in leaders.items()
+            if leader != NO_NODE and broker_id in (None, leader) and (wanted is None or partition in wanted)
+        ]
+
+    async def _hanging(self, partitions: Collection[TopicPartition], min_age_ms: int) -> Hanging:
+        """Seen once, so among them may be what was ending while we looked."""
+        newest_ms = now_ms() - min_age_ms
+        open_in = await self._open(partitions, lambda known: min_age_ms <= 0 or known.last_timestamp <= newest_ms)
+        limits = await self._limits(open_in)
+        now = now_ms()
+        return [
+            HangingTransaction(transaction, hang, transaction.is_late(now, limits))
+            for partition in sorted(open_in)
+            for transaction in sorted(open_in[partition], key=_start_offset)
+            if (hang := transaction.hang(now, limits)) is not None
+        ]
+
+    async def _explain(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Explanation]:
+        open_in = await self._open(partitions, lambda _: True)
+        limits = await self._limits(open_in)
+        starts = await self._calls.list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
+        latest = dict.fromkeys(partitions, LATEST_TIMESTAMP)
+        stable = await self._calls.list_offsets(latest, isolation_level=IsolationLevel.READ_COMMITTED)
+        ends = await self._calls.list_offsets(latest)
+        explained = {}
+        for partition in partitions:
+            known = PartitionEnds(starts[partition].offset, stable[partition].offset, ends[partition].offset)
+            here = open_in.get(partition, ())
+            first_ms = await self._timestamp(partition, known) if here else None
+            explained[partition] = explanation(partition, known, here, now_ms(), limits, first_ms)
+        return explained
+
+    async def _open(self, partitions: Collection[TopicPartition], matches: Matches) -> Opened:
+        """The open transactions of each partition that has any, and what their coordinators hold, asked afterwards."""
+        open_in = {
+            partition: opened
+            for partition, states in (await self.producers(partitions)).items()
+            if (opened := [s for s in states if s.transaction_start_offset is not None and matches(s)])
+        }
+        held = await self._held({state.producer_id for states in open_in.values() for state in states})
+        return {
+            partition: [
+                OpenTransaction(partition, state, state.transaction_start_offset or 0, held.get(state.producer_id))
+                for state in states
+            ]
+            for partition, states in open_in.items()
+        }
+
+    async def _held(self, producer_ids: Collection[int]) -> dict[int, DescribedTransaction]:
+        """What coordinators know of these producer ids."""
+        if not producer_ids:
+            return {}
+        transactional_ids = {found.transactional_id for found in await self.list(producer_ids=producer_ids)}
+        try:
+            described = await self.describe(transactional_ids)
+        except PartialFailure as failure:
+            _raise_but(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, failure.errors.values())
+            described = dict(failure.results)
+        except KafkaError as error:
+            _raise_but(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, [error])
+            described = {}
+        return {transaction.producer_id: transaction for transaction in described.values()}
+
+    async def _limits(self, open_in: Opened) -> TransactionLimits:
+        """What the coordinators are set to, as far as they tell; the largest where they differ."""
+        nodes = {
+            transaction.held.coordinator_id
+            for transactions in open_in.values()
+            for transaction in transactions
+            if transaction.held is not None
+        }
+        known = TransactionLimits()
+        if not nodes:
+            return known
+        try:
+            configs = await describe_configs(
+                self._calls, [ConfigResource.broker(node) for node in nodes], keys=[MAX_TIMEOUT_KEY, ABORT_INTERVAL_KEY]
+            )
+        except KafkaError:
+            return known  # not for us to see: then Kafka's defaults are the best guess
+        values = [{key: entry.value for key, entry in entries.items()} for entries in configs.values()]
+
+        def largest(key: str, default: int) -> int:
+            return max((int(each[key] or default) for each in values if key in each), default=default)
+
+        return TransactionLimits(
+            largest(MAX_TIMEOUT_KEY, known.max_timeout_ms), largest(ABORT_INTERVAL_KEY, known.abort_interval_ms)
+        )
+
+    async def _timestamp(self, partition: TopicPartition, ends: PartitionEnds) -> int | None:
+        """The timestamp of the first record that is not stable. None where there is none, or it cannot be had."""
+        from oncelog_protocol.messages.fetch import FetchRequest
+        from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
+
+        asked = FetchRequest.FetchTopic
+        wanted = asked.FetchPartition(
+            partition=partition.partition, fetch_offset=ends.last_stable_offset, partition_max_bytes=ONE_BATCH
+        )
+        topic = asked(topic=partition.topic, partitions=[wanted])
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=ONE_BATCH, topics=[topic])
+
+        async def ask(node_id: int) -> int | None:
+            response = await self._calls.send_to(node_id, request)
+            _check(response.error_code, str(partition))
+            (answer,) = response.responses[0].partitions
+            _check(answer.error_code, str(partition))
+            if not answer.records:
+                return None
+            batch = RecordBatch(answer.records)
+            return batch.max_timestamp if batch.is_log_append_time else batch.base_timestamp
+
+        try:
+            return await self._at_leader(partition, ask)
+        except (KafkaError, CorruptBatch):
+            return None
+
+    async def _at_leader(self, partition: TopicPartition, ask: Callable[[int], Awaitable[R]]) -> R:
+        """What `ask(node id of the leader)` returns. Raises KafkaError."""
+
+        async def ask_node(node_id: int, _: Mapping[TopicPartition, None]) -> dict[TopicPartition, R | KafkaError]:
+            return {partition: await ask(node_id)}
+
+        return (await self._calls.ask_leaders({partition: None}, ask_node))[partition]
+
+    async def _write_abort_marker(
+        self, node_id: int, partition: TopicPartition, producer: ProducerIdAndEpoch, coordinator_epoch: int
+    ) -> None:
+        """Raises KafkaError."""
+        from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+
+        marker = WriteTxnMarkersRequest.WritableTxnMarker
+        topic = marker.WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])
+        wanted = marker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            transaction_result=False,
+            topics=[topic],
+            coordinator_epoch=max(0, coordinator_epoch),  # no coordinator has a smaller one
+        )
+        (result,) = (await self._calls.send_to(node_id, WriteTxnMarkersRequest(markers=[wanted]))).markers
+        _check(result.topics[0].partitions[0].error_code, str(partition))
+
+
+def _producers_of(topic: str, answer: Any) -> Producers | KafkaError:
+    """What DescribeProducers says of one partition."""
+    if answer.error_code:
+        meaning = answer.error_message or ErrorCode.of(answer.error_code).meaning
+        return error_for(answer.error_code, f"{topic}-{answer.partition_index}: {meaning}")
+    states = [
+        ProducerState(
+            known.producer_id,
+            known.producer_epoch,
+            known.last_sequence,
+            known.last_timestamp,
+            known.coordinator_epoch,
+            known.current_txn_start_offset if known.current_txn_start_offset >= 0 else None,
+        )
+        for known in answer.active_producers
+    ]
+    return sorted(states, key=_producer_id)
+
+
+def _check(error_code: int, subject: str) -> None:
+    if error_code:
+        raise error_for(error_code, f"{subject}: {ErrorCode.of(error_code).meaning}")
+
+
+def _raise_but(code: ErrorCode, errors: Iterable[KafkaError]) -> None:
+    """Raises the first error of another code."""
+    for error in errors:
+        if error.code is not code:
+            raise error
+
+
+def _transactional_id(listed: ListedTransaction) -> str:
+    return listed.transactional_id
+
+
+def _producer_id(state: ProducerState) -> int:
+    return state.producer_id
+
+
+def _start_offset(transaction: OpenTransaction) -> int:
+    return transaction.start_offset

@@ -1,0 +1,72 @@
+"""ListOffsets: the offset of a timestamp, or of one end of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from oncelog.cluster import NO_LEADER_EPOCH, TopicPartition
+from oncelog.config import ClientConfig
+from oncelog.connection.pool import ConnectionPool
+from oncelog.errors import KafkaError, error_for
+from oncelog.metadata.leaders import ask_leaders
+from oncelog.metadata.metadata import Metadata
+from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsRequest
+
+__all__ = ["EARLIEST_TIMESTAMP", "LATEST_TIMESTAMP", "OffsetAndTimestamp", "list_offsets"]
+
+Topic = ListOffsetsRequest.ListOffsetsTopic
+CONSUMER: int = -1
+"""The replica id of whoever is not a replica."""
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """`offset` is -1 where no record is that new; `timestamp_ms` is -1 for the ends of the log."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int = NO_LEADER_EPOCH
+
+
+async def list_offsets(
+    timestamps: Mapping[TopicPartition, int],
+    *,
+    isolation_level: int,
+    pool: ConnectionPool,
+    metadata: Metadata,
+    config: ClientConfig,
+    timeout_s: float,
+) -> tuple[dict[TopicPartition, OffsetAndTimestamp], dict[TopicPartition, KafkaError]]:
+    """What each partition has for its timestamp (ms, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP), and the errors."""
+
+    async def ask(
+        node_id: int, part: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER, isolation_level=isolation_level, topics=_topics(part, metadata)
+        )
+        outcomes: dict[TopicPartition, OffsetAndTimestamp | KafkaError] = {}
+        for topic in (await pool.send(node_id, request)).topics:
+            for answer in topic.partitions:
+                partition = TopicPartition(topic.name, answer.partition_index)
+                if answer.error_code:
+                    outcomes[partition] = error_for(answer.error_code)
+                else:
+                    outcomes[partition] = OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
+        return outcomes
+
+    return await ask_leaders(timestamps, ask, metadata=metadata, config=config, timeout_s=timeout_s)
+
+
+def _topics(part: dict[TopicPartition, int], metadata: Metadata) -> list[Topic]:
+    topics: dict[str, Topic] = {}
+    for (name, index), timestamp in part.items():
+        known = metadata.cluster.partition(name, index)
+        topics.setdefault(name, Topic(name=name, partitions=[])).partitions.append(
+            Topic.ListOffsetsPartition(
+                partition_index=index,
+                current_leader_epoch=NO_LEADER_EPOCH if known is None else known.leader_epoch,
+                timestamp=timestamp,
+            )
+        )
+    return list(topics.values())

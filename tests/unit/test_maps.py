@@ -1,0 +1,36 @@
+"""The first page of each room tells the truth: the docstring of a package names every module in it, and no other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = sorted(
+    path.parent
+    for package in ("protocol/oncelog_protocol", "client/oncelog", "broker/oncelog_broker", "pipeline/oncelog_pipeline")
+    for path in (ROOT / package).rglob("__init__.py")
+)
+INDEXES = {"handlers", "messages"}
+"""Rooms with one module for each API, named after it: their names are the map."""
+NAME = re.compile(r"`(\w+)`|\b(\w+)(?:\.py|/)")
+"""A module as the maps write it: `name`, name.py or name/."""
+FILE = re.compile(r"\b(\w+)\.py")
+
+
+def modules_of(package: Path) -> set[str]:
+    files = {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
+    return files | {path.parent.name for path in package.glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_package_names_its_modules(package: Path) -> None:
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text()))
+    assert docstring, "a room says what it is for"
+    if package.name not in INDEXES:
+        named = {name for names in NAME.findall(docstring) for name in names}
+        assert modules_of(package) - named == set(), "not on the map"
+    assert set(FILE.findall(docstring)) - modules_of(package) == set(), "on the map, but not there"
