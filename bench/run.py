@@ -1,4 +1,4 @@
-"""`make bench`: what the broker costs and how fast it starts, printed as a table and kept in bench/RESULTS.md.
+"""`make bench`: what the broker costs and how fast it starts, printed as a table and kept in bench/ (`kept.py`).
 
 Seconds depend on the machine; read the CPU figures and the ratios. The library clients run one after another against
 the same broker, A B A B, and the better of two rounds counts.
@@ -9,15 +9,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
-import os
-import platform
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "integration"), str(ROOT / "tests" / "interop")]
@@ -25,13 +23,14 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "integration"), str(RO
 import apache  # noqa: E402
 import broker_cost as cost  # noqa: E402
 import cleaner_cost as cleaner  # noqa: E402
+import kept  # noqa: E402
 import library_clients as libraries  # noqa: E402
 import producers as many  # noqa: E402
 import transactions  # noqa: E402
 from broker_process import BrokerProcess  # noqa: E402
 from groups import groups_cost  # noqa: E402
 from raw import RawClient  # noqa: E402
-from table import Table  # noqa: E402
+from table import Row, Table  # noqa: E402
 
 from oncelog_protocol.records.compression import Compression  # noqa: E402
 
@@ -173,55 +172,54 @@ def groups(table: Table, client: RawClient, pid: int, count: int, heartbeats: in
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--quick", action="store_true", help="a tenth of the work, to see that it runs")
-    choices = ["start", "single", "producers", "groups", "batches", "libraries", "transactions", "cleaner", "apache"]
-    arguments.add_argument("--only", choices=choices)
+    arguments.add_argument("--quick", action="store_true", help="a tenth of the work, to see that it runs; not kept")
+    arguments.add_argument("--only", choices=[*ALONE, *TOGETHER, "apache"])
     options = arguments.parse_args()
     scale = 10 if options.quick else 1
-    table = Table()
-    parts: dict[str, Callable[[RawClient, BrokerProcess], None]] = {
-        "single": lambda client, broker: single_records(table, client, broker.pid, 20_000 // scale),
-        "producers": lambda client, broker: producers(table, 100_000 // scale),
-        "groups": lambda client, broker: groups(table, client, broker.pid, 2000 // scale, 20_000 // scale),
-        "batches": lambda client, broker: batches(table, client, broker.pid, 200 // scale),
-        "libraries": lambda client, broker: asyncio.run(library_rounds(table, broker, 50_000 // scale)),
-    }
-    if options.only in (None, "start"):
-        start_up(table, 11 // scale + 1)
-    if options.only in (None, "cleaner"):
-        compaction(table, 1_000_000 // scale)
-    if options.only in (None, "transactions"):
-        transactions.measure(table.add, scale)
-    if options.only == "apache":
-        apache.compare(table.add, scale)
-    elif options.only not in ("start", "cleaner", "transactions"):
+    found: dict[str, list[Row]] = {}
+    for name, part in ALONE.items():
+        if options.only in (None, name):
+            found[name] = rows_of(lambda table, part=part: part(table, scale))
+    together = [name for name in TOGETHER if options.only in (None, name)]
+    if together:
         with (
             tempfile.TemporaryDirectory() as directory,
             BrokerProcess(Path(directory) / "data", BROKER_SETTINGS) as broker,
             contextlib.closing(RawClient(broker.port)) as client,
         ):
-            for name, part in parts.items():
-                if options.only not in (None, name):
-                    continue
-                if name == "batches":
-                    with cost.pinned(broker.pid, together=True):
-                        part(client, broker)
-                else:
-                    part(client, broker)
-            table.add("resident memory at the end", cost.resident_megabytes(broker.pid), "MB")
-    if not options.quick and options.only is None:
-        keep(table)
+            for name in together:
+                found[name] = rows_of(lambda table, name=name: TOGETHER[name](table, client, broker, scale))
+    if options.only == "apache":
+        found["apache"] = rows_of(lambda table: apache.compare(table.add, scale))
+    if not options.quick:
+        kept.keep(found)
 
 
-def keep(table: Table) -> None:
-    """Write the table where it is kept."""
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    text = (
-        f"# Benchmark\n\n`make bench` on {machine}, {time.strftime('%Y-%m-%d')}. What the columns mean: README.md here."
-    )
-    (ROOT / "bench" / "RESULTS.md").write_text(f"{text}\n\n{table.markdown()}\n")
-    rows = [vars(row) for row in table.rows]
-    (ROOT / "bench" / "results.json").write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+def rows_of(measure: Callable[[Table], None]) -> list[Row]:
+    table = Table()
+    measure(table)
+    return table.rows
+
+
+def _batches(table: Table, client: RawClient, broker: BrokerProcess, scale: int) -> None:
+    with cost.pinned(broker.pid, together=True):
+        batches(table, client, broker.pid, 200 // scale)
+
+
+ALONE: Final[dict[str, Callable[[Table, int], None]]] = {
+    "start": lambda table, scale: start_up(table, 11 // scale + 1),
+    "cleaner": lambda table, scale: compaction(table, 1_000_000 // scale),
+    "transactions": lambda table, scale: transactions.measure(table.add, scale),
+}
+"""Parts that start what they need."""
+TOGETHER: Final[dict[str, Callable[[Table, RawClient, BrokerProcess, int], None]]] = {
+    "single": lambda table, client, broker, scale: single_records(table, client, broker.pid, 20_000 // scale),
+    "producers": lambda table, client, broker, scale: producers(table, 100_000 // scale),
+    "groups": lambda table, client, broker, scale: groups(table, client, broker.pid, 2000 // scale, 20_000 // scale),
+    "batches": _batches,
+    "libraries": lambda table, client, broker, scale: asyncio.run(library_rounds(table, broker, 50_000 // scale)),
+}
+"""Parts that share one broker."""
 
 
 if __name__ == "__main__":

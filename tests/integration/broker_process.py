@@ -27,11 +27,13 @@ class BrokerProcess:
         *,
         log_level: str = "warning",
         open_files: int | None = None,
+        command: str | None = None,
     ) -> None:
-        """`open_files`: the limit of the process, by default the same as ours."""
+        """`open_files`: the limit of the process, by default the same as ours. `command`: another `oncelog` than ours."""
         self.data = data
         self.log_level = log_level
         self.open_files = open_files
+        self.command = command or str(Path(sys.executable).parent / "oncelog")
         self.settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
         self.process: subprocess.Popen[str] | None = None
         self.port = 0
@@ -49,7 +51,7 @@ class BrokerProcess:
 
     def start(self, fail_points: str = "") -> BrokerProcess:
         """`fail_points`: what ONCELOG_FAIL_POINTS is to be for this run of it."""
-        command = [str(Path(sys.executable).parent / "oncelog"), "serve", "--data", str(self.data)]
+        command = [self.command, "serve", "--data", str(self.data)]
         command += ["--log-level", self.log_level]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]

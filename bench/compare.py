@@ -1,0 +1,116 @@
+"""Two builds of the broker in turns: `python bench/compare.py --before path/to/oncelog [--after path/to/oncelog]`.
+
+Both run at the same time and get the same raw load A B A B, so that what else the machine does falls on both. Printed
+is the CPU of each per request (median of the turns) and the median of the turns' ratios, after to before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+ROOT = Path(__file__).parent.parent
+for folder in (ROOT, ROOT / "bench", ROOT / "tests" / "integration"):
+    sys.path.insert(0, str(folder))
+
+import broker_cost as cost  # noqa: E402
+from broker_process import BrokerProcess  # noqa: E402
+from raw import RawClient  # noqa: E402
+from transaction_load import GROUP, ONE_RECORD, RawProducer, find_coordinator, one_after_another  # noqa: E402
+
+SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
+TURNS: Final = 12
+TRANSACTIONS: Final = 300
+TOPIC: Final = "load"
+
+
+@dataclass(slots=True)
+class Build:
+    """One broker under load, and what it spent: CPU us per request by load."""
+
+    broker: BrokerProcess
+    client: RawClient
+    spent: dict[str, list[float]] = field(default_factory=dict)
+
+
+Load = Callable[[Build], cost.Cost]
+
+
+def produce(size: int, record: int, count: int, window: int) -> Load:
+    request = cost.produce_request(TOPIC, cost.batch(size, record))
+
+    def run(build: Build) -> cost.Cost:
+        return cost.produce_cost(build.client, build.broker.pid, request, size, count, window)
+
+    return run
+
+
+def fetch(build: Build) -> cost.Cost:
+    requests = [cost.fetch_request("read", offset, 64 << 10) for offset in range(0, 600, 60)]
+    return cost.fetch_cost(build.client, build.broker.pid, requests, 0, 60)
+
+
+def transactions(build: Build) -> cost.Cost:
+    producer = RawProducer(build.client, TOPIC, [0], ONE_RECORD, 2, "compared")
+    requests = [producer.transaction() for _ in range(TRANSACTIONS)]
+
+    def work() -> tuple[int, int]:
+        one_after_another(build.client, requests)
+        return TRANSACTIONS, 0
+
+    return cost.measured(build.broker.pid, work)
+
+
+LOADS: Final[dict[str, Load]] = {
+    "produce 1 x 100 B, 1 in flight": produce(100, 100, 1500, 1),
+    "produce 1 x 100 B, 64 in flight": produce(100, 100, 3000, 64),
+    "produce 64 KB of 1 KB records": produce(64 << 10, 1000, 300, 4),
+    "produce 64 KB of 100 B records": produce(64 << 10, 100, 300, 4),
+    "fetch 64 KB": fetch,
+    "transaction of one record (V2)": transactions,
+}
+
+
+def opened(stack: contextlib.ExitStack, command: str | None) -> Build:
+    directory = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "data"
+    broker = stack.enter_context(BrokerProcess(directory, SETTINGS, command=command))
+    client = stack.enter_context(contextlib.closing(RawClient(broker.port)))
+    cost.recycled_topic(client, TOPIC)
+    cost.create_topic(client, "read")
+    for frame in client.pipeline(cost.produce_request("read", cost.batch(1 << 10, 1000)), 700, 16):
+        cost.check_produced(frame)
+    find_coordinator(client, "any", GROUP)
+    return Build(broker, client)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--before", required=True, help="the `oncelog` command of the build to compare with")
+    arguments.add_argument("--after", default=None, help="by default the one of this environment")
+    arguments.add_argument("--only", choices=list(LOADS))
+    options = arguments.parse_args()
+    with contextlib.ExitStack() as stack:
+        builds = [opened(stack, options.before), opened(stack, options.after)]
+        for name, load in LOADS.items():
+            if options.only not in (None, name):
+                continue
+            for turn in range(TURNS + 1):
+                for build in builds if turn % 2 else reversed(builds):
+                    with cost.pinned(build.broker.pid, together=True):
+                        spent = load(build).cpu_us_per_request
+                    if turn:  # the first one warms up
+                        build.spent.setdefault(name, []).append(spent)
+            before, after = (build.spent[name] for build in builds)
+            ratio = statistics.median(a / b for a, b in zip(after, before, strict=True))
+            print(f"{name:34} {statistics.median(before):8.2f} -> {statistics.median(after):8.2f} us   {ratio:.3f}")
+
+
+if __name__ == "__main__":
+    main()

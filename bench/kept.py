@@ -1,0 +1,127 @@
+"""What the benchmarks found, kept: `results.json`, `DETAILS.md` (the same for people), `RESULTS.md` (one page of it).
+
+Each part of `run.py` replaces its own figures, so that a part can be measured again without the others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from table import Row, Table
+
+HERE: Final = Path(__file__).parent
+JSON: Final = HERE / "results.json"
+Parts = dict[str, dict[str, Any]]
+"""By the name of the part: `date`, `machine`, `rows`."""
+
+
+class Line(NamedTuple):
+    """A line of the page: what a reader asks, the row that answers, the row of the peer."""
+
+    what: str
+    ours: str
+    peer_name: str = ""
+    peer: str = ""
+
+
+KAFKA: Final = "Apache Kafka 3.9.1"
+PAGE: Final[Mapping[str, list[Line]]] = {
+    "The broker beside Apache Kafka (CPU of the broker, the same raw load in turns)": [
+        Line(what, f"{row}: oncelog", KAFKA, f"{row}: {KAFKA}")
+        for what, row in (
+            ("produce, one record of 100 B, one in flight", "produce, 1 record of 100 B per request, 1 in flight"),
+            ("produce, one record of 100 B, 64 in flight", "produce, 1 record of 100 B per request, 64 in flight"),
+            ("produce, 64 KB batches", "produce, 64 KB batches"),
+            ("fetch, 64 KB batches", "fetch, 64 KB batches, 1 MB per request"),
+            ("transaction of one record", "transaction, 1 record to each of 1 partition"),
+            ("resident memory", "resident memory"),
+        )
+    ],
+    "The broker alone": [
+        Line("start to the first acknowledged record", "start to first acknowledged record (median)"),
+        Line("resident memory then", "resident memory then (median)"),
+        Line("longest stall while a million records are compacted", "longest stall of the event loop meanwhile"),
+        Line("memory of a group", "2000 groups of one member: memory for each"),
+        Line("memory of 100,000 producer ids", "memory of 100,000 producer ids with full windows"),
+    ],
+    "What exactly once costs (ratio to the same without)": [
+        Line("idempotent, 64 KB batches", "idempotent against plain, 64 KB batches of 1 KB records"),
+        Line("idempotent, one record", "idempotent against plain, 1 record of 100 B per request"),
+        Line("in transactions of 20 MB, 64 KB batches", "transactional against plain, 64 KB batches of 1 KB records"),
+        Line(
+            "consume-process-produce of one record, oncelog's client",
+            "one-record consume-process-produce, oncelog, transaction against naive",
+            "aiokafka",
+            "one-record consume-process-produce, aiokafka, transaction against naive",
+        ),
+    ],
+    "The client beside others (records of 100 B, our broker)": [
+        Line(
+            f"{kind} producer, {other}",
+            f"produce, 100 B, {kind}: oncelog",
+            other,
+            f"produce, 100 B, {kind}: {other}",
+        )
+        for kind in ("plain", "transactional")
+        for other in ("aiokafka", "confluent-kafka")
+    ],
+}
+
+
+def load() -> Parts:
+    parts: Parts = json.loads(JSON.read_text())["parts"] if JSON.exists() else {}
+    return parts
+
+
+def keep(found: Mapping[str, list[Row]]) -> None:
+    """Replace the figures of these parts, and write both pages anew."""
+    parts = load()
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    for name, rows in found.items():
+        if rows:
+            parts[name] = {"date": time.strftime("%Y-%m-%d"), "machine": machine, "rows": [vars(row) for row in rows]}
+    JSON.write_text(json.dumps({"parts": parts}, indent=1) + "\n")
+    (HERE / "DETAILS.md").write_text(details(parts))
+    (HERE / "RESULTS.md").write_text(page(parts))
+
+
+def details(parts: Parts) -> str:
+    text = "# All figures\n\nBy the parts of `bench/run.py`. What the columns mean: README.md here.\n"
+    for name, part in parts.items():
+        table = Table([Row(**row) for row in part["rows"]])
+        text += f"\n## {name}\n\n{part['date']}, {part['machine']}\n\n{table.markdown()}\n"
+    return text
+
+
+def page(parts: Parts) -> str:
+    rows: dict[str, Row] = {}
+    for part in parts.values():
+        for row in part["rows"]:
+            rows.setdefault(row["what"], Row(**row))  # the same in other units follows
+    text = "# What it costs, on one page\n\n"
+    text += (
+        "From `make bench` and `python bench/run.py --only apache`; all figures are in [DETAILS.md](DETAILS.md), how\n"
+    )
+    text += "they are taken in [README.md](README.md). A shared machine of two slow cores: read the ratios.\n"
+    for title, lines in PAGE.items():
+        text += f"\n## {title}\n\n| what | ours | peer | ours to peer |\n| --- | --- | --- | --- |\n"
+        text += "".join(_line(line, rows) for line in lines if line.ours in rows)
+    return text
+
+
+def _line(line: Line, rows: Mapping[str, Row]) -> str:
+    ours, peer = rows[line.ours], rows.get(line.peer)
+    if peer is None:
+        return f"| {line.what} | {_figure(ours)} | | |\n"
+    return f"| {line.what} | {_figure(ours)} | {line.peer_name}: {_figure(peer)} | {ours.value / peer.value:.2f} |\n"
+
+
+def _figure(row: Row) -> str:
+    digits = 0 if row.value >= 1000 else 2
+    return f"{row.value:,.{digits}f} {'' if row.unit.endswith('ratio') else row.unit}".strip()
