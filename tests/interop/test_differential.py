@@ -13,9 +13,9 @@ import pytest
 from apache_kafka import ApacheKafka
 from broker_process import BrokerProcess
 from tests.interop.differential.coverage import missing_versions
-from tests.interop.differential.known import KNOWN
+from tests.interop.differential.known import KNOWN, OBLIGING, OPTIONAL
 from tests.interop.differential.known.pending import PENDING
-from tests.interop.differential.register import stale, unexplained
+from tests.interop.differential.register import may_show_in, stale, unexplained
 from tests.interop.differential.scenario import Outcome, Scenario, play
 from tests.interop.differential.scenarios import SCENARIOS
 from tests.interop.differential.side import NODE_ID
@@ -35,6 +35,13 @@ of_one_release = pytest.mark.parametrize("apache_kafka", [RELEASE], indirect=Tru
 @pytest.fixture(scope="module")
 def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path_factory.mktemp("differential") / "data", SETTINGS) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def obliging_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Ours, with all settings that make it answer as Kafka does."""
+    with BrokerProcess(tmp_path_factory.mktemp("obliging") / "data", SETTINGS | OBLIGING) as broker:
         yield broker
 
 
@@ -64,6 +71,18 @@ def test_both_brokers_answer_alike(
     gone = [f"a known difference that is gone: {entry}" for entry in stale(scenario.name, outcome, KNOWN)]
     assert not new + gone, "\n".join(new + gone)
     assert outcome.answers, "nothing was compared"
+
+
+@of_one_release
+@pytest.mark.parametrize(
+    "scenario", [one for one in SCENARIOS if may_show_in(one.name, OPTIONAL)], ids=lambda scenario: scenario.name
+)
+def test_settings_take_differences_away(
+    scenario: Scenario, apache_kafka: ApacheKafka, obliging_broker: BrokerProcess, run_name: str
+) -> None:
+    outcome = play(scenario, apache_kafka.port, obliging_broker.port, f"{run_name}-obliging")
+    there = unexplained(outcome, tuple(entry for entry in KNOWN if entry not in OPTIONAL))
+    assert not there, "\n".join(map(str, there))
 
 
 @pytest.mark.xfail(bool(PENDING), reason="an error that is about to be mended leaves a traceback")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.interop.differential.comparison import Difference, compare
 from tests.interop.differential.coverage import missing_versions
-from tests.interop.differential.known import KNOWN, STAYING
+from tests.interop.differential.known import KNOWN, OPTIONAL, STAYING
 from tests.interop.differential.known.pending import PENDING
 from tests.interop.differential.register import NOWHERE, Known, stale, unexplained
 from tests.interop.differential.scenario import Outcome
@@ -40,6 +40,12 @@ def test_what_is_about_to_go_has_no_row() -> None:
 def test_each_row_must_show_itself_in_a_scenario() -> None:
     due = {entry.row for entry in KNOWN if entry.must_show_in != NOWHERE}
     assert {entry.row for entry in KNOWN} == due
+
+
+@pytest.mark.parametrize("entry", OPTIONAL, ids=str)
+def test_a_setting_that_takes_a_difference_away_is_named_in_its_row(entry: Known) -> None:
+    (row,) = [line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| `{entry.row}` ")]
+    assert f"`{entry.setting}`" in row
 
 
 @pytest.mark.parametrize("entry", KNOWN, ids=str)

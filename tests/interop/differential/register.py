@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -30,7 +30,7 @@ class Known:
 
     `scenario` says where it may show itself, and `seen_in` (by default the same) where it must: a difference that is
     gone has no place here. In a random walk it shows itself now and then, so there `seen_in` is NOWHERE. `relation` is
-    what must be true of Kafka's value and ours.
+    what must be true of Kafka's value and ours; `setting` ("key=value") makes our broker answer as Kafka does.
     """
 
     row: str
@@ -42,6 +42,7 @@ class Known:
     label: str = "*"
     seen_in: str | None = None
     relation: Callable[[Any, Any], bool] | None = None
+    setting: str = ""
 
     @property
     def must_show_in(self) -> str:
@@ -66,6 +67,11 @@ class Known:
     def __str__(self) -> str:
         parts = [self.scenario, self.api, self.label, self.field]
         return f"{self.row} ({' '.join(part for part in parts if part != '*')}: Kafka {self.kafka!r}, we {self.ours!r})"
+
+
+def may_show_in(scenario: str, known: Iterable[Known]) -> bool:
+    """Whether one of the entries is of that scenario."""
+    return any(fnmatchcase(scenario, entry.scenario) for entry in known)
 
 
 def unexplained(outcome: Outcome, known: tuple[Known, ...]) -> list[Difference]:

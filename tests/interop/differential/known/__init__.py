@@ -16,3 +16,8 @@ STAYING: Final[tuple[Known, ...]] = (
     *admin.KNOWN,
 )
 KNOWN: Final[tuple[Known, ...]] = (*STAYING, *pending.PENDING)
+
+OPTIONAL: Final = tuple(entry for entry in KNOWN if entry.setting)
+"""Those that a setting of our broker takes away."""
+OBLIGING: Final = dict(entry.setting.split("=") for entry in OPTIONAL)
+"""All these settings."""

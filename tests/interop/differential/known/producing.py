@@ -9,12 +9,13 @@ from tests.interop.differential.register import NOWHERE, Known
 from tests.interop.differential.side import NO_ANSWER
 
 ERROR: Final = "error_code"
+KAFKAS_CODES: Final = "idempotence.duplicate.classification=kafka"
 
 KNOWN: Final = (
-    Known("older-duplicates", "produce.duplicates", ERROR, 45, 46, label="too old *"),
-    Known("older-duplicates", "produce.duplicates", ERROR, 45, 46, label="part: *"),
-    Known("older-duplicates", "produce.sequences_wrap", ERROR, 45, 46, label="part: *"),
-    Known("older-duplicates", "walk.produce.*", ERROR, 45, 46, seen_in=NOWHERE),
+    Known("older-duplicates", "produce.duplicates", ERROR, 45, 46, label="too old *", setting=KAFKAS_CODES),
+    Known("older-duplicates", "produce.duplicates", ERROR, 45, 46, label="part: *", setting=KAFKAS_CODES),
+    Known("older-duplicates", "produce.sequences_wrap", ERROR, 45, 46, label="part: *", setting=KAFKAS_CODES),
+    Known("older-duplicates", "walk.produce.*", ERROR, 45, 46, seen_in=NOWHERE, setting=KAFKAS_CODES),
     Known("null-records", "odd_batches.framing", "", NO_ANSWER, label="null"),
     Known("bytes-behind-a-batch", "odd_batches.framing", ERROR, 0, 87, label="a byte to spare"),
     Known("bytes-behind-a-batch", "odd_batches.framing", ERROR, 0, 87, label="the second is cut"),

@@ -20,7 +20,7 @@ from tests.interop.differential.side import Side
 from oncelog_protocol.records.compression import Compression
 
 CODECS = (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
-SILENCE_SECONDS = 2.0
+SILENCE_SECONDS = 3.0
 """How long to wait for an answer that Apache Kafka does not give."""
 
 
