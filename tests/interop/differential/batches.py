@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from struct import pack_into
+from threading import Lock
 from typing import Final
 
 from oncelog_protocol.records.batch import CRC_AT, HEADER_SIZE, batch_crc
@@ -38,8 +39,16 @@ class Producer:
 NOBODY: Final = Producer()
 
 
+_clock = Lock()
+_latest_ms = 0
+
+
 def now_ms() -> int:
-    return int(time.time() * 1000)
+    """Later than any before: which record is the latest must not depend on how fast a broker answers."""
+    global _latest_ms
+    with _clock:
+        _latest_ms = max(int(time.time() * 1000), _latest_ms + 1)
+        return _latest_ms
 
 
 def batch(

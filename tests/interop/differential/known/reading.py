@@ -59,7 +59,7 @@ KNOWN: Final = (
     Known("zstd-for-old-readers", "odd_batches.codecs", ERROR, 0, 76, "Fetch", "*with zstd in it"),
     Known("named-twice", "log_offsets.list_odd_values", "partitions", label="partition twice"),
     Known("latest-of-nothing", "log_offsets.delete", "timestamp", "now", -1, label="nothing left"),
-    Known("latest-of-nothing", "log_offsets.delete", "offset", 0, -1, label="nothing left"),
+    Known("latest-of-nothing", "log_offsets.delete", "offset", 8, -1, label="nothing left"),
     Known("latest-of-nothing", "log_offsets.delete", "leader_epoch", 0, -1, label="nothing left"),
     Known("empty-log-epoch", "log_offsets.list_odd_values", "leader_epoch", 0, -1, label="empty log: *"),
     Known("empty-log-epoch", "topics.made_again", "leader_epoch", 0, -1, "ListOffsets"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.interop.differential.batches import Producer, batch
 from tests.interop.differential.calls import (
     LATEST,
-    MAX_TIMESTAMP,
     READ_COMMITTED,
     add_partitions,
     await_markers,
@@ -159,7 +158,6 @@ def aborted_transactions(side: Side) -> None:
     end_transaction(side, x, False, "x")
     await_markers(side, "a")
     _read_in_pieces(side, "all ended")
-    list_offsets(side, "a", MAX_TIMESTAMP, isolation=READ_COMMITTED)
 
 
 def _write(side: Side, producer: Producer, data: bytes) -> None:
