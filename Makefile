@@ -5,11 +5,13 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DATA   ?= data
 PORT   ?= 9092
+FUZZ_SECONDS ?= 600
+
 # Most tests wait most of the time, for a broker or a client: twice as many run side by side as there are cores.
 WORKERS ?= $(shell expr 2 \* `getconf _NPROCESSORS_ONLN`)
 PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal --durations=5
 
-.PHONY: run test lint tests unit integration soak kill-matrix bench interop clean help
+.PHONY: run test lint tests unit integration soak kill-matrix fuzz hostile bench interop clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -45,6 +47,12 @@ soak: $(STAMP)        ## the same for longer: more kills, frames and seeds, new 
 
 kill-matrix: $(STAMP) ## every fault at every point of a transaction; the table is kept in docs/kill-matrix.md
 	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md
+
+fuzz: $(STAMP)        ## odd requests of every API and version for ten minutes (or FUZZ_SECONDS=60 FUZZ_SEED=7)
+	PYTHONPATH=.:tests/integration $(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
+
+hostile: $(STAMP)     ## what an honest client waits beside each hostile one; the table is kept in bench/HOSTILE.md
+	PYTHONPATH=.:tests/integration $(BIN)/python -m hostile --out bench/HOSTILE.md
 
 bench: $(STAMP)       ## the benchmark table, printed and kept in bench/RESULTS.md
 	$(BIN)/python bench/run.py

@@ -29,7 +29,7 @@ class BrokerProcess:
         open_files: int | None = None,
         command: str | None = None,
     ) -> None:
-        """`open_files`: the limit of the process, by default the same as ours. `command`: another `oncelog` than ours."""
+        """`open_files`: the limit of the process, by default ours. `command`: another `oncelog` than ours."""
         self.data = data
         self.log_level = log_level
         self.open_files = open_files

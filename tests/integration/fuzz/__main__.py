@@ -1,0 +1,66 @@
+"""`make fuzz`, or `python -m fuzz --seed 7 --seconds 600`: ends with 1 if something was that must not be."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from broker_memory import BrokerMemory
+from broker_process import BrokerProcess
+from honest_prober import MAX_WORST_MS, HonestProber, Waits
+
+from fuzz.cases import cases
+from fuzz.pending import PENDING_LATENCY
+from fuzz.run import SETTINGS, Fuzzer, Outcome
+from fuzz.world import World
+
+
+def slowest(waits: Waits, outcome: Outcome) -> Iterator[tuple[float, str]]:
+    """The longest wait beside each API, in ms, and the case."""
+    apis: set[str] = set()
+    for sample in sorted(waits.samples, key=lambda sample: -sample.net):
+        words = outcome.case_during(sample.started, sample.started + sample.wall)
+        api = words.split()[1]
+        if sample.net / 1e6 <= MAX_WORST_MS:
+            return
+        if api not in apis:
+            apis.add(api)
+            yield sample.net / 1e6, words
+
+
+@click.command()
+@click.option("--seed", type=int, default=lambda: secrets.randbelow(1 << 31), help="By default a new one.")
+@click.option("--seconds", type=float, default=600.0, show_default=True)
+@click.option("--count", type=int, help="Stop after so many requests.")
+def main(seed: int, seconds: float, count: int | None) -> None:
+    click.echo(f"seed {seed}")
+    with tempfile.TemporaryDirectory() as directory:
+        broker = BrokerProcess(Path(directory) / "data", SETTINGS)
+        with broker, HonestProber(broker) as prober:
+            world = World()
+            world.prepare(broker.port)
+            memory = BrokerMemory(broker.pid)
+            before = memory.now()
+            outcome = Fuzzer(broker, world).run(cases(world, seed), count=count, seconds=seconds)
+            waits = prober.stop()
+            after, peak = memory.now(), memory.peak()
+    closed = sum(outcome.closed.values())
+    click.echo(f"{outcome.cases} requests, {sum(outcome.answered.values())} answers, {closed} connections closed")
+    click.echo(f"memory {before} MB before, {peak} at the peak, {after} after")
+    click.echo(f"honest client, ms (p50 / p99 / worst): {waits.net}; on the wall {waits.wall}")
+    for milliseconds, words in slowest(waits, outcome):
+        click.echo(f"{milliseconds:.0f} ms beside {words}")
+    defects = [*outcome.defects, *(f"the honest client's {kind}: {text}" for kind, _, text in waits.failures)]
+    if waits.net.worst > MAX_WORST_MS and not PENDING_LATENCY:
+        defects.append(f"an honest client waited {waits.net.worst:.0f} ms")
+    for defect in defects:
+        click.echo(f"DEFECT {defect}")
+    sys.exit(bool(defects))
+
+
+if __name__ == "__main__":
+    main()

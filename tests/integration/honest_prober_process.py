@@ -1,0 +1,147 @@
+"""The process of an honest client: one request at a time, every few milliseconds, over plain blocking sockets.
+
+    python honest_prober_process.py PORT BROKER_PID
+
+It says "ready" once every kind of request was answered, goes on until its standard input ends, and then writes what it
+measured as one line of JSON. A process of its own, so that nothing a test does can pass for a broker that is slow.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import sys
+import time
+from collections.abc import Callable
+
+from raw_client import PRODUCE_VERSION, RawClient, produce_request
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.api_versions import ApiVersionsRequest
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record, read_records
+
+INTERVAL_SECONDS = 0.005
+PATIENCE_SECONDS = 20.0
+"""A request that takes longer has failed; so has one whose connection ends."""
+RARELY = 24
+"""One tick in so many is a connection of its own, another one a frame that is not small."""
+TOPIC = "honest-prober"
+LARGE_BYTES = 32_000
+"""More than what a broker takes from anybody without reckoning it up."""
+
+
+class RunQueue:
+    """How long a thread was ready and had no processor, in ns. 0 for ever where the system does not tell."""
+
+    def __init__(self, pid: int | str, thread: int | str) -> None:
+        try:
+            self._file = os.open(f"/proc/{pid}/task/{thread}/schedstat", os.O_RDONLY)
+        except OSError:
+            self._file = -1
+
+    def waited_ns(self) -> int:
+        try:
+            return int(os.pread(self._file, 80, 0).split()[1]) if self._file >= 0 else 0
+        except (OSError, IndexError):
+            return 0  # the process is gone
+
+
+class Prober:
+    """The connections, and the requests by kind."""
+
+    def __init__(self, port: int, broker_pid: int) -> None:
+        self.port = port
+        self.clients: dict[str, RawClient] = {}
+        self.queues = (RunQueue(broker_pid, broker_pid), RunQueue("self", os.getpid()))
+        self.samples: list[tuple[str, int, int, int]] = []
+        self.failures: list[tuple[str, int, str]] = []
+        self.produced = (0, b"")
+        self.large = os.urandom(LARGE_BYTES)
+        self.kinds: dict[str, Callable[[], None]] = {
+            "api versions": self._api_versions,
+            "produce": self._produce,
+            "fetch": self._fetch,
+            "connect": self._connect,
+            "produce 32 KB": self._produce_large,
+        }
+
+    def probe(self, kind: str) -> None:
+        """One request, measured. Samples are (kind, started, wall time, time without a processor), in ns."""
+        queued = self._queued_ns()
+        started = time.monotonic_ns()
+        try:
+            self.kinds[kind]()
+        except (OSError, AssertionError) as error:
+            self.failures.append((kind, started, repr(error)))
+            client = self.clients.pop(kind, None)
+            if client is not None:
+                client.socket.close()
+        wall = time.monotonic_ns() - started
+        self.samples.append((kind, started, wall, self._queued_ns() - queued))
+
+    def _queued_ns(self) -> int:
+        return sum(queue.waited_ns() for queue in self.queues)
+
+    def _client(self, name: str) -> RawClient:
+        if name not in self.clients:
+            self.clients[name] = RawClient(self.port, timeout=PATIENCE_SECONDS)
+        return self.clients[name]
+
+    def _api_versions(self) -> None:
+        self._client("api versions").call(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0)
+
+    def _produce(self) -> None:
+        value = b"%d" % time.monotonic_ns()
+        self.produced = self._placed(self._client("produce"), 0, value), value
+
+    def _fetch(self) -> None:
+        offset, value = self.produced
+        (batch,) = self._client("fetch").fetch(TOPIC, 0, offset)
+        assert [record.value for record in read_records(batch)] == [value]
+
+    def _connect(self) -> None:
+        with RawClient(self.port, timeout=PATIENCE_SECONDS) as client:
+            client.call(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0)
+
+    def _produce_large(self) -> None:
+        self._placed(self._client("produce 32 KB"), 1, self.large)
+
+    def _placed(self, client: RawClient, partition: int, value: bytes) -> int:
+        batch = build_batch([Record(0, 1_700_000_000_000, None, value, [])])
+        answer = client.call(produce_request(TOPIC, partition, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
+        (placed,) = answer.responses[0].partition_responses
+        assert placed.error_code == 0, placed
+        offset: int = placed.base_offset
+        return offset
+
+
+def kind_of(tick: int) -> str:
+    if tick % RARELY == 0:
+        return "connect"
+    if tick % RARELY == RARELY // 2:
+        return "produce 32 KB"
+    return ("api versions", "produce", "fetch")[tick % 3]
+
+
+def main() -> None:
+    prober = Prober(int(sys.argv[1]), int(sys.argv[2]))
+    for kind in prober.kinds:
+        prober.probe(kind)
+    assert not prober.failures, prober.failures
+    prober.samples.clear()
+    gc.disable()
+    print("ready", flush=True)
+    tick, due = 0, time.monotonic()
+    while not select.select([sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]:
+        prober.probe(kind_of(tick))
+        tick += 1
+        # What was missed is not made up for in a burst: `honest_prober` reckons with it.
+        due = max(due + INTERVAL_SECONDS, time.monotonic())
+    print(json.dumps({"samples": prober.samples, "failures": prober.failures}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""All hostile clients."""
+
+from __future__ import annotations
+
+from hostile import (
+    decompression,
+    groups,
+    long_lists,
+    many_partitions,
+    patterns,
+    pipelined,
+    repeated_names,
+    slow_readers,
+    tagged_fields,
+    uploads,
+)
+
+CLIENTS = (
+    *pipelined.CLIENTS,
+    *slow_readers.CLIENTS,
+    *tagged_fields.CLIENTS,
+    *decompression.CLIENTS,
+    *repeated_names.CLIENTS,
+    *long_lists.CLIENTS,
+    *uploads.CLIENTS,
+    *patterns.CLIENTS,
+    *groups.CLIENTS,
+    *many_partitions.CLIENTS,
+)

@@ -1,0 +1,81 @@
+"""One hostile client against one broker, with an honest client beside it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_memory import BrokerMemory
+from broker_process import BrokerProcess
+from honest_prober import HonestProber, Percentiles, Waits
+
+from hostile.client import HostileClient
+from hostile.scene import Scene
+
+QUIET_SECONDS = 1.0
+AFTERWARDS_SECONDS = 1.0
+RELEASE_SECONDS = 5.0
+"""Within which memory is given back once the client has gone."""
+SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Memory in MB. `trouble` is what stopped the hostile client or its preparation, "" if nothing did."""
+
+    client: HostileClient
+    seen: str
+    trouble: str
+    quiet: Percentiles
+    waits: Waits
+    memory: tuple[int, int, int]
+    """Before, at the peak, after."""
+    is_running: bool
+    has_traceback: bool
+
+
+def run(client: HostileClient, directory: Path, size: int) -> Measured:
+    """Start a broker in `directory`, let the client strike, end the broker."""
+    broker = BrokerProcess(directory / "data", {**SETTINGS, **client.settings}, open_files=client.open_files)
+    with broker, Scene(broker) as scene, HonestProber(broker) as prober:
+        prepared = client.prepare(scene, size)
+        quiet_since = prober.now()
+        time.sleep(QUIET_SECONDS)
+        memory = BrokerMemory(broker.pid)
+        memory.forget_peak()
+        before = memory.now()
+        began = prober.now()
+        seen, trouble = _strike(client, scene, prepared, size)
+        scene.close_connections()
+        _wait_for_calm(memory, before + client.left_mb)
+        ended = prober.now()
+        waits = prober.stop()
+        is_running = broker.is_running
+        measured = Measured(
+            client,
+            seen,
+            trouble,
+            waits.between(quiet_since, began).net,
+            waits.between(began, ended),
+            (before, memory.peak(), memory.now()) if is_running else (before, before, before),
+            is_running,
+            "Traceback" in broker.log.read_text(),
+        )
+        if is_running:
+            broker.kill()  # it may be past stopping, and closing thousands of logs takes long
+    return measured
+
+
+def _wait_for_calm(memory: BrokerMemory, wanted: int) -> None:
+    time.sleep(AFTERWARDS_SECONDS)
+    deadline = time.monotonic() + RELEASE_SECONDS
+    while memory.now() > wanted and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def _strike(client: HostileClient, scene: Scene, prepared: object, size: int) -> tuple[str, str]:
+    try:
+        return client.strike(scene, prepared, size), ""
+    except (OSError, AssertionError) as trouble:
+        return "", f"{type(trouble).__name__}: {trouble}"[:200]

@@ -1,0 +1,116 @@
+"""The broker that a hostile client meets, and what all of them need: connections, topics, time."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import ExitStack
+from typing import Any
+
+from broker_process import BrokerProcess
+from foreign_clients import eventually
+from raw_client import PRODUCE_VERSION, SIZE, RawClient, frame, produce_request
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.fetch import FetchRequest
+from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record
+
+PATIENCE_SECONDS = 30.0
+TIMESTAMP = 1_700_000_000_000
+
+
+class Scene:
+    """Closes all connections at its end."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.broker = broker
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Scene:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close_connections()
+
+    def close_connections(self) -> None:
+        self._opened.close()
+
+    def client(self, timeout: float = PATIENCE_SECONDS) -> RawClient:
+        return self._opened.enter_context(RawClient(self.broker.port, timeout))
+
+    def watch(self, seconds: float) -> None:
+        """Do nothing while the honest client measures."""
+        time.sleep(seconds)
+
+    def ask(self, request: Any, key: ApiKey, version: int) -> str:
+        """Send it on a new connection and read the answer away, without decoding it."""
+        data = frame(request, key, version)
+        return f"{len(data):,} bytes, {self.answer_to(data)}"
+
+    def answer_to(self, data: bytes) -> str:
+        client = self.client()
+        started = time.monotonic()
+        try:
+            client.socket.sendall(data)
+            received = read_away(client.socket)
+        except TimeoutError:
+            return f"no answer in {PATIENCE_SECONDS:.0f} s"
+        except OSError:
+            return f"connection closed after {time.monotonic() - started:.1f} s"
+        return f"answer of {received:,} bytes after {time.monotonic() - started:.1f} s"
+
+    def find_coordinator(self, name: str, kind: CoordinatorType) -> None:
+        """Wait until it is there."""
+        client = self.client()
+        request = FindCoordinatorRequest(key=name, key_type=kind)
+        eventually(lambda: client.call(request, ApiKey.FIND_COORDINATOR, 2).error_code == 0, "there is a coordinator")
+
+    def make_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        self.client().create_topic(name, partitions, **configs)
+
+    def fill(self, topic: str, partitions: int, size: int) -> None:
+        """One record of random bytes in each partition."""
+        client = self.client()
+        batch = build_batch([Record(0, TIMESTAMP, None, os.urandom(size), [])])
+        for partition in range(partitions):
+            answer = client.call(produce_request(topic, partition, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
+            assert answer.responses[0].partition_responses[0].error_code == 0, answer
+
+
+def read_away(connection: socket.socket) -> int:
+    """The size of the next answer, which is not kept. Raises ConnectionError if there is none."""
+    head = b""
+    while len(head) < 4:
+        head += _some(connection, 4 - len(head))
+    (size,) = SIZE.unpack(head)
+    left = size
+    while left:
+        left -= len(_some(connection, min(left, 1 << 20)))
+    return int(size)
+
+
+def _some(connection: socket.socket, size: int) -> bytes:
+    data = connection.recv(size)
+    if not data:
+        raise ConnectionError("the broker closed the connection")
+    return data
+
+
+def fetch_of_all(topic: str, partitions: int, max_wait_ms: int = 0, partition_max_bytes: int = 127 * 1024) -> bytes:
+    """A Fetch of every partition from its beginning, with no bound but the partitions' own."""
+    asked = FetchRequest.FetchTopic
+    wanted = [
+        asked.FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=partition_max_bytes)
+        for partition in range(partitions)
+    ]
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1 if max_wait_ms else 0,
+        max_bytes=1 << 30,
+        session_epoch=-1,
+        topics=[asked(topic=topic, partitions=wanted)],
+    )
+    return frame(request, ApiKey.FETCH, 11)

@@ -1,0 +1,25 @@
+"""Connections that ask for much and read nothing."""
+
+from __future__ import annotations
+
+from hostile.client import HostileClient
+from hostile.scene import Scene, fetch_of_all
+
+PARTITIONS = 400
+WATCHED_SECONDS = 3.0
+
+
+def _fill(scene: Scene, _: int) -> None:
+    scene.make_topic("big", PARTITIONS)
+    scene.fill("big", PARTITIONS, 125_000)
+
+
+def _one_fetch_each(scene: Scene, _: None, size: int) -> str:
+    data = fetch_of_all("big", PARTITIONS)
+    for _number in range(size):
+        scene.client().socket.sendall(data)
+    scene.watch(WATCHED_SECONDS)
+    return f"{size} connections with one Fetch of 50 MB each"
+
+
+CLIENTS = (HostileClient("slow readers", _one_fetch_each, size=30, small=4, prepare=_fill),)

@@ -1,0 +1,34 @@
+"""What must be true of a measurement. Waits count above those before the hostile one came: a disk may be slow, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from honest_prober import MAX_P99_MS, MAX_WORST_MS
+
+from hostile.run import Measured
+
+
+def problems(measured: Measured) -> list[str]:
+    return list(_problems(measured))
+
+
+def _problems(measured: Measured) -> Iterator[str]:
+    if not measured.is_running:
+        yield "the broker died"
+    if measured.has_traceback:
+        yield "a traceback in the broker's log"
+    if measured.trouble:
+        yield measured.trouble
+    for kind, _, failure in measured.waits.failures[:3]:
+        yield f"the honest client's {kind}: {failure}"
+    waits = measured.waits.net
+    if waits.p99 > MAX_P99_MS + measured.quiet.p99:
+        yield f"p99 {waits.p99:.0f} ms"
+    if waits.worst > MAX_WORST_MS + measured.quiet.worst:
+        yield f"worst {waits.worst:.0f} ms ({measured.waits.worst_sample().kind})"
+    before, peak, after = measured.memory
+    if peak - before > measured.client.peak_mb:
+        yield f"{peak - before} MB more at the peak"
+    if after - before > measured.client.left_mb:
+        yield f"{after - before} MB kept"

@@ -1,0 +1,94 @@
+"""Requests of every API at every version, with one thing about each that nobody expects. `make fuzz` sends more."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import islice
+
+import pytest
+from broker_memory import NEEDS_PROC, BrokerMemory
+from broker_process import BrokerFactory
+from fuzz import run
+from fuzz.cases import cases
+from fuzz.encoder import Encoder
+from fuzz.pending import PENDING_LATENCY
+from fuzz.plausible import Plausible
+from fuzz.run import SETTINGS, Fuzzer
+from fuzz.world import World
+from honest_prober import MAX_P99_MS, MAX_WORST_MS, HonestProber
+from raw_client import frame
+
+from oncelog_broker.server.served import SERVED
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.versions import VersionRange
+
+SEED = 8
+CASES = 1500
+SECONDS = 12.0
+"""Where the machine is too busy to send them all in this time, it sends fewer."""
+SABOTAGE = """
+import asyncio
+from oncelog_broker.server.handlers import describe_cluster, list_groups
+list_groups.handle = lambda request, context: 1 / 0
+describe_cluster.handle = lambda request, context: asyncio.sleep(3600)
+"""
+MAX_GROWTH_MB = 128
+
+
+@pytest.fixture
+def world() -> World:
+    """As if a broker had been asked."""
+    served = {key: served.versions for key, served in SERVED.items()}
+    return World(served=served, topic_ids=[bytes(range(16))], producers={"fuzz-tx-0": (7, 0)})
+
+
+def test_the_encoder_and_the_codec_agree(world: World) -> None:
+    rng = random.Random(SEED)
+    plausible = Plausible(world, rng)
+    for key, version in world.routes() * 3:
+        request = plausible.request(key, version)
+        assert Encoder(key, version).frame(request, 5, "fuzz") == frame(request, key, version, 5, "fuzz"), request
+
+
+def test_the_same_seed_makes_the_same_requests(world: World) -> None:
+    first, second = (list(islice(cases(world, SEED), 300)) for _ in range(2))
+    assert [case.frame for case in first] == [case.frame for case in second]
+    assert {(case.key, case.version) for case in first} == set(world.routes())
+
+
+def test_an_exception_in_a_handler_and_an_answer_that_does_not_come_are_found(
+    broker_factory: BrokerFactory, sabotage: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sabotage(SABOTAGE)
+    monkeypatch.setattr(run, "PATIENCE_SECONDS", 1.0)
+    broker = broker_factory(SETTINGS).start()
+    world = World()
+    world.prepare(broker.port)
+    world.served = {key: VersionRange(0, 0) for key in (ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_CLUSTER)}
+    outcome = Fuzzer(broker, world).run(cases(world, SEED), count=4, seconds=SECONDS)
+    broker.kill()
+    assert any("in the log" in defect and "LIST_GROUPS" in defect for defect in outcome.defects)
+    assert any("no answer" in defect and "DESCRIBE_CLUSTER" in defect for defect in outcome.defects)
+
+
+@NEEDS_PROC
+def test_no_request_hurts_anybody(broker_factory: BrokerFactory) -> None:
+    broker = broker_factory(SETTINGS).start()
+    with HonestProber(broker) as prober:
+        world = World()
+        world.prepare(broker.port)
+        memory = BrokerMemory(broker.pid)
+        before = memory.now()
+        outcome = Fuzzer(broker, world).run(cases(world, SEED), count=CASES, seconds=SECONDS)
+        waits = prober.stop()
+    assert not outcome.defects
+    assert not waits.failures
+    assert memory.now() - before < MAX_GROWTH_MB
+    slowest = waits.worst_sample()
+    during = outcome.case_during(slowest.started, slowest.started + slowest.wall)
+    if not PENDING_LATENCY:
+        assert waits.net.worst <= MAX_WORST_MS, f"{waits.net.worst:.0f} ms for {slowest.kind}, beside {during}"
+        assert waits.net.p99 <= MAX_P99_MS, waits.net
+    assert broker.stop() == 0
+    assert "Traceback" not in broker.log.read_text()
