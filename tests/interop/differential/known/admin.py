@@ -39,6 +39,7 @@ KNOWN: Final = (
     Known("null-values", "configs.altering_all_at_once", ERROR, 42, 40, label="null"),
     Known("bad-broker-values", "configs.altering_others", ERROR, 42, 40, label="*bad value"),
     Known("unknown-keys", "configs.altering_topics", ERROR, 0, 40, label="delete an unknown key"),
+    Known("unknown-keys", "configs.values", ERROR, 0, 40, label="internal.*"),
     Known("unknown-keys", "configs.subtracting_nonsense", ERROR, 0, 40),
     Known("unknown-keys", "configs.altering_others", ERROR, 0, 40, label="broker, unknown key"),
     Known("unnamed-topic", "configs.altering_topics", ERROR, 42, 17, label="empty name"),
@@ -50,7 +51,7 @@ KNOWN: Final = (
     Known("other-resources", "configs.altering_others", ERROR, 0, 42, label="client metrics"),
     Known("named-twice", "configs.describing", "results", label="twice"),
     Known("config-synonyms", "configs.describing", "synonyms.log.retention.hours", ABSENT, label="synonyms"),
-    Known("source-of-min-insync", "configs.of_a_new_topic", "min.insync.replicas.*source", 3, 5),
+    Known("source-of-min-insync", "configs.*", "min.insync.replicas.*source", 3, 5, seen_in="configs.of_a_new_topic"),
     Known("broker-defaults", "configs.of_a_broker", "0", "2147483647", "10000", label="max.connections"),
     Known("broker-defaults", "configs.of_a_broker", "0", "7", None, label="broker.id"),
     # metadata

@@ -13,6 +13,7 @@ KNOWN: Final = (
     Known("pending-member-leaves", "group_membership.pending_member_leaves_others", ERROR, 27, 0, "Heartbeat"),
     Known("pending-with-instance", "group_membership.pending_members_with_an_instance", ERROR, -1, 25, "JoinGroup"),
     Known("pending-with-instance", "group_membership.pending_members_with_an_instance", ERROR, 0, 25, "LeaveGroup"),
+    Known("protocol-twice", "group_membership.protocol_twice", "", NO_ANSWER),
     Known("unreadable-subscription", "group_membership.unreadable_subscription", "", NO_ANSWER),
     Known("leaving-no-group", "group_membership.leaving", ERROR, 0, 25, label="unknown group"),
     Known("leaving-no-group", "walk.groups.*", ERROR, 0, 25, "LeaveGroup", seen_in=NOWHERE),
@@ -22,7 +23,6 @@ KNOWN: Final = (
     Known("unnamed-group", "offsets.unnamed_group", ERROR, 24, 0, "OffsetDelete"),
     Known("tie-of-votes", "group_rebalance.votes", "protocol_name", "rr", "range", label="tie"),
     Known("empty-groups", "group_membership.pending_members", ERROR, 0, 69, label="the pending one left"),
-    Known("empty-groups", "transaction_offsets.groups_of_pending_offsets", ERROR, 0, 69, label="pending only"),
     Known("empty-groups", "offsets.last_offset_deleted", ERROR, 0, 69, "DescribeGroups"),
     Known("deleting-unknown-offset", "offsets.deleting", ERROR, 3, 0, label="gone, and unknown"),
 )

@@ -6,13 +6,12 @@ from typing import Final
 
 from tests.interop.differential.comparison import ABSENT
 from tests.interop.differential.register import NOWHERE, Known
-from tests.interop.differential.side import CLOSED, NO_ANSWER
 
 ERROR: Final = "error_code"
 
 PENDING: Final = (
     # coordinators
-    Known("protocol-twice", "group_membership.protocol_twice", "", NO_ANSWER, CLOSED),
+    Known("pending-offsets", "transaction_offsets.groups_of_pending_offsets", ERROR, 0, 69, label="pending only"),
     Known("internal-in-transaction", "transactions.internal_topics", "*"),
     Known("offsets-of-no-partition", "offsets.partitions", ERROR, 3, 0),
     Known("offsets-of-no-partition", "offsets.partitions", "partitions.*", ABSENT),

@@ -38,7 +38,7 @@ def create_topics(side: Side, label: str, *topics: Plain, version: int = 7, only
     asked = {"topics": list(topics), "timeout_ms": 5000, "validate_only": only_validate}
     side.ask(ApiKey.CREATE_TOPICS, version, asked, f"{label}{' (only validated)' if only_validate else ''}")
     answer = side.transcript[-1].answer
-    for one in answer["topics"]:
+    for one in answer["topics"] if isinstance(answer, dict) else ():
         one.pop("configs", None)
 
 
