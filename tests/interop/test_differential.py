@@ -14,7 +14,7 @@ from apache_kafka import ApacheKafka
 from broker_process import BrokerProcess
 from tests.interop.differential.coverage import missing_versions
 from tests.interop.differential.known import KNOWN, OBLIGING, OPTIONAL
-from tests.interop.differential.known.pending import PENDING
+from tests.interop.differential.known.pending import GOING
 from tests.interop.differential.register import may_show_in, stale, unexplained
 from tests.interop.differential.scenario import Outcome, Scenario, play
 from tests.interop.differential.scenarios import SCENARIOS
@@ -89,7 +89,7 @@ def test_settings_take_differences_away(
 
 
 @of_one_release
-@pytest.mark.xfail(bool(PENDING), reason="an error that is about to be mended leaves a traceback")
+@pytest.mark.xfail(bool(GOING), reason="an error that is about to be mended leaves a traceback")
 def test_nothing_took_our_broker_by_surprise(
     apache_kafka: ApacheKafka, our_broker: BrokerProcess, outcomes: dict[str, Outcome]
 ) -> None:

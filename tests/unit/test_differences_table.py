@@ -11,7 +11,7 @@ import pytest
 from tests.interop.differential.comparison import Difference, compare
 from tests.interop.differential.coverage import missing_versions
 from tests.interop.differential.known import KNOWN, OPTIONAL, STAYING
-from tests.interop.differential.known.pending import PENDING
+from tests.interop.differential.known.pending import COMING, GOING, PENDING
 from tests.interop.differential.register import NOWHERE, Known, stale, unexplained
 from tests.interop.differential.scenario import Outcome
 from tests.interop.differential.scenarios import SCENARIOS
@@ -28,18 +28,23 @@ def rows() -> list[str]:
 
 
 def test_each_row_has_entries_and_each_entry_a_row() -> None:
-    assert set(rows()) == {entry.row for entry in STAYING}
+    assert set(rows()) == {entry.row for entry in (*STAYING, *COMING)}
     assert [name for name, count in Counter(rows()).items() if count > 1] == []
     assert len(rows()) == len(re.findall(r"^\| `", DOCUMENT.read_text(), re.MULTILINE)), "a row without a verdict"
 
 
 def test_what_is_about_to_go_has_no_row() -> None:
-    assert {entry.row for entry in PENDING}.isdisjoint(rows())
+    assert {entry.row for entry in GOING}.isdisjoint(rows())
+
+
+@pytest.mark.xfail(bool(PENDING), reason="the work that changes these is under way", strict=True)
+def test_nothing_is_pending() -> None:
+    assert not PENDING
 
 
 def test_each_row_must_show_itself_in_a_scenario() -> None:
-    due = [entry for entry in KNOWN if entry.must_show_in != NOWHERE]
-    assert {entry.row for entry in KNOWN} == {entry.row for entry in due}
+    due = [entry for entry in STAYING if entry.must_show_in != NOWHERE]
+    assert {entry.row for entry in STAYING} == {entry.row for entry in due}
     walks = [scenario.name for scenario in SCENARIOS if scenario.is_random]
     assert not [entry for entry in due if any(fnmatchcase(walk, entry.must_show_in) for walk in walks)]
 

@@ -63,7 +63,7 @@ KNOWN: Final = (
     Known("odd-cursors", "cluster.partitions_in_pages", ERROR, 42, 0, label="cursor at partition -1"),
     Known("operations-of-the-unknown", "cluster.partitions_in_pages", "topic_authorized_operations", 3576, -(2**31)),
     Known("endpoint-type", "cluster.describe", "endpoint_type", 1, label="endpoint type *"),
-    Known("share-coordinators", "cluster.find_coordinators", ERROR, 42, 15, label="type 2, filled"),
+    Known("share-coordinators", "cluster.find_coordinators", ERROR, 42, 15, label="type 2, *"),
     # versions
     Known("newer-versions", "cluster.versions", "1", 10, 11, label="ListOffsets"),
     Known("newer-versions", "cluster.versions", "1", 9, 10, label="Offset*"),

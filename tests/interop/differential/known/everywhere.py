@@ -11,6 +11,5 @@ KNOWN: Final = (
     Known("refused-batch-start", EVERYWHERE, "log_start_offset", ours=-1, api="Produce", seen_in="produce.versions"),
     Known("duplicate-append-time", EVERYWHERE, "log_append_time_ms", "now", -1, "Produce", seen_in="produce.versions"),
     Known("null-aborted", EVERYWHERE, "aborted_transactions", [], None, "Fetch", seen_in="fetch.odd_values"),
-    Known("refused-join-protocol", EVERYWHERE, "protocol_name", None, "", "JoinGroup", seen_in="group_rebalance.votes"),
     Known("validated-topic-id", EVERYWHERE, "topic_id", "an id", "no id", "CreateTopics", seen_in="topics.numbers"),
 )

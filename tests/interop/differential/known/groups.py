@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.interop.differential.register import NOWHERE, Known
+from tests.interop.differential.register import Known
 from tests.interop.differential.side import NO_ANSWER
 
 ERROR: Final = "error_code"
@@ -15,12 +15,6 @@ KNOWN: Final = (
     Known("pending-with-instance", "group_membership.pending_members_with_an_instance", ERROR, 0, 25, "LeaveGroup"),
     Known("protocol-twice", "group_membership.protocol_twice", "", NO_ANSWER),
     Known("unreadable-subscription", "group_membership.unreadable_subscription", "", NO_ANSWER),
-    Known("leaving-no-group", "group_membership.leaving", ERROR, 0, 25, label="unknown group"),
-    Known("leaving-no-group", "walk.groups.*", ERROR, 0, 25, "LeaveGroup", seen_in=NOWHERE),
-    Known("unnamed-group", "group_membership.sync_wrong", ERROR, 24, 25, label="empty group"),
-    Known("unnamed-group", "group_membership.heartbeats", ERROR, 24, 25, label="empty group"),
-    Known("unnamed-group", "group_membership.leaving", ERROR, 24, 25, label="empty group"),
-    Known("unnamed-group", "offsets.unnamed_group", ERROR, 24, 0, "OffsetDelete"),
     Known("tie-of-votes", "group_rebalance.votes", "protocol_name", "rr", "range", label="tie"),
     Known("empty-groups", "group_membership.pending_members", ERROR, 0, 69, label="the pending one left"),
     Known("empty-groups", "offsets.last_offset_deleted", ERROR, 0, 69, "DescribeGroups"),

@@ -108,10 +108,10 @@ def find_coordinators(side: Side) -> None:
             if version < 4:
                 keys: list[Plain] = [{"key": "k", "key_type": kind}, {"key": "", "key_type": kind}]
             else:
-                several = ["k", "", "k"]
-                keys = [{"coordinator_keys": names, "key_type": kind} for names in (several, [])]
+                several: tuple[list[str], ...] = (["k", ""], [], ["k", "k"])
+                keys = [{"coordinator_keys": names, "key_type": kind} for names in several]
             for number, asked in enumerate(keys):
-                label = f"type {kind}, {('filled', 'empty')[number]}"
+                label = f"type {kind}, {('filled', 'empty', 'twice')[number]}"
                 side.ask(ApiKey.FIND_COORDINATOR, version, asked, label, retried=())
 
 
