@@ -61,7 +61,7 @@ hostile: $(STAMP)     ## what an honest client waits beside each hostile one; th
 bench: $(STAMP)       ## the benchmark table, printed and kept in bench/RESULTS.md
 	$(BIN)/python bench/run.py
 
-interop: $(STAMP)     ## other clients, and Apache Kafka itself, beside our broker
+interop: $(STAMP)     ## other clients, and Apache Kafka itself, beside our broker: some ten minutes, two of them to compare answers
 	$(BIN)/pytest -q tests/interop
 
 clean:                ## remove what the targets above made (not ./data)

@@ -58,10 +58,10 @@ class RawClient:
     def unanswered(self) -> int:
         return len(self._awaited)
 
-    def send(self, request: Any, key: ApiKey, version: int) -> None:
+    def send(self, request: Any, key: ApiKey, version: int, client_id: str = "raw") -> None:
         self._sent += 1
         self._awaited.append((self._sent, key, version))
-        self.socket.sendall(frame(request, key, version, self._sent))
+        self.socket.sendall(frame(request, key, version, self._sent, client_id))
 
     def receive(self) -> Any:
         """The answer to the oldest unanswered request."""

@@ -1,0 +1,90 @@
+"""Where the transcripts of two brokers differ.
+
+Elements of arrays are paired by what names them, not by position. Where the error code of an element differs, that is
+the difference: the rest of the element follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.interop.differential.side import Step
+
+ABSENT: Final = "absent"
+
+NAMES: Final = (
+    *("name", "topic", "topic_id", "partition_index", "partition", "index", "group_id", "transactional_id"),
+    *("member_id", "producer_id", "resource_name", "api_key", "key", "node_id", "broker_id"),
+)
+"""The fields that name an element of an array, the first that an element has."""
+ERROR_CODES: Final = ("error_code", "partition_error_code")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`field` is the way into the answer: "topics.orders.partitions.0.error_code"; empty for the whole of it."""
+
+    scenario: str
+    step: Step
+    field: str
+    kafka: Any
+    ours: Any
+
+    def __str__(self) -> str:
+        where = f"{self.scenario}: {self.step.question}: {self.field}"
+        return f"{where}: Kafka {_short(self.kafka)}, we {_short(self.ours)}"
+
+
+def compare(scenario: str, kafka: Sequence[Step], ours: Sequence[Step]) -> Iterator[Difference]:
+    """All differences; nothing is compared behind the place where the sides stopped asking the same."""
+    for one, other in zip(kafka, ours, strict=False):
+        if one.question != other.question:
+            yield Difference(scenario, one, "question", one.question, other.question)
+            return
+        for field, theirs, mine in _leaves(one.answer, other.answer, (), one.api == "Fetch"):
+            yield Difference(scenario, one, ".".join(field), theirs, mine)
+    if len(kafka) != len(ours):
+        end = Step("", 0, "the end", None)
+        yield Difference(scenario, end, "steps", len(kafka), len(ours))
+
+
+def _leaves(kafka: Any, ours: Any, path: tuple[str, ...], ordered: bool) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    if kafka == ours:
+        return
+    if isinstance(kafka, dict) and isinstance(ours, dict):
+        errors = [name for name in ERROR_CODES if kafka.get(name) != ours.get(name)]
+        for name in errors or {**kafka, **ours}:
+            yield from _leaves(kafka.get(name, ABSENT), ours.get(name, ABSENT), (*path, name), ordered)
+    elif (pair := _named(kafka, ours)) is not None:
+        if ordered and pair[0].keys() == pair[1].keys() and list(pair[0]) != list(pair[1]):
+            yield (*path, "order"), list(pair[0]), list(pair[1])
+        for name in {**pair[0], **pair[1]}:
+            yield from _leaves(pair[0].get(name, ABSENT), pair[1].get(name, ABSENT), (*path, name), ordered)
+    elif isinstance(kafka, list) and isinstance(ours, list) and len(kafka) == len(ours):
+        for index, (one, other) in enumerate(zip(kafka, ours, strict=True)):
+            yield from _leaves(one, other, (*path, str(index)), ordered)
+    else:
+        yield path, kafka, ours
+
+
+def _named(kafka: Any, ours: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """The elements of two arrays of structs by their names; None where names do not tell the elements apart."""
+    if not isinstance(kafka, list) or not isinstance(ours, list):
+        return None
+    elements = [*kafka, *ours]
+    if not elements or not all(isinstance(one, dict) for one in elements):
+        return None
+    name = next((name for name in NAMES if name in elements[0]), None)
+    if name is None:
+        return None
+    by_name = tuple({str(one[name]): one for one in side} for side in (kafka, ours))
+    if len(by_name[0]) != len(kafka) or len(by_name[1]) != len(ours):
+        return None
+    return by_name[0], by_name[1]
+
+
+def _short(value: Any, limit: int = 300) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}…"

@@ -1,0 +1,23 @@
+"""All known differences, by area. Each is an entry of a row in docs/differences.md, which says why it stays."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.interop.differential.known import admin, everywhere, groups, pending, producing, reading, transactions
+from tests.interop.differential.register import Known
+
+STAYING: Final[tuple[Known, ...]] = (
+    *everywhere.KNOWN,
+    *producing.KNOWN,
+    *reading.KNOWN,
+    *transactions.KNOWN,
+    *groups.KNOWN,
+    *admin.KNOWN,
+)
+KNOWN: Final[tuple[Known, ...]] = (*STAYING, *pending.PENDING)
+
+OPTIONAL: Final = tuple(entry for entry in KNOWN if entry.setting)
+"""Those that a setting of our broker takes away."""
+OBLIGING: Final = dict(entry.setting.split("=") for entry in OPTIONAL)
+"""All these settings."""

@@ -1,0 +1,74 @@
+"""Differences in topics, configurations, metadata and versions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.interop.differential.comparison import ABSENT
+from tests.interop.differential.register import Known
+from tests.interop.differential.side import CLOSED
+
+ERROR: Final = "error_code"
+
+NOT_SERVED: Final = (
+    *("SaslHandshake", "SaslAuthenticate", "DescribeAcls", "CreateAcls", "DeleteAcls", "AlterReplicaLogDirs"),
+    *("DescribeLogDirs", "ElectLeaders", "AlterPartitionReassignments", "ListPartitionReassignments"),
+    *("DescribeClientQuotas", "AlterClientQuotas", "DescribeUserScramCredentials", "AlterUserScramCredentials"),
+    *("DescribeQuorum", "UpdateFeatures", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ListConfigResources"),
+    *("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "DescribeShareGroupOffsets"),
+    *("AlterShareGroupOffsets", "DeleteShareGroupOffsets"),
+)
+
+KNOWN: Final = (
+    # topics
+    Known("colliding-names", "topics.colliding_pair", ERROR, 0, 17),
+    Known("colliding-names", "cluster.automatic_creation", ERROR, 3, 17, label="collides"),
+    Known("automatic-creation", "cluster.automatic_creation", ERROR, 3, 0, label="asked for"),
+    Known("named-twice", "topics.names", "topics", label="twice"),
+    Known("named-twice", "topics.more_partitions", "results", label="topic twice"),
+    Known("named-twice", "cluster.topics_by_id", "topics", label="name and id of one"),
+    Known("deleted-twice", "topics.deleting_twice", "responses", label="* twice"),
+    Known("deleted-twice", "topics.deleting_twice", ERROR, 42, 0, label="name and its id"),
+    Known("deleted-twice", "topics.deleting_twice", "responses.*", ABSENT, label="name and its id"),
+    Known("which-number-first", "topics.numbers", ERROR, 38, 37),
+    Known("which-number-first", "topics.numbers", ERROR, 44, 37, label="2^31-1 partitions*"),
+    # configurations
+    Known("small-segments", "configs.values", ERROR, 40, 0, label="segment.bytes=1000000*"),
+    Known("controller-stands", "configs.unknown_operation", ERROR, -1, 42),
+    Known("null-values", "configs.altering_topics", ERROR, 42, 40, label="* null"),
+    Known("null-values", "configs.altering_all_at_once", ERROR, 42, 40, label="null"),
+    Known("bad-broker-values", "configs.altering_others", ERROR, 42, 40, label="*bad value"),
+    Known("unknown-keys", "configs.altering_topics", ERROR, 0, 40, label="delete an unknown key"),
+    Known("unknown-keys", "configs.values", ERROR, 0, 40, label="internal.*"),
+    Known("unknown-keys", "configs.subtracting_nonsense", ERROR, 0, 40),
+    Known("unknown-keys", "configs.altering_others", ERROR, 0, 40, label="broker, unknown key"),
+    Known("unnamed-topic", "configs.altering_topics", ERROR, 42, 17, label="empty name"),
+    Known("other-resources", "configs.describing", ERROR, 0, 42, label="logger"),
+    Known("other-resources", "configs.describing", ERROR, 0, 42, label="client metrics"),
+    Known("other-resources", "configs.describing", ERROR, 0, 42, label="group"),
+    Known("other-resources", "configs.altering_others", ERROR, 40, 42, label="logger"),
+    Known("other-resources", "configs.altering_others", ERROR, 0, 42, label="group"),
+    Known("other-resources", "configs.altering_others", ERROR, 0, 42, label="client metrics"),
+    Known("named-twice", "configs.describing", "results", label="twice"),
+    Known("config-synonyms", "configs.describing", "synonyms.log.retention.hours", ABSENT, label="synonyms"),
+    Known("source-of-min-insync", "configs.*", "min.insync.replicas.*source", 3, 5, seen_in="configs.of_a_new_topic"),
+    Known("broker-defaults", "configs.of_a_broker", "0", "2147483647", "10000", label="max.connections"),
+    Known("broker-defaults", "configs.of_a_broker", "0", "7", None, label="broker.id"),
+    # metadata
+    Known("no-name-no-id", "cluster.topics_by_id", "brokers.*", ABSENT),
+    Known("no-name-no-id", "cluster.topics_by_id", "cluster_id", None),
+    Known("no-name-no-id", "cluster.topics_by_id", "controller_id", -1),
+    Known("no-name-no-id", "cluster.topics_by_id", ERROR, -1, 17, label="neither"),
+    Known("odd-cursors", "cluster.partitions_in_pages", "topics.*", ours=ABSENT, label="cursor behind the list"),
+    Known("odd-cursors", "cluster.partitions_in_pages", ERROR, 42, 0, label="cursor at partition -1"),
+    Known("operations-of-the-unknown", "cluster.partitions_in_pages", "topic_authorized_operations", 3576, -(2**31)),
+    Known("endpoint-type", "cluster.describe", "endpoint_type", 1, label="endpoint type *"),
+    Known("share-coordinators", "cluster.find_coordinators", ERROR, 42, 15, label="type 2, *"),
+    # versions
+    Known("newer-versions", "cluster.versions", "1", 10, 11, label="ListOffsets"),
+    Known("newer-versions", "cluster.versions", "1", 9, 10, label="Offset*"),
+    Known("newer-versions", "cluster.versions", "1", 1, 2, label="WriteTxnMarkers"),
+    *(Known("not-served", "cluster.versions", "", ours=None, label=name) for name in NOT_SERVED),
+    Known("not-served", "cluster.versions", "", ours=[], label="*.version"),
+    Known("not-served", "wire.not_ours", "", ours=CLOSED),
+)

@@ -1,0 +1,226 @@
+"""The requests of classic groups. Groups are named without the scenario's prefix; an empty name stays empty."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.interop.differential.messages import Plain
+from tests.interop.differential.side import PATIENCE_SECONDS, PAUSE_SECONDS, ScenarioBroken, Side
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+
+SUBSCRIPTION: Final = b"\0\1\0\0\0\0\xff\xff\xff\xff"
+"""A consumer's metadata: version 1, no topics."""
+RANGE: Final = (("range", SUBSCRIPTION),)
+ASSIGNMENT: Final = b"assigned"
+SESSION_MS: Final = 30_000
+REBALANCE_MS: Final = 60_000
+"""Longer than any test waits for a group, and no longer than a test has to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Of a group, in one generation."""
+
+    id: str
+    generation: int
+    instance: str | None = None
+
+
+def group_name(side: Side, group: str) -> str:
+    return side.own(group) if group else ""
+
+
+def join_request(
+    side: Side,
+    group: str,
+    member: str = "",
+    *,
+    session_ms: int = SESSION_MS,
+    rebalance_ms: int = REBALANCE_MS,
+    instance: str | None = None,
+    protocol_type: str = "consumer",
+    protocols: Sequence[tuple[str, bytes]] = RANGE,
+) -> Plain:
+    return {
+        "group_id": group_name(side, group),
+        "session_timeout_ms": session_ms,
+        "rebalance_timeout_ms": rebalance_ms,
+        "member_id": member,
+        "group_instance_id": instance,
+        "protocol_type": protocol_type,
+        "protocols": [{"name": name, "metadata": metadata} for name, metadata in protocols],
+    }
+
+
+def join(
+    side: Side,
+    group: str,
+    member: str = "",
+    label: str = "",
+    *,
+    version: int = 7,
+    connection: str = "main",
+    patience: float = 20.0,
+    **body: Any,
+) -> Any:
+    asked = join_request(side, group, member, **body)
+    return side.ask(ApiKey.JOIN_GROUP, version, asked, label, connection=connection, patience=patience)
+
+
+def joined(side: Side, group: str, *, version: int = 7, **body: Any) -> Member:
+    """A new member, not noted. Raises ScenarioBroken."""
+    answer = side.get(ApiKey.JOIN_GROUP, version, join_request(side, group, **body))
+    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        answer = side.get(ApiKey.JOIN_GROUP, version, join_request(side, group, answer.member_id, **body))
+    if answer.error_code:
+        raise ScenarioBroken(f"{side.name}: {answer}")
+    side.plain.symbols.name("member", answer.member_id)
+    return Member(answer.member_id, answer.generation_id, body.get("instance"))
+
+
+def only_member(side: Side, group: str, **body: Any) -> Member:
+    """The one member of a group that is stable. Raises ScenarioBroken."""
+    member = joined(side, group, **body)
+    asked = sync_request(side, group, member, [(member.id, ASSIGNMENT)], body.get("protocol_type", "consumer"))
+    answer = side.get(ApiKey.SYNC_GROUP, 5, asked)
+    if answer.error_code:
+        raise ScenarioBroken(f"{side.name}: {answer}")
+    return member
+
+
+def sync_request(
+    side: Side,
+    group: str,
+    member: Member,
+    assignments: Sequence[tuple[str, bytes]] = (),
+    protocol_type: str | None = "consumer",
+    protocol: str | None = "range",
+) -> Plain:
+    return {
+        "group_id": group_name(side, group),
+        "generation_id": member.generation,
+        "member_id": member.id,
+        "group_instance_id": member.instance,
+        "protocol_type": protocol_type,
+        "protocol_name": protocol,
+        "assignments": [{"member_id": one, "assignment": data} for one, data in assignments],
+    }
+
+
+def sync(
+    side: Side,
+    group: str,
+    member: Member,
+    assignments: Sequence[tuple[str, bytes]] = (),
+    label: str = "",
+    *,
+    version: int = 5,
+    **names: str | None,
+) -> Any:
+    return side.ask(ApiKey.SYNC_GROUP, version, sync_request(side, group, member, assignments, **names), label)
+
+
+def heartbeat(side: Side, group: str, member: Member, label: str = "", *, version: int = 4) -> None:
+    asked = {
+        "group_id": group_name(side, group),
+        "generation_id": member.generation,
+        "member_id": member.id,
+        "group_instance_id": member.instance,
+    }
+    side.ask(ApiKey.HEARTBEAT, version, asked, label)
+
+
+def leave(side: Side, group: str, *members: tuple[str, str | None], label: str = "", version: int = 5) -> None:
+    """`members`: their ids and instance ids; before version 3 the first of them alone."""
+    asked: Plain = {"group_id": group_name(side, group)}
+    if version < 3:
+        asked["member_id"] = members[0][0]
+    else:
+        asked["members"] = [{"member_id": member, "group_instance_id": instance} for member, instance in members]
+    side.ask(ApiKey.LEAVE_GROUP, version, asked, label)
+
+
+def settle_groups(side: Side) -> None:
+    """Apache Kafka shows a group as it was at the last record that its coordinator wrote, so have it write one."""
+    offset = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+    topics = [{"name": "__consumer_offsets", "partitions": [offset]}]
+    nobody = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+    side.get(ApiKey.OFFSET_COMMIT, 7, {"group_id": "settled", "topics": topics, **nobody})
+
+
+def describe_groups(side: Side, *groups: str, label: str = "", version: int = 6) -> None:
+    """Noted, as they are now."""
+    settle_groups(side)
+    asked = {"groups": [group_name(side, group) for group in groups]}
+    side.ask(ApiKey.DESCRIBE_GROUPS, version, asked, label)
+
+
+def await_state(side: Side, group: str, state: str) -> None:
+    """Wait until a group is in a state. Raises ScenarioBroken if it does not come to that in `PATIENCE_SECONDS`."""
+    asked = {"groups": [group_name(side, group)]}
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        if side.get(ApiKey.DESCRIBE_GROUPS, 5, asked).groups[0].group_state == state:
+            return
+        time.sleep(PAUSE_SECONDS)
+    raise ScenarioBroken(f"{side.name}: {group} is not {state}")
+
+
+def delete_groups(side: Side, *groups: str, label: str = "", version: int = 2) -> None:
+    asked = {"groups_names": [group_name(side, group) for group in groups]}
+    side.ask(ApiKey.DELETE_GROUPS, version, asked, label)
+
+
+def commit_offset(
+    side: Side,
+    group: str,
+    label: str = "",
+    *,
+    topic: str = "a",
+    partitions: Sequence[int] = (0,),
+    offset: int = 5,
+    generation: int = -1,
+    member: str = "",
+    instance: str | None = None,
+    metadata: str | None = "m",
+    leader_epoch: int = -1,
+    retention_ms: int = -1,
+    version: int = 7,
+) -> None:
+    offsets = [
+        {
+            "partition_index": partition,
+            "committed_offset": offset,
+            "committed_leader_epoch": leader_epoch,
+            "committed_metadata": metadata,
+        }
+        for partition in partitions
+    ]
+    asked = {
+        "group_id": group_name(side, group),
+        "generation_id_or_member_epoch": generation,
+        "member_id": member,
+        "group_instance_id": instance,
+        "retention_time_ms": retention_ms,
+        "topics": [{"name": side.own(topic), "partitions": offsets}],
+    }
+    side.ask(ApiKey.OFFSET_COMMIT, version, asked, label)
+
+
+def all_offsets(side: Side, group: str, label: str = "", *, version: int = 7, require_stable: bool = False) -> None:
+    """OffsetFetch of all that a group has (versions 2-7)."""
+    asked: Plain = {"group_id": group_name(side, group), "topics": None}
+    if version >= 7:
+        asked["require_stable"] = require_stable
+    side.ask(ApiKey.OFFSET_FETCH, version, asked, label)
+
+
+def delete_offsets(side: Side, group: str, label: str, topic: str = "a", partitions: Sequence[int] = (0,)) -> None:
+    wanted = [{"partition_index": partition} for partition in partitions]
+    asked = {"group_id": group_name(side, group), "topics": [{"name": side.own(topic), "partitions": wanted}]}
+    side.ask(ApiKey.OFFSET_DELETE, 0, asked, label)

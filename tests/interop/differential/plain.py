@@ -1,0 +1,129 @@
+"""Answers as plain data that two brokers can agree on.
+
+What a broker makes up (producer ids, topic ids, member ids, sessions) becomes a symbol, numbered in the order in which
+it is first seen; its port, its cluster id and times that are now become words. Batches become what their headers say.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from oncelog_protocol.records.batch import RecordBatch, batches, whole_batches_size
+from oncelog_protocol.records.control import read_marker
+from oncelog_protocol.schema import OWN_TAGS, FieldSchema, fields_of
+
+NOW_MS = 120_000
+MADE_UP_PRODUCER = 2**40
+"""Producer ids from here on are a scenario's own invention."""
+SHORTEST_MEMBER_ID = 30
+"""Member ids that brokers make up are longer: they hold a UUID."""
+
+PRODUCER_IDS = frozenset({"producer_id", "ongoing_txn_producer_id"})
+TIMES = frozenset({"log_append_time_ms", "timestamp", "last_timestamp", "transaction_start_time_ms"})
+UNORDERED = frozenset({"partitions"})
+"""Arrays of numbers in whatever order a hash table gives."""
+CUT_BATCH = "a cut batch"
+
+
+class Symbols:
+    """The names of what one broker made up, within one scenario."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, Any], str] = {}
+        self._counts: dict[str, int] = {}
+
+    def name(self, kind: str, value: Any) -> str:
+        """The symbol of `value`; a new one if it is seen for the first time."""
+        if (kind, value) not in self._known:
+            number = self._counts.get(kind, 0)
+            self._counts[kind] = number + 1
+            self._known[kind, value] = f"{kind} {number}"
+        return self._known[kind, value]
+
+    def known(self, kind: str, value: Any, otherwise: str) -> str:
+        """The symbol of a value that has one."""
+        return self._known.get((kind, value), otherwise)
+
+    def call(self, kind: str, value: Any, name: str) -> None:
+        """Name a value beforehand."""
+        self._known[kind, value] = f"{kind} {name}"
+
+
+class Plainer:
+    """Turns answers of one broker into plain data. `prefix` is that of the scenario's own names."""
+
+    def __init__(self, port: int, prefix: str) -> None:
+        self.symbols = Symbols()
+        self._port = port
+        self._prefix = prefix
+
+    def answer(self, message: Any, version: int) -> dict[str, Any]:
+        owner = type(message).__name__
+        return {
+            field.name: self._value(field, getattr(message, field.name), version, owner)
+            for field in fields_of(type(message))
+            if version in field.versions and (field.tag or 0) < OWN_TAGS
+        }
+
+    def text(self, value: str) -> str:
+        return value.replace(self._prefix, "~").replace(f":{self._port}", ":PORT")
+
+    def producer(self, producer_id: int) -> str | int:
+        return producer_id if not 0 <= producer_id < MADE_UP_PRODUCER else self.symbols.name("producer", producer_id)
+
+    def _value(self, field: FieldSchema, value: Any, version: int, owner: str) -> Any:
+        if value is None:
+            return None
+        if field.type_name == "records":
+            return self._batches(value)
+        if field.type_name == "array":
+            if field.struct:
+                return [self.answer(one, version) for one in value]
+            return sorted(value) if field.name in UNORDERED else [_hex(one) for one in value]
+        if field.type_name == "struct":
+            return self.answer(value, version)
+        if field.type_name == "uuid":
+            return self.symbols.known("topic", bytes(value), "an id") if any(value) else "no id"
+        if isinstance(value, str):
+            return self._string(field.name, value, owner)
+        return self._number(field.name, value) if isinstance(value, int) else _hex(value)
+
+    def _string(self, name: str, value: str, owner: str) -> str:
+        if name == "cluster_id":
+            return "CLUSTER"
+        if name == "member_id" or (name == "leader" and owner == "JoinGroupResponse"):
+            return self.symbols.name("member", value) if len(value) > SHORTEST_MEMBER_ID else value
+        return self.text(value)
+
+    def _number(self, name: str, value: int) -> Any:
+        if name in PRODUCER_IDS:
+            return self.producer(value)
+        if name == "session_id":
+            return "SESSION" if value else 0
+        if name == "port":
+            return "PORT" if value == self._port else value
+        if name in TIMES and abs(value - time.time() * 1000) < NOW_MS:
+            return "now"
+        return value
+
+    def _batches(self, data: Any) -> list[str]:
+        """One line for each batch, and one where the last of them is cut."""
+        whole = whole_batches_size(data)
+        found = [self._batch(one) for one in batches(bytes(data[:whole]))]
+        return found if whole == len(data) else [*found, CUT_BATCH]
+
+    def _batch(self, batch: RecordBatch) -> str:
+        words = [f"{batch.base_offset}-{batch.base_offset + batch.last_offset_delta}", f"{batch.records_count} records"]
+        words.append(f"attributes {batch.attributes:#x} leader epoch {batch.partition_leader_epoch}")
+        if batch.producer_id >= 0:
+            producer = self.producer(batch.producer_id)
+            words.append(f"{producer} epoch {batch.producer_epoch} sequence {batch.base_sequence}")
+        if batch.is_control:
+            marker = read_marker(batch)
+            words.append(marker.control_type.name if marker else "an unknown marker")
+        return ", ".join(words)
+
+
+def _hex(value: Any) -> Any:
+    return bytes(value).hex() if isinstance(value, (bytes, bytearray, memoryview)) else value

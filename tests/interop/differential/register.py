@@ -1,0 +1,85 @@
+"""What a known difference is: a row of docs/differences.md, and the places where it is allowed to show itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from tests.interop.differential.comparison import Difference
+from tests.interop.differential.scenario import Outcome
+
+
+class _Any:
+    def __repr__(self) -> str:
+        return "ANY"
+
+
+ANY: Final = _Any()
+"""A value that is not looked at."""
+
+
+EVERYWHERE: Final = "*"
+NOWHERE: Final = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A difference that stays. Patterns are those of fnmatch; a bare field name means that field anywhere in an answer.
+
+    `scenario` says where it may show itself, and `seen_in` (by default the same) where it must: a difference that is
+    gone has no place here. In a random walk it shows itself now and then, so there `seen_in` is NOWHERE. `relation` is
+    what must be true of Kafka's value and ours; `setting` ("key=value") makes our broker answer as Kafka does.
+    """
+
+    row: str
+    scenario: str
+    field: str
+    kafka: Any = ANY
+    ours: Any = ANY
+    api: str = "*"
+    label: str = "*"
+    seen_in: str | None = None
+    relation: Callable[[Any, Any], bool] | None = None
+    setting: str = ""
+
+    @property
+    def must_show_in(self) -> str:
+        """The pattern of the scenarios that must show it."""
+        return self.scenario if self.seen_in is None else self.seen_in
+
+    def explains(self, difference: Difference) -> bool:
+        return (
+            fnmatchcase(difference.scenario, self.scenario)
+            and fnmatchcase(difference.step.api, self.api)
+            and fnmatchcase(difference.step.label, self.label)
+            and (fnmatchcase(difference.field, self.field) or fnmatchcase(difference.field, f"*.{self.field}"))
+            and self._fits(self.kafka, difference.kafka)
+            and self._fits(self.ours, difference.ours)
+            and (self.relation is None or self.relation(difference.kafka, difference.ours))
+        )
+
+    @staticmethod
+    def _fits(wanted: Any, value: Any) -> bool:
+        return wanted is ANY or (wanted == value and type(wanted) is type(value))
+
+    def __str__(self) -> str:
+        parts = [self.scenario, self.api, self.label, self.field]
+        return f"{self.row} ({' '.join(part for part in parts if part != '*')}: Kafka {self.kafka!r}, we {self.ours!r})"
+
+
+def may_show_in(scenario: str, known: Iterable[Known]) -> bool:
+    """Whether one of the entries is of that scenario."""
+    return any(fnmatchcase(scenario, entry.scenario) for entry in known)
+
+
+def unexplained(outcome: Outcome, known: tuple[Known, ...]) -> list[Difference]:
+    """Those that no row explains."""
+    return [one for one in outcome.differences if not any(entry.explains(one) for entry in known)]
+
+
+def stale(scenario: str, outcome: Outcome, known: tuple[Known, ...]) -> list[Known]:
+    """Entries that should have shown themselves in this run of a scenario, and did not."""
+    due = [entry for entry in known if fnmatchcase(scenario, entry.must_show_in)]
+    return [entry for entry in due if not any(entry.explains(one) for one in outcome.differences)]

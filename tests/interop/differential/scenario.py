@@ -1,0 +1,78 @@
+"""A scenario, and its run on both brokers at once."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import ModuleType
+
+from tests.interop.differential.comparison import Difference, compare
+from tests.interop.differential.side import ScenarioBroken, Side
+
+from oncelog_protocol.api import ApiKey
+
+Script = Callable[[Side], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`name` is "area.what"; a random one is a walk of one seed."""
+
+    name: str
+    script: Script
+    is_random: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run of a scenario showed. `answers` counts those that were compared."""
+
+    differences: tuple[Difference, ...]
+    answers: int
+    asked: frozenset[tuple[ApiKey, int]]
+
+
+def scenario(script: Script) -> Script:
+    """Marks a function of a module in scenarios/ as one."""
+    script.is_scenario = True  # type: ignore[attr-defined]
+    return script
+
+
+def scenarios_of(module: ModuleType) -> Iterable[Scenario]:
+    """Those of a module, in the order in which they stand there."""
+    area = module.__name__.rpartition(".")[2]
+    for name, value in vars(module).items():
+        if getattr(value, "is_scenario", False):
+            yield Scenario(f"{area}.{name}", value)
+
+
+def play(one: Scenario, kafka_port: int, our_port: int, run: str) -> Outcome:
+    """The scenario on both brokers at the same time. `run` is part of all names, so that brokers may be used again.
+
+    Raises ScenarioBroken where a side could not prepare what it was about, with the traceback of that side.
+    """
+    prefix = f"{run}-{one.name.replace('.', '-').replace('_', '-')}-"
+    sides = [Side("Apache Kafka", kafka_port, prefix), Side("oncelog", our_port, prefix)]
+    failures: list[str] = []
+
+    def play_side(side: Side) -> None:
+        try:
+            one.script(side)
+        except Exception:
+            failures.append(f"{side.name}: {traceback.format_exc()}")
+        finally:
+            side.close()
+
+    threads = [threading.Thread(target=play_side, args=(side,)) for side in sides]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    kafka, ours = sides
+    differences = tuple(compare(one.name, kafka.transcript, ours.transcript))
+    if failures:
+        found = "\n".join(str(difference) for difference in differences)
+        raise ScenarioBroken("\n".join([f"{one.name} broke off", *failures, "Differences until then:", found]))
+    return Outcome(differences, len(ours.transcript), frozenset(ours.asked))

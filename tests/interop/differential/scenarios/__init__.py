@@ -1,0 +1,52 @@
+"""The scenarios by area, and all of them in one list."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Final
+
+from tests.interop.differential.scenario import Scenario, scenarios_of
+from tests.interop.differential.scenarios import (
+    cluster,
+    configs,
+    fetch,
+    group_membership,
+    group_rebalance,
+    inspection,
+    log_offsets,
+    odd_batches,
+    offsets,
+    produce,
+    topics,
+    transaction_ends,
+    transaction_offsets,
+    transaction_timeouts,
+    transactions,
+    walks,
+    wire,
+)
+
+AREAS: Final[tuple[ModuleType, ...]] = (
+    produce,
+    odd_batches,
+    fetch,
+    log_offsets,
+    transactions,
+    transaction_ends,
+    transaction_offsets,
+    transaction_timeouts,
+    inspection,
+    group_membership,
+    group_rebalance,
+    offsets,
+    topics,
+    configs,
+    cluster,
+    wire,
+)
+
+SCENARIOS: Final[tuple[Scenario, ...]] = (
+    *(one for area in AREAS for one in scenarios_of(area)),
+    *walks.SCENARIOS,
+)
+"""By hand, then at random."""

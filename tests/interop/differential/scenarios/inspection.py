@@ -1,0 +1,98 @@
+"""DescribeProducers, DescribeTransactions, ListTransactions, and WriteTxnMarkers as a broker would send it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.interop.differential.batches import Producer, batch
+from tests.interop.differential.calls import (
+    READ_COMMITTED,
+    add_partitions,
+    await_markers,
+    await_transaction,
+    create,
+    describe_producers,
+    describe_transactions,
+    end_transaction,
+    fetch,
+    idempotent_producer,
+    produce,
+    transactional_producer,
+)
+from tests.interop.differential.scenario import scenario
+from tests.interop.differential.side import Side
+
+from oncelog_protocol.api import ApiKey
+
+
+@scenario
+def describe(side: Side) -> None:
+    """An open transaction and an ended one."""
+    create(side, "a", 2)
+    producer = transactional_producer(side, "t")
+    add_partitions(side, producer, {"a": [0, 1]})
+    produce(side, "a", batch(1, producer, 0), transactional_id="t")
+    describe_producers(side, "a", 0, 1, 2)
+    describe_producers(side, "none", 0)
+    describe_transactions(side, "t", "none", "", label="open")
+    describe_transactions(side, "t", "t", label="twice")
+    end_transaction(side, producer)
+    await_transaction(side, "t", "CompleteCommit")
+    describe_transactions(side, "t", label="ended")
+    describe_producers(side, "a", 0, 1)
+
+
+@scenario
+def list_transactions(side: Side) -> None:
+    """Filters by state, age and pattern; all by producer id, for the others on the brokers are not ours."""
+    create(side, "a")
+    producer = transactional_producer(side, "t")
+    add_partitions(side, producer, {"a": [0]})
+
+    def ask(version: int, label: str, *states: str, **more: Any) -> None:
+        asked = {"state_filters": list(states), "producer_id_filters": [producer.id], **more}
+        side.ask(ApiKey.LIST_TRANSACTIONS, version, asked, label)
+
+    for version in (0, 1, 2):
+        ask(version, "open ones", "Ongoing")
+        ask(version, "all")
+    ask(1, "with unknown states", "Ongoing", "Nonsense", "ongoing", "")
+    for state in ("Empty", "Dead"):
+        ask(1, state, state)
+    for age in (0, 60_000):
+        ask(1, f"older than {age} ms", duration_filter=age)
+    for pattern in ("", ".*", "t", ".*-t", "(("):
+        ask(2, f"pattern {pattern}", transactional_id_pattern=pattern)
+    end_transaction(side, producer, False)
+
+
+@scenario
+def markers(side: Side) -> None:
+    """WriteTxnMarkers: for an open transaction, for none, for a producer that is fenced, and for no such partition."""
+    create(side, "a", 3)
+    producer = transactional_producer(side, "t")
+    add_partitions(side, producer, {"a": [0, 1]})
+    produce(side, "a", batch(1, producer, 0), transactional_id="t")
+
+    def write(label: str, whose: Producer, partitions: list[int], *, commit: bool = False, epoch: int = 0) -> None:
+        marker = {
+            "producer_id": whose.id,
+            "producer_epoch": whose.epoch,
+            "transaction_result": commit,
+            "topics": [{"name": side.own("a"), "partition_indexes": partitions}],
+            "coordinator_epoch": epoch,
+        }
+        side.ask(ApiKey.WRITE_TXN_MARKERS, 1, {"markers": [marker]}, label)
+
+    write("epoch before", producer.at(epoch=-1), [0])
+    write("unknown partition", producer, [9])
+    write("no transaction in it", producer, [1])
+    write("a producer that never wrote", idempotent_producer(side), [2], commit=True)
+    write("open transaction", producer, [0], commit=True)
+    write("again", producer, [0], commit=True)
+    await_markers(side, "a")
+    side.ask(ApiKey.WRITE_TXN_MARKERS, 1, {"markers": []}, "none")
+    for partition in (0, 1, 2):
+        fetch(side, "a", partition=partition, isolation=READ_COMMITTED)
+    describe_producers(side, "a", 0, 1, 2)
+    end_transaction(side, producer, False)

@@ -1,0 +1,106 @@
+"""Apache Kafka is the oracle: it and our broker are asked the same, and differ only as docs/differences.md says.
+
+A difference without a row there fails its scenario; so does an entry of the register that did not show itself. Longer
+walks: DIFFERENTIAL_SEEDS=100 (of each kind), DIFFERENTIAL_STEPS=70.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from apache_kafka import ApacheKafka
+from broker_process import BrokerProcess
+from tests.interop.differential.coverage import missing_versions
+from tests.interop.differential.known import KNOWN, OBLIGING, OPTIONAL
+from tests.interop.differential.known.pending import GOING
+from tests.interop.differential.register import may_show_in, stale, unexplained
+from tests.interop.differential.scenario import Outcome, Scenario, play
+from tests.interop.differential.scenarios import SCENARIOS
+from tests.interop.differential.side import NODE_ID
+
+RELEASE = "4.1.0"
+SETTINGS = {
+    "node.id": str(NODE_ID),
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""As those of the other broker, where answers depend on them."""
+
+of_one_release = pytest.mark.parametrize("apache_kafka", [RELEASE], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("differential") / "data", SETTINGS) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def obliging_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Ours, with all settings that make it answer as Kafka does."""
+    with BrokerProcess(tmp_path_factory.mktemp("obliging") / "data", SETTINGS | OBLIGING) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, Outcome]:
+    """Of the scenarios that were played so far, by their names."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def run_name() -> str:
+    return uuid.uuid4().hex[:6]
+
+
+@of_one_release
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_both_brokers_answer_alike(
+    scenario: Scenario,
+    apache_kafka: ApacheKafka,
+    our_broker: BrokerProcess,
+    outcomes: dict[str, Outcome],
+    run_name: str,
+) -> None:
+    outcome = play(scenario, apache_kafka.port, our_broker.port, run_name)
+    outcomes[scenario.name] = outcome
+    new = [f"a difference that no row of docs/differences.md explains: {one}" for one in unexplained(outcome, KNOWN)]
+    gone = [f"a known difference that is gone: {entry}" for entry in stale(scenario.name, outcome, KNOWN)]
+    assert not new + gone, "\n".join(new + gone)
+    assert outcome.answers, "nothing was compared"
+
+
+@of_one_release
+@pytest.mark.parametrize(
+    "scenario", [one for one in SCENARIOS if may_show_in(one.name, OPTIONAL)], ids=lambda scenario: scenario.name
+)
+def test_settings_take_differences_away(
+    scenario: Scenario, apache_kafka: ApacheKafka, obliging_broker: BrokerProcess, run_name: str
+) -> None:
+    outcome = play(scenario, apache_kafka.port, obliging_broker.port, f"{run_name}-obliging")
+    there = unexplained(outcome, tuple(entry for entry in KNOWN if entry not in OPTIONAL))
+    assert not there, "\n".join(map(str, there))
+
+
+# These two ask for Apache Kafka only to come behind the scenarios: pytest runs what shares a broker in a row.
+
+
+@of_one_release
+@pytest.mark.xfail(bool(GOING), reason="an error that is about to be mended leaves a traceback")
+def test_nothing_took_our_broker_by_surprise(
+    apache_kafka: ApacheKafka, our_broker: BrokerProcess, outcomes: dict[str, Outcome]
+) -> None:
+    if not outcomes:
+        pytest.skip("only after scenarios")
+    assert "Traceback" not in our_broker.log.read_text()
+
+
+@of_one_release
+def test_every_version_that_both_serve_was_asked_for(apache_kafka: ApacheKafka, outcomes: dict[str, Outcome]) -> None:
+    if len(outcomes) < len(SCENARIOS):
+        pytest.skip("only when all scenarios are played")
+    asked = {one for outcome in outcomes.values() for one in outcome.asked}
+    assert missing_versions(asked) == []
