@@ -22,7 +22,9 @@ def handle(request: AlterConfigsRequest, context: RequestContext) -> Answer[Alte
 
 async def _alter(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     responses = []
+    pauses = context.services.slices.pauses()
     for resource in request.resources:
+        await pauses.here()
         code, message = ErrorCode.NONE, None
         try:
             await change_configs(

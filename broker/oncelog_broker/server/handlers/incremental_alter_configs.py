@@ -23,7 +23,9 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
 
 async def _alter(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
     responses = []
+    pauses = context.services.slices.pauses()
     for resource in request.resources:
+        await pauses.here()
         code, message = ErrorCode.NONE, None
         changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
         try:
