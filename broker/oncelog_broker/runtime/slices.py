@@ -85,7 +85,9 @@ class Slices:
         except StopIteration as finished:
             answer: R = finished.value
             return answer
-        rest = self._tasks.spawn("long work", self._rest(steps, job, monotonic() - began, pace))
+        rest = self._tasks.spawn(
+            "long work", self._rest(steps, job, monotonic() - began, pace), is_awaited=not must_finish
+        )
         return asyncio.shield(rest) if must_finish else rest
 
     def pauses(self) -> Pauses:
