@@ -26,8 +26,13 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
 
 async def _alter(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
     responses = []
+<<<<<<< HEAD
     refused = named_twice((resource.resource_type, resource.resource_name) for resource in request.resources)
+=======
+    pauses = context.services.slices.pauses()
+>>>>>>> answers
     for resource in request.resources:
+        await pauses.here()
         code, message = ErrorCode.NONE, None
         changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
         try:
