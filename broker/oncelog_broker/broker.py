@@ -48,6 +48,7 @@ from oncelog_broker.runtime.entropy import random_uuid, system_entropy
 from oncelog_broker.runtime.mappings import MAPPINGS
 from oncelog_broker.runtime.network import Network, RealNetwork
 from oncelog_broker.runtime.open_files import OPEN_FILES
+from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.server.connections import Connections
@@ -91,6 +92,7 @@ class Broker:
         self.clock: Clock = clock or SystemClock()
         self.disk: Disk = disk or RealDisk()
         self.tasks = Tasks()
+        self.slices = Slices(self.clock, self.tasks)
         self.deadlines = Deadlines()
         self.connections = Connections(
             Limits(
@@ -188,19 +190,28 @@ class Broker:
         self.replicas.on_image(ClusterImage(""), self.image)
         self._undo.callback(self.replicas.close)
         self.replicas.on_opened = self._on_opened
-        self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.deadlines)
+        self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.slices, self.deadlines)
         self._undo.callback(self.groups.close)
         self.groups.on_image(ClusterImage(""), self.image)
         self.markers = MarkerAppender(self.replicas, self.groups.runtime)
         self.transactions = TransactionCoordinator(
-            self.config, self.replicas, self.markers, self.producer_ids, self.clock, self.tasks, self.deadlines
+            self.config,
+            self.replicas,
+            self.markers,
+            self.producer_ids,
+            self.clock,
+            self.tasks,
+            self.slices,
+            self.deadlines,
         )
         self._undo.callback(self.transactions.close)
         self.transactions.on_image(self.image)
         self.metadata.subscribe(self._on_image)
         await self.replicas.until_opened()
         LogMaintenance(self._current_config, self.logs, self.replicas, self.clock, self.tasks).start()
-        LogCleaner(self._current_config, self.logs, self.replicas, self.clock, self.tasks, self.disk).start()
+        LogCleaner(
+            self._current_config, self.logs, self.replicas, self.clock, self.tasks, self.slices, self.disk
+        ).start()
         self.groups.start()
         self.transactions.start()
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
@@ -208,6 +219,8 @@ class Broker:
             config=self.config,
             clock=self.clock,
             tasks=self.tasks,
+            slices=self.slices,
+            at_work=asyncio.Semaphore(self.config[keys.QUEUED_MAX_REQUESTS]),
             deadlines=self.deadlines,
             logs=self.logs,
             metadata=self.metadata,

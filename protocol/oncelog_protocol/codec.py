@@ -8,6 +8,7 @@ stays a slice.
 from __future__ import annotations
 
 import struct as struct_module
+from collections.abc import Callable, Generator
 from typing import Any, Final, Generic, TypeVar
 
 from oncelog_protocol.errors import MalformedMessage, UnencodableMessage
@@ -16,6 +17,7 @@ from oncelog_protocol.versions import VersionRange
 from oncelog_protocol.wire import PRIMITIVES, SIZED, Array, Emitter, Fixed, WireReader, WireType, WireWriter
 from oncelog_protocol.wire_readers import (
     MAX_ELEMENTS,
+    MAX_TAGS,
     check_tag_end,
     read_presence,
     read_tag,
@@ -27,6 +29,8 @@ from oncelog_protocol.wire_writers import Buffer, put_tagged
 M = TypeVar("M")
 
 _new: Final = object.__new__
+DECODING_ERRORS: Final = (MalformedMessage, struct_module.error, IndexError, UnicodeDecodeError)
+ENCODING_ERRORS: Final = (UnencodableMessage, struct_module.error, AttributeError, TypeError, UnicodeEncodeError)
 
 
 class Entity(WireType):
@@ -68,7 +72,7 @@ class Entity(WireType):
 
     def _parse_tags(self, result: Any, stream: WireReader, context: Any, path: Any) -> None:
         count, stream.position = read_uvarint(stream.buffer, stream.position)
-        if count > stream.budget:
+        if count > stream.budget or count > MAX_TAGS:
             raise too_many_tags(count)
         stream.budget -= count
         known = {field.tag: (field, kind) for field, kind in self.tagged}
@@ -120,7 +124,7 @@ class Entity(WireType):
             emit.line("pos += 1")
         with emit.block("else:"):
             emit.line(f"{count}, pos = {emit.function(read_uvarint)}(buf, pos)")
-            with emit.block(f"if {count} > budget:"):
+            with emit.block(f"if {count} > budget or {count} > {MAX_TAGS}:"):
                 emit.line(f"raise {emit.function(too_many_tags)}({count})")
             emit.line(f"budget -= {count}")
             emit.line(f"{tag} = -1")
@@ -241,7 +245,7 @@ def _runs(
 class MessageCodec(Generic[M]):
     """Encodes and decodes one version of one message. Get it from `codec`."""
 
-    __slots__ = ("_build", "_parse", "cls", "construct", "version")
+    __slots__ = ("_build", "_build_steps", "_entity", "_parse", "_parse_steps", "cls", "construct", "version")
 
     def __init__(self, cls: type[M], version: int, *, compiled: bool) -> None:
         schema = schema_of(cls)
@@ -250,6 +254,9 @@ class MessageCodec(Generic[M]):
         self.cls = cls
         self.version = version
         entity = Entity(cls, version, schema.flexible)
+        self._entity = entity
+        self._parse_steps: Callable[[WireReader], Generator[None, None, M]] | None = None
+        self._build_steps: Callable[[M, WireWriter], Generator[None, None, Any]] | None = None
         self.construct = entity.compile() if compiled else entity
         self._parse = self.construct._parse
         self._build = self.construct._build
@@ -266,12 +273,28 @@ class MessageCodec(Generic[M]):
         reader = WireReader(memoryview(data), position, max_elements)
         try:
             return self._parse(reader, None, None), reader.position
-        except MalformedMessage as error:
-            raise MalformedMessage(f"{self.cls.__name__} v{self.version}: {error}") from None
-        except (struct_module.error, IndexError):
-            raise MalformedMessage(f"{self.cls.__name__} v{self.version}: the bytes end too early") from None
-        except UnicodeDecodeError as error:
-            raise MalformedMessage(f"{self.cls.__name__} v{self.version}: a string is not UTF-8: {error}") from None
+        except DECODING_ERRORS as error:
+            raise self._malformed(error) from None
+
+    def decode_steps(
+        self, data: Buffer, position: int = 0, *, max_elements: int = MAX_ELEMENTS
+    ) -> Generator[None, None, M]:
+        """As `decode`, for a message of many elements: yields before each element of an array."""
+        if self._parse_steps is None:
+            self._parse_steps = self._entity.steps(parses=True)
+        try:
+            message: M = yield from self._parse_steps(WireReader(memoryview(data), position, max_elements))
+        except DECODING_ERRORS as error:
+            raise self._malformed(error) from None
+        return message
+
+    def _malformed(self, error: Exception) -> MalformedMessage:
+        name = f"{self.cls.__name__} v{self.version}"
+        if isinstance(error, MalformedMessage):
+            return type(error)(f"{name}: {error}")
+        if isinstance(error, UnicodeDecodeError):
+            return MalformedMessage(f"{name}: a string is not UTF-8: {error}")
+        return MalformedMessage(f"{name}: the bytes end too early")
 
     def encode_parts(self, message: M, parts: list[Buffer] | None = None) -> list[Buffer]:
         """The bytes in order, as parts: record data are parts of their own, not copied.
@@ -283,11 +306,23 @@ class MessageCodec(Generic[M]):
             writer.parts = parts
         try:
             self._build(message, writer, None, None)
-        except UnencodableMessage as error:
-            raise UnencodableMessage(f"{self.cls.__name__} v{self.version}: {error}") from None
-        except (struct_module.error, AttributeError, TypeError, UnicodeEncodeError) as error:
+        except ENCODING_ERRORS as error:
             raise UnencodableMessage(f"{self.cls.__name__} v{self.version}: {error}") from error
         return writer.parts
+
+    def encode_steps(self, message: M, parts: list[Buffer]) -> Generator[None, None, None]:
+        """As `encode_parts`, for a message of many elements: yields before each element of an array.
+
+        Meanwhile the parts that are there may be joined, in `parts` itself.
+        """
+        if self._build_steps is None:
+            self._build_steps = self._entity.steps(parses=False)
+        writer = WireWriter()
+        writer.parts = parts
+        try:
+            yield from self._build_steps(message, writer)
+        except ENCODING_ERRORS as error:
+            raise UnencodableMessage(f"{self.cls.__name__} v{self.version}: {error}") from error
 
     def encode(self, message: M) -> bytes:
         """The bytes in one piece."""

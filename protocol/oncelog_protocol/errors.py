@@ -203,5 +203,9 @@ class MalformedMessage(ValueError):
     """Bytes that are no message of the declared shape: the one error of every decoder, whatever the bytes."""
 
 
+class TooManyElements(MalformedMessage):
+    """More array elements than the decoder was allowed, or than the bytes can hold. Nothing is allocated for them."""
+
+
 class UnencodableMessage(ValueError):
     """A value that the declared shape cannot carry (a string too long, an integer out of range, None in the way)."""

@@ -7,7 +7,7 @@ Python (`emit_parse`, `emit_build`), which `.compile()` turns into one function 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from struct import Struct, pack, unpack_from
 from typing import Any, Final
@@ -78,10 +78,12 @@ class Emitter:
     """Python source of one parse or build function, as the wire types write it.
 
     Locals of a parse function: `buf`, `pos`, `end`, `budget`. Locals of a build function: `out`, a list of parts.
-    `constants` are the objects that the source names (classes, struct packers, readers).
+    `constants` are the objects that the source names (classes, struct packers, readers). With `pauses` the function is
+    a generator, which yields before each element of an array.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, pauses: bool = False) -> None:
+        self.pauses = pauses
         self.lines: list[str] = []
         self.constants: dict[str, Any] = {}
         self.out = "out"
@@ -90,6 +92,10 @@ class Emitter:
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self._depth + text)
+
+    def pause(self) -> None:
+        if self.pauses:
+            self.line("yield")
 
     @contextmanager
     def block(self, header: str) -> Iterator[None]:
@@ -160,6 +166,24 @@ class WireType(Construct):  # type: ignore[misc]
         code.append("\n".join([f"def {name}({parameters}):", *emit.lines]))
         self.linked_constants.update(emit.constants)
         return f"{name}({parameters})"
+
+    def steps(self, *, parses: bool) -> Callable[..., Generator[None, None, Any]]:
+        """The generated function as a generator: of (stream) for parsing, of (value, stream) for building."""
+        emit = Emitter(pauses=True)
+        if parses:
+            emit.line("buf = io.buffer; pos = io.position; end = io.end; budget = io.budget")
+            self.emit_parse(emit, "value")
+            emit.line("return value")
+        else:
+            emit.line("out = io.parts")
+            self.emit_build(emit, "obj")
+            emit.line("return obj")
+        emit.line("yield")  # so that it is a generator where no array is
+        source = "\n".join([f"def steps({'io' if parses else 'obj, io'}):", *emit.lines])
+        namespace: dict[str, Any] = dict(emit.constants)
+        exec(compile(source, "<steps>", "exec"), namespace)  # noqa: S102  our own declarations
+        generated: Callable[..., Generator[None, None, Any]] = namespace["steps"]
+        return generated
 
     def compile(self, filename: str | None = None) -> Any:
         """As construct's, with the constants that the generated source names put into its module."""
@@ -299,6 +323,7 @@ class Array(WireType):
             items, item = emit.name("items"), emit.name("item")
             emit.line(f"{target} = {items} = []")
             with emit.block(f"for _ in range({count}):"):
+                emit.pause()
                 self.element.emit_parse(emit, item)
                 emit.line(f"{items}.append({item})")
 
@@ -317,6 +342,7 @@ class Array(WireType):
                 emit.line(f"{emit.out}.append({fused}({self._fused_format(f'len({items})')}, *{items}))")
             else:
                 with emit.block(f"for {item} in {items}:"):
+                    emit.pause()
                     self.element.emit_build(emit, item)
 
 

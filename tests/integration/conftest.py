@@ -89,3 +89,38 @@ def sabotage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
             monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(directory), *path]))
 
     return set_code
+
+
+TOO_FEW_REPLICAS = """
+import os
+from oncelog_broker.replication.partition import Partition
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+append = Partition.append
+
+def append_where_enough_are_in_sync(self, records, **options):
+    if os.path.exists(os.path.join({directory!r}, self.topic)):
+        raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    return append(self, records, **options)
+
+Partition.append = append_where_enough_are_in_sync
+"""
+
+
+@pytest.fixture
+def too_few_in_sync(tmp_path: Path, sabotage: Callable[[str], None]) -> Callable[[str, bool], None]:
+    """`too_few_in_sync(topic, True)`: as if it had followers, and too few were in sync, until it is called with False.
+
+    For brokers that this test starts. One broker alone never has too few: no more are needed than there are.
+    """
+    directory = tmp_path / "too-few-in-sync"
+    directory.mkdir()
+    sabotage(TOO_FEW_REPLICAS.format(directory=str(directory)))
+
+    def set_state(topic: str, are_too_few: bool) -> None:
+        if are_too_few:
+            (directory / topic).touch()
+        else:
+            (directory / topic).unlink()
+
+    return set_state

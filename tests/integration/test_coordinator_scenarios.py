@@ -94,12 +94,12 @@ def fetch_all(client: RawClient, topic: str) -> list[RecordBatch]:
 
 @BOTH
 def test_e13_an_expiry_that_cannot_be_logged_locks_nobody_out(
-    broker_factory: BrokerFactory, topic: str, is_v2: bool
+    broker_factory: BrokerFactory, too_few_in_sync: Callable[[str, bool], None], topic: str, is_v2: bool
 ) -> None:
     """KAFKA-7519: the write of a tombstone failed, and the id answered CONCURRENT_TRANSACTIONS from then on."""
     settings = {
         "transaction.remove.expired.transaction.cleanup.interval.ms": "20",
-        "transactional.id.expiration.ms": "300",
+        "transactional.id.expiration.ms": "1500",
         "transaction.state.log.num.partitions": "1",
     }
     broker = broker_factory(settings).start()
@@ -109,10 +109,11 @@ def test_e13_an_expiry_that_cannot_be_logged_locks_nobody_out(
         first = txn.take_over()
         txn.write(topic, value=b"first")
         assert txn.end() == 0
-        client.alter_topic("__transaction_state", min_insync_replicas="2")
+        eventually(lambda: is_complete(client), "the transaction is complete")
+        too_few_in_sync("__transaction_state", True)
         eventually(lambda: "not removed" in broker.log.read_text() or None, "an expiry has failed")
         assert txn.init() == ErrorCode.COORDINATOR_NOT_AVAILABLE  # not CONCURRENT_TRANSACTIONS
-        client.alter_topic("__transaction_state", min_insync_replicas="1")
+        too_few_in_sync("__transaction_state", False)
         txn.take_over()
         txn.write(topic, value=b"second")
         assert txn.end() == 0
@@ -120,6 +121,12 @@ def test_e13_an_expiry_that_cannot_be_logged_locks_nobody_out(
         assert committed_values(client, topic) == [b"first", b"second"]
         eventually(lambda: is_forgotten(client), "it is forgotten in the end")
         assert txn.take_over().producer_id != first.producer_id
+
+
+def is_complete(client: RawClient) -> bool:
+    """Whether the one transactional id has no transaction that is open or being completed."""
+    request = ListTransactionsRequest(state_filters=["CompleteCommit"], producer_id_filters=[])
+    return len(client.call(request, ApiKey.LIST_TRANSACTIONS, 0).transaction_states) == 1
 
 
 def is_forgotten(client: RawClient) -> bool:
@@ -331,7 +338,7 @@ def test_e26_a_disk_that_fails_under_a_transaction(
 
 @BOTH
 def test_e5_offsets_are_pending_as_a_whole_or_not_at_all(
-    broker_factory: BrokerFactory, topic: str, group: str, is_v2: bool
+    broker_factory: BrokerFactory, too_few_in_sync: Callable[[str, bool], None], topic: str, group: str, is_v2: bool
 ) -> None:
     """KAFKA-15449, KAFKA-15784: what cannot be logged is not pending either, and what comes when the transaction has
     ended is refused, whatever is open by then."""
@@ -350,11 +357,11 @@ def test_e5_offsets_are_pending_as_a_whole_or_not_at_all(
         txn.write(topic)
         if not is_v2:
             assert txn.add_offsets(group) == 0
-        client.alter_topic("__consumer_offsets", min_insync_replicas="2")
+        too_few_in_sync("__consumer_offsets", True)
         for _ in range(3):
             assert txn.commit_offset(group, topic, 2, version) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert committed_offset(client, group, topic, stable=True) == (0, 1)
-        client.alter_topic("__consumer_offsets", min_insync_replicas="1")
+        too_few_in_sync("__consumer_offsets", False)
         old = txn.producer
         assert txn.end(False) == 0
         eventually(lambda: is_stable(client, topic), "the transaction is aborted")

@@ -112,7 +112,7 @@ def test_e29_no_block_of_ids_is_no_reason_to_give_up(
 
 @BOTH
 def test_e12_an_init_that_cannot_be_logged_costs_no_epoch(
-    broker_factory: BrokerFactory, topic: str, is_v2: bool
+    broker_factory: BrokerFactory, too_few_in_sync: Callable[[str, bool], None], topic: str, is_v2: bool
 ) -> None:
     """KAFKA-9666: the coordinator's log is under its min.insync.replicas for a while; every retry of InitProducerId
     took an epoch, until there were none left."""
@@ -125,10 +125,10 @@ def test_e12_an_init_that_cannot_be_logged_costs_no_epoch(
             if opens_one:
                 txn.write(topic, value=b"dropped")
             before = txn.producer
-            client.alter_topic("__transaction_state", min_insync_replicas="2")
+            too_few_in_sync("__transaction_state", True)
             for _ in range(50):
                 assert txn.init() == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            client.alter_topic("__transaction_state", min_insync_replicas="1")
+            too_few_in_sync("__transaction_state", False)
             txn.take_over()
             assert txn.producer == before._replace(epoch=before.epoch + (2 if opens_one else 1))
         assert txn.producer.producer_id == first.producer_id

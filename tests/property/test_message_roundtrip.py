@@ -133,6 +133,15 @@ def assert_elements_are_counted(decoder, data, count):
             decoder.decode(data, max_elements=count - 1)
 
 
+def stepped(steps):
+    """What a generator returns, which pauses now and then."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            return finished.value
+
+
 @every_version
 def test_round_trip(cls, version):
     compiled, interpreted = codec(cls, version), interpreted_codec(cls, version)
@@ -146,6 +155,13 @@ def test_round_trip(cls, version):
         assert compiled.decode_from(data) == interpreted.decode_from(data) == (received, len(data))
         assert_elements_are_counted(compiled, data, elements(received))
         assert_elements_are_counted(interpreted, data, elements(received))
+        parts = []
+        stepped(compiled.encode_steps(message, parts))
+        assert b"".join(parts) == data
+        assert stepped(compiled.decode_steps(data)) == received
+        if data:
+            with pytest.raises(MalformedMessage):
+                stepped(compiled.decode_steps(data[:-1]))
 
     check()
 

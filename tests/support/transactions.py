@@ -58,14 +58,10 @@ class TransactionDriver:
         self.machine = self._new_machine()
 
     def _new_machine(self) -> TransactionMachine:
-        return TransactionMachine(self.config, self.now_ms, lambda: self.seconds, self)
+        return TransactionMachine(self.config, self.now_ms, lambda: self.seconds)
 
     def now_ms(self) -> int:
         return START_MS + int(self.seconds * 1000) + self.wall_offset_ms
-
-    def answer(self, end: TransactionEnd) -> None:
-        """The machine has decided a transaction."""
-        self.ends.append(end)
 
     # --- the runtime's part
 
@@ -79,6 +75,7 @@ class TransactionDriver:
             machine.replay(record, len(self.log), -1)
         for waiter, response in effects.replies:
             waiter.answer(response)
+        self.ends += effects.ends
         return len(effects.records)
 
     def reloaded(self) -> TransactionMachine:

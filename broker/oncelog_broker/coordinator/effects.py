@@ -5,7 +5,8 @@
    Records that `may_be_divided` are appended, and replayed, in as many batches as it takes.
 2. Each record is replayed into the machine: that alone changes what is durable.
 3. `timers` are set or cancelled.
-4. When the records are committed (on all in-sync replicas), `replies` leave.
+4. When the records are committed (on all in-sync replicas), `replies` leave, and then `ends` are handed to whoever
+   finishes what was decided.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ class Encoded(NamedTuple):
 class Effects:
     """One step. Invariant: a waiter is replied to once in its life."""
 
-    __slots__ = ("if_not_logged", "may_be_divided", "producer", "records", "replies", "timers", "too_large")
+    __slots__ = ("ends", "if_not_logged", "may_be_divided", "producer", "records", "replies", "timers", "too_large")
 
     def __init__(self) -> None:
         self.records: list[Any] = []
         self.producer: tuple[int, int] | None = None
         """The producer id and epoch in whose transaction the records are; None: in none."""
         self.replies: list[tuple[Waiter, Any]] = []
+        self.ends: list[Any] = []
+        """Decisions that are to be carried out elsewhere: the ends of transactions, for which markers are written."""
         self.timers: list[tuple[TimerKey, float | None]] = []
         self.may_be_divided = False
         """Each record stands for itself: after a crash, or a failure, some of them may be logged and others not."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey
@@ -25,7 +26,10 @@ from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.answers import Answer, settled, then
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import HEADER_SIZE, CorruptBatch, RecordBatch, batches
@@ -38,10 +42,8 @@ logger = logging.getLogger(__name__)
 
 LOAD_CHUNK_BYTES: Final = 256 * 1024
 """Read from the log at once while loading."""
-LOAD_SLICE_SECONDS: Final = 0.004
-"""Replayed at most so long before other work gets its turn."""
-RECORDS_BETWEEN_CLOCKS: Final = 32
-"""Records replayed between two looks at the clock."""
+RECORDS_PER_STEP: Final = 32
+"""Records replayed before others may have their turn."""
 TIMER_RETRY_SECONDS: Final = 1.0
 """When a timer is tried again whose records could not be appended."""
 ACKS_ALL: Final = -1
@@ -81,16 +83,27 @@ R = TypeVar("R")
 class Waiter(Generic[R]):
     """A request that waits for its reply: what machines know as an opaque token."""
 
-    __slots__ = ("_failed", "future")
+    __slots__ = ("_failed", "_future", "_reply")
 
-    def __init__(self, future: asyncio.Future[R], failed: Callable[[KafkaError], R]) -> None:
-        self.future = future
+    def __init__(self, failed: Callable[[KafkaError], R]) -> None:
         self._failed = failed
+        self._reply: list[R] = []
+        self._future: asyncio.Future[R] | None = None
 
     def answer(self, response: R | KafkaError) -> None:
-        """Harmless when the broker is stopping and nobody waits any more."""
-        if not self.future.done():
-            self.future.set_result(self._failed(response) if isinstance(response, KafkaError) else response)
+        """Harmless when nobody waits any more: the client is gone."""
+        reply = self._failed(response) if isinstance(response, KafkaError) else response
+        if self._future is None:
+            self._reply.append(reply)
+        elif not self._future.done():
+            self._future.set_result(reply)
+
+    def outcome(self) -> Answer[R]:
+        """The reply, or a future of it where it comes later. To be asked once."""
+        if self._reply:
+            return self._reply[0]
+        self._future = asyncio.get_running_loop().create_future()
+        return self._future
 
 
 class Shard(Generic[M]):
@@ -117,16 +130,20 @@ class CoordinatorRuntime(Generic[M]):
         replicas: Replicas,
         clock: Clock,
         tasks: Tasks,
+        slices: Slices,
         call_after: Callable[[float, Callable[[], None]], None],
         compression: Compression = Compression.NONE,
+        on_end: Callable[[Shard[M], Any], None] = lambda shard, end: None,
     ) -> None:
         """`make_machine(index)` makes the empty machine of a partition; `call_after(seconds, callback)` is a timer that
-        may be late, and cannot be cancelled."""
+        may be late, and cannot be cancelled; `on_end` gets the `Effects.ends`, when their records are committed."""
         self._topic = topic
         self._make_machine = make_machine
         self._replicas = replicas
         self._clock = clock
         self._tasks = tasks
+        self._slices = slices
+        self._on_end = on_end
         self._call_after = call_after
         self._compression = compression
         self._shards: dict[int, Shard[M]] = {}
@@ -173,26 +190,12 @@ class CoordinatorRuntime(Generic[M]):
 
     async def _load(self, shard: Shard[M]) -> None:
         """Replay the log of `shard`. If it cannot be read the shard stays failed, and the broker's log says why."""
-        log = shard.partition.log
-        offset, started = log.log_start_offset, self._clock.monotonic()
+        log, started = shard.partition.log, self._clock.monotonic()
         try:
-            while offset < shard.partition.high_watermark and self._shards.get(shard.index) is shard:
-                chunk = log.read(
-                    offset, LOAD_CHUNK_BYTES, upper_bound=shard.partition.high_watermark, min_one_batch=True
-                )
-                if not len(chunk):  # the rest of the log was compacted away
-                    break
-                slice_end = self._clock.monotonic() + LOAD_SLICE_SECONDS
-                for batch in batches(chunk):
-                    offset = batch.next_offset
-                    for _ in self._replay_batch(shard.machine, batch):
-                        if self._clock.monotonic() > slice_end:
-                            await asyncio.sleep(0)
-                            slice_end = self._clock.monotonic() + LOAD_SLICE_SECONDS
-                await asyncio.sleep(0)
+            await settled(self._slices.run(self._replay_log(shard)))
         except (KafkaError, CorruptBatch, ValueError) as error:
             shard.failure = str(error)
-            logger.error("coordinator not loaded", extra={"partition": log.name, "offset": offset, "reason": error})
+            logger.error("coordinator not loaded", extra={"partition": log.name, "reason": error})
             return
         if self._shards.get(shard.index) is shard:
             logger.info(
@@ -201,7 +204,20 @@ class CoordinatorRuntime(Generic[M]):
             )
             self._loaded(shard)
 
-    def _replay_batch(self, machine: M, batch: RecordBatch) -> Iterator[None]:
+    def _replay_log(self, shard: Shard[M]) -> Steps[None]:
+        """Ends early where this broker leads the partition no more."""
+        log = shard.partition.log
+        offset = log.log_start_offset
+        while offset < shard.partition.high_watermark and self._shards.get(shard.index) is shard:
+            chunk = log.read(offset, LOAD_CHUNK_BYTES, upper_bound=shard.partition.high_watermark, min_one_batch=True)
+            if not len(chunk):  # the rest of the log was compacted away
+                return
+            for batch in batches(chunk):
+                offset = batch.next_offset
+                yield from self._replay_batch(shard.machine, batch)
+            yield None
+
+    def _replay_batch(self, machine: M, batch: RecordBatch) -> Steps[None]:
         """Replay one batch; yields now and then, for other work."""
         if batch.is_control:
             marker = read_marker(batch)
@@ -215,8 +231,8 @@ class CoordinatorRuntime(Generic[M]):
             decoded = machine.decode(record.key, record.value)
             if decoded is not None:
                 machine.replay(decoded, record.offset, producer_id)
-            if number % RECORDS_BETWEEN_CLOCKS == 0:
-                yield
+            if number % RECORDS_PER_STEP == 0:
+                yield None
 
     def _loaded(self, shard: Shard[M]) -> None:
         shard.is_loaded = True
@@ -227,7 +243,7 @@ class CoordinatorRuntime(Generic[M]):
         error = KafkaError(ErrorCode.NOT_COORDINATOR)
         effects = shard.machine.on_unloaded(error)
         assert not effects.records, "a broker that leads no more writes no more"
-        _send(effects, None)
+        _send(effects.replies, ErrorCode.NONE)
 
     def close(self) -> None:
         """The broker stops: whoever waits is answered, and finds another coordinator or this one again."""
@@ -263,21 +279,21 @@ class CoordinatorRuntime(Generic[M]):
 
     def write(
         self, key: str, operation: Callable[[M, Waiter[R]], Effects], failed: Callable[[KafkaError], R]
-    ) -> R | asyncio.Future[R]:
+    ) -> Answer[R]:
         """Run `operation` on the machine of `key`, carry out its effects; the response, or a future of it.
 
         The operation replies to the waiter that it is given, at once or in a later step; it raises KafkaError to
         refuse. `failed` makes the response of an error.
         """
-        waiter = Waiter(asyncio.get_running_loop().create_future(), failed)
+        waiter = Waiter(failed)
         try:
             shard = self.shard(key)
-            self._carry_out(shard, operation(shard.machine, waiter), waiter)
+            self._carry_out(shard, operation(shard.machine, waiter))
         except KafkaError as error:
             return failed(error)
-        return waiter.future.result() if waiter.future.done() else waiter.future
+        return waiter.outcome()
 
-    def read(self, key: str, query: Callable[[M], R], failed: Callable[[KafkaError], R]) -> R | asyncio.Future[R]:
+    def read(self, key: str, query: Callable[[M], R], failed: Callable[[KafkaError], R]) -> Answer[R]:
         """As `write`, for a question: what has been seen is committed when the answer leaves."""
 
         def operation(machine: M, waiter: Waiter[R]) -> Effects:
@@ -314,8 +330,8 @@ class CoordinatorRuntime(Generic[M]):
 
     # --- effects
 
-    def _carry_out(self, shard: Shard[M], effects: Effects, asked: Waiter[Any] | None = None) -> None:
-        """See `Effects` for the order. `asked` waits for this step and gets the error if it is not committed.
+    def _carry_out(self, shard: Shard[M], effects: Effects) -> None:
+        """See `Effects` for the order.
 
         Raises KafkaError if the records could not be appended; nothing has happened then, but `if_not_logged`.
         """
@@ -333,17 +349,23 @@ class CoordinatorRuntime(Generic[M]):
                 shard.timers.set(key, self._clock.monotonic() + seconds)
         if effects.timers:
             self._wake_in_time(shard)
-        if not effects.replies:
-            return
         # A step without records waits too, if it may have seen what is not committed yet.
         partition = shard.partition
         if partition.high_watermark >= partition.log.log_end_offset:
-            _send(effects, None)
-        else:
-            partition.when_committed(
-                partition.log.log_end_offset,
-                lambda error: _send(effects, None if error is None else KafkaError(ErrorCode.NOT_COORDINATOR)),
-            )
+            _send(effects.replies, ErrorCode.NONE)
+            self._hand_over(shard, effects.ends, ErrorCode.NONE)
+            return
+        if effects.replies:
+            then(partition.committed(partition.log.log_end_offset), partial(_send, effects.replies))
+        if effects.ends:
+            # These wait on where replies give up: the decision stands, and only who leads no more leaves it to others.
+            committed = partition.committed(partition.log.log_end_offset, needs_replicas=False)
+            then(committed, partial(self._hand_over, shard, effects.ends))
+
+    def _hand_over(self, shard: Shard[M], ends: list[Any], code: ErrorCode) -> None:
+        """An error means that this broker coordinates no more: the next coordinator finds the decision in the log."""
+        for end in ends if code is ErrorCode.NONE else ():
+            self._on_end(shard, end)
 
     def _log(self, shard: Shard[M], effects: Effects) -> None:
         """Append and replay the records. Raises KafkaError: nothing of a batch that fails has changed anything."""
@@ -415,6 +437,7 @@ class CoordinatorRuntime(Generic[M]):
 APPEND_ERRORS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
@@ -441,6 +464,8 @@ def divided(records: list[Encoded], max_bytes: int) -> list[int]:
     return sizes
 
 
-def _send(effects: Effects, error: KafkaError | None) -> None:
-    for waiter, response in effects.replies:
+def _send(replies: list[tuple[Any, Any]], code: ErrorCode) -> None:
+    """The replies leave, for `code` says that what they tell is committed; or that it is not known."""
+    error = None if code is ErrorCode.NONE else KafkaError(APPEND_ERRORS.get(code, code))
+    for waiter, response in replies:
         waiter.answer(response if error is None else error)

@@ -1,19 +1,22 @@
 """One partition as its leader sees it: the log, the leader epoch, the high watermark, the in-sync replicas.
 
 Even alone, a partition has a leader epoch, an ISR of one and a high watermark: with one replica it follows the log end
-at once. Between the check of the leader epoch and the append there is no `await` (E30).
+at once, with several it follows what the followers in sync have fetched. Between the check of the leader epoch and the
+append there is no `await` (E30).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.producers.state import NOTHING_UNSTABLE
 from oncelog_broker.log.validation import AppendOrigin
-from oncelog_broker.replication.delayed import DelayedFetch
+from oncelog_broker.replication.isr import needed_in_sync, replicated_offset
+from oncelog_broker.replication.verification_guards import Guard, VerificationGuards
+from oncelog_broker.replication.waiting import Waiting
+from oncelog_broker.runtime.answers import Answer
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.control import EndTransactionMarker
 
@@ -27,23 +30,30 @@ class Partition:
     """A partition that this broker leads.
 
     Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; the high watermark never
-    goes back while this broker leads; consumers read below it only.
+    goes back while this broker leads; consumers read below it only. It moves only while as many replicas are in sync as
+    acks=all asks for (KIP-966).
     """
 
     __slots__ = (
+        "_ends",
+        "_hidden_bytes",
+        "_is_resigned",
+        "_is_whole",
         "_producers",
+        "_replicas",
         "_stable_offset",
         "_unstable_bytes",
+        "guards",
         "high_watermark",
         "index",
+        "is_alone",
         "isr",
         "leader_epoch",
         "leader_id",
         "log",
         "topic",
         "topic_id",
-        "waiting_appends",
-        "waiting_fetches",
+        "waiting",
     )
 
     def __init__(self, topic: str, topic_id: bytes, index: int, log: PartitionLog, *, leader_id: int) -> None:
@@ -54,21 +64,66 @@ class Partition:
         self.leader_id = leader_id
         self.leader_epoch = -1
         self.isr: tuple[int, ...] = (leader_id,)
+        self._replicas: tuple[int, ...] = (leader_id,)
+        self.is_alone = True
+        """No other replica is in sync: what is appended is replicated."""
+        self._is_resigned = False
+        self._is_whole = True
+        """All replicas are in sync, which is enough for whatever is asked."""
+        self._ends: dict[int, int] = {}
+        """How far the followers have come that have fetched in this leader epoch."""
+        self._hidden_bytes = 0
+        """At least what lies between high watermark and log end."""
         self.high_watermark = log.log_end_offset
-        self.waiting_fetches: set[DelayedFetch] = set()
+        self.waiting = Waiting()
+        self.guards = VerificationGuards()
         self._producers = log.producers.state
         self._producers.on_high_watermark(self.high_watermark)
         self._stable_offset = self.last_stable_offset
         """As of the last append while a transaction was open."""
         self._unstable_bytes = int(self._stable_offset < self.high_watermark)
         """At least what lies between last stable offset and high watermark; 0 where those are the same."""
-        self.waiting_appends: list[tuple[int, Callable[[KafkaError | None], None]]] = []
 
-    def lead(self, leader_epoch: int, isr: tuple[int, ...]) -> None:
-        """Lead from now on with this epoch. The log learns of it with the first batch that carries it, so that a start
-        with very many partitions writes no files."""
+    # --- leading
+
+    def lead(self, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...] | None = None) -> None:
+        """Lead from now on with this epoch, these replicas in sync among `replicas` (None: these are all). The log
+        learns of the epoch with the first batch that carries it, so that a start with very many partitions writes no
+        files."""
+        if leader_epoch != self.leader_epoch:
+            # What followers fetched from another leader, or from us before another, says nothing about this log (B8).
+            self._ends.clear()
+            self.guards.on_new_leader_epoch()
         self.leader_epoch = leader_epoch
         self.isr = isr
+        self._replicas = isr if replicas is None else replicas
+        self.is_alone = all(broker_id == self.leader_id for broker_id in isr)
+        self._is_whole = set(self._replicas) <= set(isr)
+        if not self.has_enough_in_sync:
+            self.waiting.on_too_few_replicas()
+        elif self.high_watermark < self.log.log_end_offset:
+            self._advance_high_watermark(0)
+
+    @property
+    def has_enough_in_sync(self) -> bool:
+        """Whether as many replicas are in sync as acks=all asks for."""
+        return self._is_whole or len(self.isr) >= needed_in_sync(
+            self.log.config.min_insync_replicas, len(self._replicas)
+        )
+
+    def on_follower_fetch(self, broker_id: int, log_end_offset: int) -> None:
+        """A follower asks, in our leader epoch, for what comes behind `log_end_offset`: so far it has everything."""
+        if broker_id in self._replicas and broker_id != self.leader_id:
+            self._ends[broker_id] = log_end_offset
+            if self.high_watermark < self.log.log_end_offset:
+                self._advance_high_watermark(0)
+
+    def resign(self) -> None:
+        """This broker leads the partition no more: whoever waits is answered now and will find out."""
+        self._is_resigned = True
+        self.waiting.on_resigned()
+
+    # --- appending
 
     def append(
         self,
@@ -77,18 +132,24 @@ class Partition:
         required_acks: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         transaction_version: int = 0,
+        guard: Guard | None = None,
     ) -> tuple[int, int]:
         """Append one batch as leader: (base offset, log append time in ms or -1). A duplicate appends nothing and is
-        answered as it was the first time.
+        answered as it was the first time. Who has to wait until it is replicated asks `committed`.
 
-        `records` is writable memory, patched in place. Raises KafkaError: NOT_ENOUGH_REPLICAS before anything is
-        written, or what PartitionLog.append_as_leader raises.
+        `records` is writable memory, patched in place. `guard` was taken before it was asked whether the producer is in
+        a transaction. Raises KafkaError: NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or what
+        PartitionLog.append_as_leader raises.
         """
-        if required_acks == -1 and len(self.isr) < self.log.config.min_insync_replicas:
+        if required_acks == -1 and not (self._is_whole or self.has_enough_in_sync):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.isr)} replicas in sync, min.insync.replicas={self.log.config.min_insync_replicas}",
             )
+        if self._is_resigned:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # it was led when the request came
+        if guard is not None and not self.guards.holds(guard):
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction ended while it was asked about (KIP-890)")
         result = self.log.append_as_leader(
             records, leader_epoch=self.leader_epoch, origin=origin, transaction_version=transaction_version
         )
@@ -101,8 +162,10 @@ class Partition:
     ) -> int:
         """End a producer's transaction on this partition; returns the marker's offset (S39).
 
-        Raises what PartitionLog.append_marker raises.
+        Raises what PartitionLog.append_marker raises, and NOT_ENOUGH_REPLICAS: markers are acks=all.
         """
+        if not self.has_enough_in_sync:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} replicas in sync")
         offset = self.log.append_marker(
             marker,
             producer_id=producer_id,
@@ -110,23 +173,46 @@ class Partition:
             leader_epoch=self.leader_epoch,
             transaction_version=transaction_version,
         )
+        self.guards.on_marker(producer_id)
         self._advance_high_watermark(MARKER_SIZE)
         return offset
 
+    def committed(self, next_offset: int, *, needs_replicas: bool = True) -> Answer[ErrorCode]:
+        """NONE when everything below `next_offset` is on all replicas in sync: at once if it is, as always with one.
+
+        NOT_LEADER_OR_FOLLOWER if this broker resigns before: what becomes of the records is not known then.
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND, where the answer `needs_replicas`, as soon as too few are in sync.
+        """
+        if next_offset <= self.high_watermark:
+            return ErrorCode.NONE
+        if needs_replicas and not self.has_enough_in_sync:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return self.waiting.for_offset(next_offset, needs_replicas=needs_replicas)
+
     def _advance_high_watermark(self, new_bytes: int) -> None:
-        """With one replica in sync, what is appended is replicated."""
+        """`new_bytes` were appended, or replicas have come further. With one replica in sync, what is appended is
+        replicated."""
         before, end = self.high_watermark, self.log.log_end_offset
+        if not self.is_alone:
+            self._hidden_bytes += new_bytes
+            replicated = replicated_offset(end, self.leader_id, self.isr, self._ends)
+            if replicated is None or replicated <= before or not self.has_enough_in_sync:
+                return
+            end = replicated
+            new_bytes = self._hidden_bytes  # more than has become readable is no harm: a fetch then ends early
+        elif self._hidden_bytes:
+            new_bytes += self._hidden_bytes
         if end == before:
             return
         self.high_watermark = end
+        self._hidden_bytes = 0 if end == self.log.log_end_offset else self._hidden_bytes
         stable_bytes = new_bytes
         if self._unstable_bytes or self._producers.first_unstable_offset != NOTHING_UNSTABLE:
             stable_bytes = self._advance_last_stable_offset(new_bytes, before)
-        if self.waiting_fetches:
-            for fetch in list(self.waiting_fetches):
-                fetch.on_readable(stable_bytes if fetch.read_committed else new_bytes)
-        if self.waiting_appends:
-            self._complete_appends()
+        if self.waiting.fetches:
+            self.waiting.on_readable(new_bytes, stable_bytes)
+        if self.waiting.appends:
+            self.waiting.on_high_watermark(end)
 
     def _advance_last_stable_offset(self, new_bytes: int, old_high_watermark: int) -> int:
         """How many bytes have become stable: 0, or (more is no harm, a fetch then ends early) all that was unstable."""
@@ -137,21 +223,7 @@ class Partition:
         self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else unstable_bytes
         return unstable_bytes if self._stable_offset > before else 0
 
-    def when_committed(self, next_offset: int, done: Callable[[KafkaError | None], None]) -> None:
-        """Call `done(None)` as soon as everything below `next_offset` is on all in-sync replicas: at once if it is.
-
-        `done(error)` instead, NOT_LEADER_OR_FOLLOWER, if this broker stops leading before: what becomes of the records
-        is not known then.
-        """
-        if next_offset <= self.high_watermark:
-            done(None)
-        else:
-            self.waiting_appends.append((next_offset, done))
-
-    def _complete_appends(self) -> None:
-        waiting, self.waiting_appends = self.waiting_appends, []
-        for next_offset, done in waiting:
-            self.when_committed(next_offset, done)
+    # --- reading
 
     @property
     def last_stable_offset(self) -> int:
@@ -198,11 +270,3 @@ class Partition:
         if epoch < 0 or fetch_offset < self.log.log_start_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < fetch_offset else None
-
-    def resign(self) -> None:
-        """This broker leads the partition no more: whoever waits is answered now and will find out."""
-        for fetch in list(self.waiting_fetches):
-            fetch.finish()
-        waiting, self.waiting_appends = self.waiting_appends, []
-        for _, done in waiting:
-            done(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))

@@ -126,7 +126,7 @@ class Replicas:
         key = (topic.name, index)
         partition = self._leaders.get(key)
         if partition is not None:
-            partition.lead(state.leader_epoch, state.isr)
+            partition.lead(state.leader_epoch, state.isr, state.replicas)
         elif key not in self._opening:
             wanted = WantedLog(topic.name, index, topic.topic_id, self._config_of(topic.name))
             # While the log of a topic that was deleted is on its way out, the one of its successor waits behind it.
@@ -162,7 +162,7 @@ class Replicas:
             return
         log.update_config(self._config_of(topic.name))  # one that was there is opened with the defaults
         partition = Partition(topic.name, topic.topic_id, index, log, leader_id=self._broker_id)
-        partition.lead(state.leader_epoch, state.isr)
+        partition.lead(state.leader_epoch, state.isr, state.replicas)
         self._leaders[key] = partition
         self._leaders_by_id[topic.topic_id, index] = partition
         self._offline.pop(key, None)

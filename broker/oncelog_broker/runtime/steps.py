@@ -2,7 +2,7 @@
 
 A `Steps` is a generator. It yields None where it may be paused, and a job where it must wait for the disk or for a
 codec: a function that touches nothing of others, hence may run in another thread, and whose result is sent back in.
-`run_steps` runs all at one go; `oncelog_broker.upkeep.cleaning` runs them between the requests of a broker.
+`run_steps` runs all at one go, `slices.Slices` between everything else that the event loop does.
 """
 
 from __future__ import annotations

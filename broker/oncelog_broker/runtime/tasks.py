@@ -25,12 +25,16 @@ class Tasks:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def spawn(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def spawn(self, name: str, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `coroutine` as a task that `close` will cancel; what it raises is logged."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
         return task
+
+    def answer(self, name: str, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """As `spawn`, for an answer: cancelling it leaves the task at work, so what has begun is finished."""
+        return asyncio.shield(self.spawn(name, coroutine))
 
     def every(self, name: str, interval_seconds: float, action: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run `action` again and again, `interval_seconds` after it last ended; a failure does not end the series."""
@@ -90,4 +94,7 @@ class Deadlines:
 
     def _fire(self, tick: int) -> None:
         for callback in self._buckets.pop(tick, ()):
-            callback()
+            try:
+                callback()
+            except Exception:
+                logger.exception("a timer failed")  # the others of this tick are nobody's but its own

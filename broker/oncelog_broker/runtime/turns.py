@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-TURN_BUDGET_SECONDS: Final = 0.001
-"""For what all connections together have pipelined behind their first request: enough to answer some twenty small ones
-with one write each connection, which is cheaper than a turn and a write for each."""
+TURN_BUDGET_SECONDS: Final = 0.003
+"""For what all connections together have pipelined behind their first request: enough to answer some hundred small
+ones with one write for each connection, which is cheaper than a turn and a write for each."""
 
 
 class TurnBudget:

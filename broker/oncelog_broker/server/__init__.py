@@ -1,10 +1,11 @@
 """The edge: sockets in, requests dispatched, responses out in order.
 
-`listener` accepts and sweeps, `connections` are those that are open. `connection` handles the requests of one of them
-in order, between its `receiving` side (frames) and its `answer_queue`. `limits` is what one client may take, `ledger`
-who holds how much memory. `dispatch` goes from header (`known_header`) to handler; `served` says which APIs and
-versions there are, `handlers/` has one file per API key, and `context` says what a handler may reach. `answers` and
-`slices`: answers that come later, and work that lets others in between. `fetch_sessions` are incremental fetches.
+`listener` accepts and sweeps, `connections` are those that are open, `connection` is one of them: its requests in
+order, between the `receiving` side, which cuts frames, and the `answer_queue`, from which answers leave in order.
+`limits` is what one client may take, and `ledger` who holds how much memory. `dispatch` goes from header
+(`known_header`) to handler, and from its answer to bytes; `served` says which APIs and versions there are, `handlers/`
+has one file per API key, and `context` says what a handler may reach and how it answers. `fetch_sessions` are
+incremental fetches.
 
 What several handlers share: `topic_ids`, `config_resources`, `transactional_errors`, and `shown` (waiting for a change
 to be in effect).

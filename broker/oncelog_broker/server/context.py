@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.controller.topics import TopicController
@@ -16,10 +18,16 @@ from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_broker.server.answer_queue import Slot
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.fetch_sessions import FetchSessions
+
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -29,6 +37,9 @@ class Services:
     config: BrokerConfig
     clock: Clock
     tasks: Tasks
+    slices: Slices
+    at_work: asyncio.Semaphore
+    """queued.max.requests: how many requests that take several steps are at work at a time."""
     deadlines: Deadlines
     logs: LogManager
     metadata: MetadataCache
@@ -55,7 +66,17 @@ class Services:
 class RequestContext:
     """What a handler may know beside its request. Valid while the request is handled."""
 
-    __slots__ = ("api_key", "client_id", "connection", "correlation_id", "services", "version")
+    __slots__ = (
+        "_effects_are_done",
+        "_slot",
+        "api_key",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "reads_frame",
+        "services",
+        "version",
+    )
 
     def __init__(
         self,
@@ -72,8 +93,40 @@ class RequestContext:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        self.reads_frame = False
+        """Whether the frame must stay as it is while the request waits: something is still to be read from it."""
+        self._effects_are_done = False
+        self._slot: Slot | None = None
 
     @property
     def client(self) -> Client:
         """Who asks, as others may be shown."""
         return Client(self.client_id or "", f"/{self.connection.client_host}")
+
+    # --- how a handler answers: with its response, with None (acks=0), or with one of these
+
+    def in_slices(self, work: Steps[R]) -> Answer[R]:
+        """What `work` returns, a slice at a time if it takes long; given up when the client goes."""
+        return self.services.slices.run(work)
+
+    def in_a_task(self, work: Coroutine[Any, Any, R]) -> asyncio.Future[R]:
+        """What a coroutine returns. A change that has begun is finished, whether the client stays or goes."""
+        return self.services.tasks.answer(f"request {self.api_key} of {self.client_id}", self._at_work(work))
+
+    async def _at_work(self, work: Coroutine[Any, Any, R]) -> R:
+        async with self.services.at_work:
+            return await work
+
+    # --- what may go on meanwhile
+
+    def effects_are_done(self) -> None:
+        """Nothing of this request is left but to wait for its answer: the next one of its connection may begin."""
+        self._effects_are_done = True
+        if self._slot is not None:
+            self.connection.let_next_in(self._slot)
+
+    def wait_for(self, answer: asyncio.Future[Any]) -> Slot:
+        """A place for the answer to this request, which comes later."""
+        done = self._effects_are_done
+        self._slot = self.connection.wait_for(answer, reads_frame=self.reads_frame and not done, holds_back=not done)
+        return self._slot

@@ -1,30 +1,31 @@
 """From a frame to its handler, from the handler's answer to the bytes of the response.
 
-Handlers see one message shape whatever the version (architecture, law 6). A handler returns its response, or None where
-there is none (acks=0), or something to await: a coroutine, which becomes a task, or a future. Then the connection is
-muted until the answer is there.
+Handlers see one message shape whatever the version (architecture, law 6). A handler answers (`runtime/answers.py`) with
+its response, or with a future of it; None is no response (acks=0). What holds back the next request of a connection is
+said in `connection.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, Final
 
 from oncelog.fail_points.point import FailPoint, fail_point
-from oncelog_broker.config.broker_keys import QUEUED_MAX_REQUESTS
-from oncelog_broker.server.answer_queue import Slot
+from oncelog_broker.runtime.answers import Answer, then
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.server.answer_queue import Slot, coalesce
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.context import RequestContext, Services
 from oncelog_broker.server.handlers.api_versions import unsupported_version
 from oncelog_broker.server.known_header import PREFIX, KnownHeader
-from oncelog_broker.server.limits import MAX_REQUEST_ELEMENTS
+from oncelog_broker.server.limits import ELEMENTS_AT_ONCE, MAX_REQUEST_ELEMENTS
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
 from oncelog_protocol.codec import MessageCodec, codec
-from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.errors import MalformedMessage, TooManyElements
 from oncelog_protocol.messages.headers import RequestHeader
 from oncelog_protocol.wire_writers import Buffer
 
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 RESPONSE_PREFIX: Final = Struct(">ii")
 """Size of what follows, correlation id."""
+PARTS_PER_JOIN: Final = 1000
+"""Parts of a large answer that are joined at a time."""
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
 ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", ApiKey.END_TXN: "reply-sent"}
 
@@ -39,7 +42,17 @@ ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", 
 class Route:
     """One API at one version, ready to serve."""
 
-    __slots__ = ("decode", "encode", "flexible_response", "handler", "has_records", "header")
+    __slots__ = (
+        "_encode_steps",
+        "decode",
+        "decode_steps",
+        "encode",
+        "flexible_response",
+        "handler",
+        "has_records",
+        "header",
+        "reads_frame",
+    )  # fmt: skip
 
     def __init__(self, api_key: int, version: int) -> None:
         served = SERVED.get(api_key)
@@ -50,9 +63,22 @@ class Route:
         request_codec: MessageCodec[Any] = codec(request_type(served.key), version)
         response_codec: MessageCodec[Any] = codec(response_type(served.key), version)
         self.decode = request_codec.decode
+        self.decode_steps = request_codec.decode_steps
         self.encode = response_codec.encode_parts
+        self._encode_steps = response_codec.encode_steps
         self.has_records = api_key == ApiKey.FETCH
+        self.reads_frame = api_key == ApiKey.PRODUCE
+        """Whether the decoded request holds slices of its frame, so that the frame must stay while it is worked on."""
         self.flexible_response = response_header_version(served.key, version) == 1
+
+    def encode_steps(self, response: Any, parts: list[Buffer]) -> Steps[None]:
+        """As `encode`, for an answer of many elements, whose small parts are joined on the way."""
+        joined = len(parts)
+        for _ in self._encode_steps(response, parts):
+            if len(parts) - joined >= PARTS_PER_JOIN:
+                parts[joined:] = coalesce(parts[joined:])
+                joined = len(parts)
+            yield None
 
 
 class Dispatcher:
@@ -61,7 +87,6 @@ class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._routes: dict[int, Route] = {}
-        self._at_work = asyncio.Semaphore(services.config[QUEUED_MAX_REQUESTS])
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
         """Serve one request. Raises MalformedMessage for a frame that cannot be answered: the connection is closed."""
@@ -74,25 +99,23 @@ class Dispatcher:
         position, client_id = PREFIX.size + len(known.tail), known.client_id
         if known.route_header is not route.header or frame[PREFIX.size : position] != known.tail:
             connection.known_header, position, client_id = KnownHeader.read(route.header, frame)
-        request = route.decode(frame, position, max_elements=MAX_REQUEST_ELEMENTS)
         context = RequestContext(self._services, connection, api_key, version, correlation_id, client_id)
-        answer = route.handler(request, context)
-        if answer is None:
-            return
-        if asyncio.isfuture(answer):
-            self._wait(answer, route, context, reads_frame=False)
-        elif asyncio.iscoroutine(answer):
-            name = f"{ApiKey(api_key).name} of {client_id}"
-            # A change that has begun is finished, whether the client stays or goes.
-            task = asyncio.shield(self._services.tasks.spawn(name, self._in_turn(answer)))
-            self._wait(task, route, context, reads_frame=True)
+        try:
+            request = route.decode(frame, position, max_elements=ELEMENTS_AT_ONCE)
+        except TooManyElements:
+            answer = self._serve_large(route, frame, position, context)
         else:
+            answer = route.handler(request, context)
+        if isinstance(answer, asyncio.Future):
+            self._wait(answer, route, context)
+        elif answer is not None:
             self._respond(answer, route, context)
 
-    async def _in_turn(self, answer: Coroutine[Any, Any, Any]) -> Any:
-        """Run a handler that takes several steps when fewer than queued.max.requests of them are at work."""
-        async with self._at_work:
-            return await answer
+    def _serve_large(self, route: Route, frame: memoryview, position: int, context: RequestContext) -> Answer[Any]:
+        decoding = route.decode_steps(frame, position, max_elements=MAX_REQUEST_ELEMENTS)
+        request = self._services.slices.run(decoding)
+        context.reads_frame = isinstance(request, asyncio.Future)
+        return then(request, lambda request: route.handler(request, context))
 
     def _route(self, api_key: int, version: int) -> Route | None:
         """The route of a key and version met for the first time; None for an ApiVersions from the future (T2)."""
@@ -108,38 +131,55 @@ class Dispatcher:
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
         self._respond(unsupported_version(), route, context)
 
-    def _wait(self, answer: asyncio.Future[Any], route: Route, context: RequestContext, *, reads_frame: bool) -> None:
+    def _wait(self, answer: asyncio.Future[Any], route: Route, context: RequestContext) -> None:
         connection = context.connection
-        slot = connection.wait_for(answer, reads_frame=reads_frame, holds_back=True)
+        context.reads_frame = context.reads_frame or route.reads_frame
+        slot = context.wait_for(answer)
 
-        def answered(done: asyncio.Future[Any]) -> None:
+        def respond(response: Any) -> Answer[None]:
+            return None if response is None else self._respond(response, route, context, slot)
+
+        def responded(done: asyncio.Future[None]) -> None:
             if done.cancelled():
                 connection.close("the broker stops")
                 return
-            try:
-                response = done.result()
-                if response is not None:
-                    self._respond(response, route, context, slot)
-            except Exception:
+            error = done.exception()
+            if error is None:
+                connection.finish(slot)
+            elif isinstance(error, MalformedMessage):
+                connection.close(f"malformed request: {error}")
+            else:
                 # Also a response that cannot be encoded: nobody else would ever let the connection go on.
-                logger.exception("request failed", extra={"api": ApiKey(context.api_key).name})
+                logger.error("request failed", exc_info=error, extra={"api": ApiKey(context.api_key).name})
                 connection.close("internal error")
-                return
-            connection.finish(slot)
 
-        answer.add_done_callback(answered)
+        late = then(answer, respond)
+        assert isinstance(late, asyncio.Future)
+        late.add_done_callback(responded)
 
     @fail_point(
         *ANSWER_POINTS.values(),
         which=lambda _self, _response, _route, context, *_: ANSWER_POINTS.get(context.api_key),
         dropped=lambda: None,
     )
-    def _respond(self, response: Any, route: Route, context: RequestContext, slot: Slot | None = None) -> None:
+    def _respond(self, response: Any, route: Route, context: RequestContext, slot: Slot | None = None) -> Answer[None]:
+        """Send the answer. One that was there at once was made within a slice, and is encoded in less than another; one
+        that took longer may have any number of elements, so it is encoded in slices."""
         body: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
-        route.encode(response, body)
-        if not route.has_records:
-            joined = b"".join(body)
-            body = [RESPONSE_PREFIX.pack(4 + len(joined), context.correlation_id), joined]
-        else:
-            body[0] = RESPONSE_PREFIX.pack(4 + sum(map(len, body)), context.correlation_id)
-        context.connection.respond(body, slot)
+        if slot is None:
+            route.encode(response, body)
+            _send(body, route, context, None)
+            return None
+        return then(
+            self._services.slices.run(route.encode_steps(response, body)),
+            lambda _: _send(body, route, context, slot),
+        )
+
+
+def _send(body: list[Buffer], route: Route, context: RequestContext, slot: Slot | None) -> None:
+    if not route.has_records:
+        joined = b"".join(body)
+        body = [RESPONSE_PREFIX.pack(4 + len(joined), context.correlation_id), joined]
+    else:
+        body[0] = RESPONSE_PREFIX.pack(4 + sum(map(len, body)), context.correlation_id)
+    context.connection.respond(body, slot)

@@ -32,6 +32,8 @@ ANSWER_ESTIMATE_BYTES: Final = 64 * 1024
 MAX_REQUEST_ELEMENTS: Final = 50_000
 """Array elements in one request, each of which costs a microsecond or more; several for each of the 10,000 partitions
 that a broker is planned for."""
+ELEMENTS_AT_ONCE: Final = 4_000
+"""A request with more is decoded in slices: so many cost two to four milliseconds."""
 
 
 @dataclass(slots=True)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
@@ -23,22 +22,19 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
-from oncelog_broker.runtime.steps import Job, Steps
-from oncelog_broker.runtime.tasks import Tasks, in_thread
+from oncelog_broker.runtime.slices import Pace, Slices
+from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.upkeep.maintenance import LOGS_PER_SLICE
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
 
 logger = logging.getLogger(__name__)
 
-SLICE_SECONDS: Final = 0.003
-"""Computing at a time; a step begun within it may take another millisecond or two."""
 PAUSE_PER_SLICE: Final = 1.0
 """Pause after a slice, as a part of what it took: at 1 the cleaner takes half the loop's time at most."""
-
-Result = TypeVar("Result")
 
 
 class LogCleaner:
@@ -51,6 +47,7 @@ class LogCleaner:
         replicas: Replicas,
         clock: Clock,
         tasks: Tasks,
+        slices: Slices,
         disk: Disk,
     ) -> None:
         """`config` gives the settings as they are now: some may change while the broker runs."""
@@ -59,6 +56,7 @@ class LogCleaner:
         self._replicas = replicas
         self._clock = clock
         self._tasks = tasks
+        self._slices = slices
         self._disk = disk
         self._uncleanable: set[PartitionLog] = set()
         """Corrupt logs: left alone until the broker starts again."""
@@ -111,13 +109,13 @@ class LogCleaner:
             producer_id_expiration_ms=self._config()[keys.PRODUCER_ID_EXPIRATION_MS],
         )
         throttle = Throttle(self._config()[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
-        slices = Slices(self._clock, lambda: throttle.pause_after(compaction.bytes_done))
+        pace = CleaningPace(lambda: throttle.pause_after(compaction.bytes_done))
         try:
             if log.cleaner_checkpoint is None:
                 # Before anything changes: after a crash, it tells segments that were emptied from damaged ones.
                 log.cleaner_checkpoint = cleanable.first_dirty
                 await asyncio.to_thread(self._logs.checkpoint_cleaner_offsets)
-            clean_up_to = await slices.run(compaction.steps())
+            clean_up_to = await settled(self._slices.run(compaction.steps(), pace=pace))
             if clean_up_to is None:
                 return False
             log.cleaner_checkpoint = clean_up_to
@@ -140,7 +138,7 @@ class LogCleaner:
                 "records_dropped": stats.records_dropped,
                 "keyless_records": stats.keyless_records,
                 "seconds": round(self._clock.monotonic() - started, 3),
-                "longest_slice_ms": round(slices.longest_seconds * 1000, 1),
+                "longest_slice_ms": round(pace.longest_seconds * 1000, 1),
             },
         )
         return True
@@ -166,47 +164,18 @@ class Throttle:
         return max(0.0, self._started + total_bytes / self._bytes_per_second - self._clock.monotonic())
 
 
-class Slices:
-    """Runs steps between everything else that the event loop does."""
+class CleaningPace(Pace):
+    """Leaves the loop alone for as long as a slice took, and keeps within the limit of bytes after a job."""
 
-    def __init__(self, clock: Clock, pause_seconds: Callable[[], float]) -> None:
+    def __init__(self, pause_seconds: Callable[[], float]) -> None:
         """`pause_seconds` is asked after each job how long to wait."""
-        self._clock = clock
         self._pause_seconds = pause_seconds
         self.longest_seconds = 0.0
         """The longest that the event loop was kept, by the clock on the wall."""
 
-    async def run(self, steps: Steps[Result]) -> Result:
-        """Run to the end. Raises what the steps raise.
+    def after_slice(self, seconds: float) -> float:
+        self.longest_seconds = max(self.longest_seconds, seconds)
+        return seconds * PAUSE_PER_SLICE
 
-        If this is cancelled, a job that is under way is waited for before `steps` is closed: it may be writing to a
-        file that closing would take from it.
-        """
-        resume: Callable[[], Job | None] = partial(steps.send, None)
-        began = self._clock.monotonic()
-        try:
-            while True:
-                try:
-                    job = resume()
-                except StopIteration as finished:
-                    result: Result = finished.value
-                    return result
-                finally:
-                    taken = self._clock.monotonic() - began
-                    self.longest_seconds = max(self.longest_seconds, taken)
-                resume = partial(steps.send, None)
-                if job is not None:
-                    try:
-                        resume = partial(steps.send, await in_thread(job))
-                    except Exception as error:
-                        resume = partial(steps.throw, error)
-                    pause = self._pause_seconds()
-                    if pause > 0:
-                        await asyncio.sleep(pause)
-                elif taken >= SLICE_SECONDS:
-                    await asyncio.sleep(taken * PAUSE_PER_SLICE)
-                else:
-                    continue
-                began = self._clock.monotonic()
-        finally:
-            steps.close()
+    def after_job(self) -> float:
+        return self._pause_seconds()

@@ -1,8 +1,6 @@
 """The log cleaner: running steps between everything else that an event loop does, and what it notes."""
 
-import asyncio
 import dataclasses
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -13,91 +11,19 @@ from oncelog_broker.log.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.segments.recovery import SWAP_SUFFIX
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.runtime.clock import ManualClock, SystemClock
+from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
-from oncelog_broker.upkeep.cleaning import SLICE_SECONDS, LogCleaner, Slices, Throttle
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.upkeep.cleaning import CleaningPace, LogCleaner, Throttle
 
 
-def no_pause() -> float:
-    return 0.0
-
-
-async def test_the_result_and_what_jobs_return():
-    def steps():
-        yield None
-        first = yield lambda: threading.current_thread()
-        yield None
-        return first
-
-    assert await Slices(SystemClock(), no_pause).run(steps()) is not threading.current_thread()
-
-
-async def test_jobs_that_fail_fail_in_the_steps():
-    def steps():
-        try:
-            yield lambda: int("no number")
-        except ValueError:
-            return "caught"
-        return "missed"
-
-    assert await Slices(SystemClock(), no_pause).run(steps()) == "caught"
-
-    def careless():
-        yield lambda: int("no number")
-
-    with pytest.raises(ValueError):
-        await Slices(SystemClock(), no_pause).run(careless())
-
-
-async def test_the_loop_gets_its_turn_after_each_slice():
-    clock = ManualClock()
-    turns: list[str] = []
-
-    def steps():
-        for _ in range(6):
-            clock.advance_ms(int(SLICE_SECONDS * 1000 / 2) + 1)
-            turns.append("step")
-            yield None
-
-    async def others():
-        while True:
-            turns.append("other")
-            await asyncio.sleep(0)
-
-    task = asyncio.get_running_loop().create_task(others())
-    slices = Slices(clock, no_pause)
-    await slices.run(steps())
-    task.cancel()
-    work = [turn for turn in turns if turn == "step"]
-    longest = max(len(run) for run in "".join("s" if turn == "step" else " " for turn in turns).split())
-    assert (len(work), longest) == (6, 2), "two steps fill a slice"
-    assert SLICE_SECONDS <= slices.longest_seconds < 2 * SLICE_SECONDS
-
-
-async def test_being_cancelled_waits_for_the_job_and_then_closes_the_steps():
-    events: list[str] = []
-    started, may_end = threading.Event(), threading.Event()
-
-    def job() -> None:
-        started.set()
-        may_end.wait(10)
-        events.append("job ended")
-
-    def steps():
-        try:
-            yield job
-        finally:
-            events.append("steps closed")
-
-    task = asyncio.get_running_loop().create_task(Slices(SystemClock(), no_pause).run(steps()))
-    await asyncio.to_thread(started.wait, 10)
-    task.cancel()
-    await asyncio.sleep(0)
-    assert events == []
-    may_end.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert events == ["job ended", "steps closed"]
+async def test_the_loop_is_left_alone_for_as_long_as_a_slice_took():
+    pace = CleaningPace(lambda: 7.0)
+    assert pace.after_slice(0.004) == 0.004
+    assert pace.after_slice(0.002) == 0.002
+    assert pace.after_job() == 7.0
+    assert pace.longest_seconds == 0.004
 
 
 def test_throttle_pauses_as_long_as_the_bytes_are_ahead_of_the_time():
@@ -118,7 +44,8 @@ def cleaner_of(partition, logs, disk, clock, **settings):
         keys.PRODUCER_ID_EXPIRATION_MS: settings.get("producer_id_expiration_ms", 86_400_000),
     }
     replicas = SimpleNamespace(partitions=lambda: [partition])
-    return LogCleaner(lambda: config, logs, replicas, clock, tasks=None, disk=disk)
+    tasks = Tasks()
+    return LogCleaner(lambda: config, logs, replicas, clock, tasks, Slices(clock, tasks), disk)
 
 
 @pytest.mark.parametrize(("expiration_ms", "kept"), [(5_000, 0), (50_000, 1)])
@@ -143,7 +70,13 @@ async def test_the_off_switch_starts_nothing():
     for enabled in (False, True):
         config = {keys.LOG_CLEANER_ENABLE: enabled, keys.LOG_CLEANER_BACKOFF_MS: 50}
         LogCleaner(
-            lambda config=config: config, logs=None, replicas=None, clock=ManualClock(), tasks=tasks, disk=None
+            lambda config=config: config,
+            logs=None,
+            replicas=None,
+            clock=ManualClock(),
+            tasks=tasks,
+            slices=None,
+            disk=None,
         ).start()
         assert started == ["log cleaner"] * enabled
 

@@ -22,6 +22,7 @@ from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.entropy import random_uuid
+from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.compression import Compression
@@ -36,7 +37,13 @@ class GroupCoordinator:
     """The groups of one broker: those whose partition of `__consumer_offsets` it leads."""
 
     def __init__(
-        self, config: BrokerConfig, replicas: Replicas, clock: Clock, tasks: Tasks, deadlines: Deadlines
+        self,
+        config: BrokerConfig,
+        replicas: Replicas,
+        clock: Clock,
+        tasks: Tasks,
+        slices: Slices,
+        deadlines: Deadlines,
     ) -> None:
         settings = GroupConfig.of(config)
         self._check_seconds = config[keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS] / 1000
@@ -47,6 +54,7 @@ class GroupCoordinator:
             replicas,
             clock,
             tasks,
+            slices,
             deadlines.after,
             Compression(config[keys.OFFSETS_TOPIC_COMPRESSION_CODEC]),
         )

@@ -25,14 +25,16 @@ from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.producer_ids import ProducerIdManager, ProducerIdsExhausted
 from oncelog_broker.metadata.topic_names import TRANSACTION_STATE
 from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.answers import Answer, settled
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
 COMPLETE_RETRY_SECONDS: Final = 0.1
-ProducerAnswer = Producer | KafkaError | asyncio.Future[Producer | KafkaError]
+ProducerAnswer = Answer[Producer | KafkaError]
 
 
 class TransactionCoordinator:
@@ -46,6 +48,7 @@ class TransactionCoordinator:
         producer_ids: ProducerIdManager,
         clock: Clock,
         tasks: Tasks,
+        slices: Slices,
         deadlines: Deadlines,
     ) -> None:
         settings = TransactionConfig.of(config)
@@ -59,11 +62,13 @@ class TransactionCoordinator:
         self._tasks = tasks
         self.runtime = CoordinatorRuntime(
             TRANSACTION_STATE,
-            lambda index: TransactionMachine(settings, clock.now_ms, clock.monotonic, _Ends(self, index)),
+            lambda _: TransactionMachine(settings, clock.now_ms, clock.monotonic),
             replicas,
             clock,
             tasks,
+            slices,
             deadlines.after,
+            on_end=self._write_markers,
         )
 
     def on_image(self, image: ClusterImage) -> None:
@@ -110,7 +115,7 @@ class TransactionCoordinator:
         try:
             return request(None)
         except NeedsProducerId:
-            return self._tasks.spawn("producer id for a transaction", self._with_new_producer_id(request))
+            return self._tasks.answer("producer id for a transaction", self._with_new_producer_id(request))
 
     async def _with_new_producer_id(self, request: Callable[[int | None], ProducerAnswer]) -> Producer | KafkaError:
         try:
@@ -119,7 +124,7 @@ class TransactionCoordinator:
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         except KafkaError as error:
             return error
-        return await answer if isinstance(answer, asyncio.Future) else answer
+        return await settled(answer)
 
     @fail_point("register-partitions", dropped=lambda: ErrorCode.COORDINATOR_NOT_AVAILABLE)
     def add_partitions(
@@ -128,7 +133,7 @@ class TransactionCoordinator:
         asking: Producer,
         partitions: Iterable[TopicPartition],
         client_transaction_version: int,
-    ) -> ErrorCode | asyncio.Future[ErrorCode]:
+    ) -> Answer[ErrorCode]:
         """Have the open transaction of `asking` write to `partitions` too (S36): NONE or why not."""
         return self.runtime.write(
             transactional_id,
@@ -140,19 +145,17 @@ class TransactionCoordinator:
 
     def verify(
         self, transactional_id: str, asking: Producer, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
-        """Which of `partitions` are in the open transaction of `asking`: as `TransactionMachine.verify`, at once, and
-        whether it is committed or not: what was asked for last counts (E4)."""
+    ) -> Answer[dict[TopicPartition, ErrorCode]]:
+        """Which of `partitions` are in the open transaction of `asking`: as `TransactionMachine.verify`, at once where
+        this broker coordinates it, and whether it is committed or not: what was asked for last counts (E4)."""
         return self.runtime.shard(transactional_id).machine.verify(transactional_id, asking, partitions)
 
     # --- the ends of transactions
 
-    def write_markers(self, index: int, end: TransactionEnd) -> None:
+    def _write_markers(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
         """Have `end` written in the next turn of the loop: the answer to EndTxn leaves in this one (S38), and before a
         producer that comes back at once is read, its transaction is complete."""
-        shard = self.runtime.loaded_shard(index)
-        if shard is not None:
-            self._tasks.spawn(f"markers of {end.transactional_id}", self._finish(shard, end))
+        self._tasks.spawn(f"markers of {end.transactional_id}", self._finish(shard, end))
 
     async def _finish(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
         marker = Marker(end.producer, end.commits, shard.partition.leader_epoch, end.transaction_version)
@@ -213,21 +216,6 @@ class TransactionCoordinator:
         except KafkaError as error:
             logger.error("transactional ids not removed", extra={"shard": shard.index, "reason": error})
             return 0
-
-
-class _Ends:
-    """Who waits for the ends of transactions of one shard: answered when the decision is committed."""
-
-    __slots__ = ("_coordinator", "_index")
-
-    def __init__(self, coordinator: TransactionCoordinator, index: int) -> None:
-        self._coordinator = coordinator
-        self._index = index
-
-    def answer(self, end: TransactionEnd | KafkaError) -> None:
-        """An error means that this broker coordinates no more: the next coordinator finds the decision in the log."""
-        if isinstance(end, TransactionEnd):
-            self._coordinator.write_markers(self._index, end)
 
 
 def _identity(error: KafkaError) -> Producer | KafkaError:

@@ -4,8 +4,8 @@ Each request is one step: it finds what the transactional id becomes (`initialis
 and answers when it is committed. A step is logged and replayed at once, so no state is pending between the two: where
 Kafka answers CONCURRENT_TRANSACTIONS because a transition is pending, here the state is Prepare*, or the answer waits.
 
-The end of a transaction is answered to `markers`, as one who waits for it: the rim, which writes the markers and then
-comes back with `complete`.
+The end of a transaction is an effect of its own (`Effects.ends`): the rim writes the markers, when the decision is
+committed, and then comes back with `complete`.
 """
 
 from __future__ import annotations
@@ -45,13 +45,10 @@ class TransactionEnd(NamedTuple):
 class TransactionMachine:
     """See `runtime.Machine`. `now_ms` is wall time, `monotonic` counts seconds for timeouts."""
 
-    def __init__(
-        self, config: TransactionConfig, now_ms: Callable[[], int], monotonic: Callable[[], float], markers: Waiter
-    ) -> None:
+    def __init__(self, config: TransactionConfig, now_ms: Callable[[], int], monotonic: Callable[[], float]) -> None:
         self._config = config
         self._now_ms = now_ms
         self._monotonic = monotonic
-        self._markers = markers
         self._transactions: dict[str, TransactionMetadata] = {}
         self._begun: dict[str, float] = {}
         """When the open transactions began, in monotonic seconds: a leap of the wall clock aborts nothing."""
@@ -248,14 +245,14 @@ class TransactionMachine:
             raise KafkaError(ErrorCode.PRODUCER_FENCED, f"{asking} is not the producer of {metadata!r}")
         return metadata
 
-    def _end(self, effects: Effects, metadata: TransactionMetadata) -> None:
-        effects.reply(
-            self._markers,
+    @staticmethod
+    def _end(effects: Effects, metadata: TransactionMetadata) -> None:
+        effects.ends.append(
             TransactionEnd(
                 metadata.transactional_id,
                 metadata.producer,
                 metadata.state is TransactionState.PREPARE_COMMIT,
                 metadata.partitions,
                 metadata.client_transaction_version,
-            ),
+            )
         )

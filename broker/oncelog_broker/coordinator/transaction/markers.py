@@ -18,12 +18,16 @@ from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.answers import Answer
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker
 
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 0.1
+ANSWER_SECONDS: Final = 30.0
+"""When a marker is not acknowledged in this time its answer counts as lost: the marker is sent again, which does no
+harm where it was written (S39)."""
 MARKERS_PER_SLICE: Final = 200
 """Markers written before other work gets its turn: some 3 ms. The producer of a larger transaction may come back before
 it is complete; it is told CONCURRENT_TRANSACTIONS, and its client backs off for 20 ms or more."""
@@ -55,12 +59,13 @@ class MarkerAppender:
         self._groups = groups
 
     @fail_point("marker-sent", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
-    def append(self, marker: Marker, where: TopicPartition) -> ErrorCode:
-        """NONE, or why the marker is not in the log."""
+    def append(self, marker: Marker, where: TopicPartition) -> Answer[ErrorCode]:
+        """NONE when the marker is on all replicas in sync, or why it may not be."""
         control_type = ControlType.COMMIT if marker.commits else ControlType.ABORT
         producer_id, epoch = marker.producer
         try:
-            self._replicas.leader(where.topic, where.partition).append_marker(
+            partition = self._replicas.leader(where.topic, where.partition)
+            offset = partition.append_marker(
                 EndTransactionMarker(control_type, marker.coordinator_epoch),
                 producer_id=producer_id,
                 producer_epoch=epoch,
@@ -72,7 +77,7 @@ class MarkerAppender:
             return error.code
         if where.topic == CONSUMER_OFFSETS:
             self._groups.end_transaction(where.partition, producer_id, committed=marker.commits)
-        return ErrorCode.NONE
+        return partition.committed(offset + 1)
 
 
 class Fenced(Exception):
@@ -80,7 +85,7 @@ class Fenced(Exception):
 
 
 async def write_all(
-    append: Callable[[Marker, TopicPartition], ErrorCode],
+    append: Callable[[Marker, TopicPartition], Answer[ErrorCode]],
     marker: Marker,
     partitions: Collection[TopicPartition],
     goes_on: Callable[[], bool],
@@ -89,17 +94,31 @@ async def write_all(
     says that this broker coordinates no more."""
     left = sorted(partitions)
     while left:
-        failed = []
+        failed: list[TopicPartition] = []
+        late: list[tuple[TopicPartition, asyncio.Future[ErrorCode]]] = []
         for number, where in enumerate(left):
             if number % MARKERS_PER_SLICE == 0 and number:
                 await asyncio.sleep(0)
             if not goes_on():
                 raise Fenced
-            if not _is_done_with(append(marker, where)):
+            answer = append(marker, where)
+            if isinstance(answer, asyncio.Future):
+                late.append((where, answer))
+            elif not _is_done_with(answer):
                 failed.append(where)
+        if late:
+            await asyncio.wait([answer for _, answer in late], timeout=ANSWER_SECONDS)
+            failed += [where for where, answer in late if not _is_done_with(_code_of(answer))]
         left = failed
         if left:
             await asyncio.sleep(RETRY_SECONDS)
+
+
+def _code_of(answer: asyncio.Future[ErrorCode]) -> ErrorCode:
+    """What a late answer says; one that is not there counts as lost, and nobody waits for it any more."""
+    if not answer.done():
+        answer.cancel()
+    return ErrorCode.REQUEST_TIMED_OUT if answer.cancelled() else answer.result()
 
 
 @fail_point("marker-acknowledged", dropped=lambda: False)

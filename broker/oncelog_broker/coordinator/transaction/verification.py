@@ -4,18 +4,26 @@ A record that comes when its transaction has ended (a late Produce, E2) would op
 stable offset would stand still for ever. So before the first batch of a transaction in a partition, the coordinator is
 asked whether the partition is in the transaction; for producers that work by transactions V2 it is added (T7).
 
-The answer holds as long as nothing is awaited between it and the append: no marker can come in between (E3).
+The answer may come late. Who appends by it takes a guard first (`replication/verification_guards.py`), so that a marker
+between question and append does not let the append in (E3).
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
+from functools import partial
+from typing import Final
 
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.metadata import TRANSACTIONS_V2, Producer, TopicPartition
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.waiting import no_longer_than
+from oncelog_broker.runtime.answers import Answer, then
+from oncelog_broker.runtime.tasks import Deadlines
 from oncelog_protocol.errors import ErrorCode, KafkaError
+
+ANSWER_SECONDS: Final = 10.0
+"""When the coordinator has not answered in this time its answer counts as lost, and the producer comes again."""
 
 
 def check_in_transaction(
@@ -23,13 +31,14 @@ def check_in_transaction(
     transactional_id: str,
     producer: Producer,
     partitions: Iterable[Partition],
+    deadlines: Deadlines,
     *,
     registers: bool,
-) -> None:
-    """Return if `producer` may append to all of `partitions` in its open transaction; with `registers` they are added.
+) -> Answer[KafkaError | None]:
+    """None if `producer` may append to all of `partitions` in its open transaction; with `registers` they are added.
 
-    Raises KafkaError TRANSACTION_ABORTABLE (not in the transaction), INVALID_PRODUCER_EPOCH,
-    INVALID_PRODUCER_ID_MAPPING; CONCURRENT_TRANSACTIONS or NOT_ENOUGH_REPLICAS where it helps to come again.
+    Else why not: TRANSACTION_ABORTABLE (not in the transaction), INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING;
+    CONCURRENT_TRANSACTIONS or NOT_ENOUGH_REPLICAS where it helps to come again.
     """
     unknown = [
         TopicPartition(partition.topic, partition.index)
@@ -37,15 +46,21 @@ def check_in_transaction(
         if not partition.log.producers.state.has_open_transaction(*producer)
     ]
     if not unknown or not (registers or coordinator.verifies):
-        return
-    code = _ask(coordinator, transactional_id, producer, unknown, registers)
+        return None
+    answer = no_longer_than(
+        ANSWER_SECONDS, _ask(coordinator, transactional_id, producer, unknown, registers), deadlines
+    )
+    return then(answer, partial(_error_of, producer, unknown, registers))
+
+
+def _error_of(producer: Producer, unknown: list[TopicPartition], registers: bool, code: ErrorCode) -> KafkaError | None:
     if code is ErrorCode.NONE:
-        return
+        return None
     if code is ErrorCode.PRODUCER_FENCED:
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, f"{producer} is fenced")
+        return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, f"{producer} is fenced")
     if code.retriable and not (registers and code is ErrorCode.CONCURRENT_TRANSACTIONS):
-        raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction of {producer} is not verified: {code.name}")
-    raise KafkaError(code, f"{producer}: " + ", ".join("-".join(map(str, where)) for where in unknown))
+        return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction of {producer} is not verified: {code.name}")
+    return KafkaError(code, f"{producer}: " + ", ".join("-".join(map(str, where)) for where in unknown))
 
 
 def _ask(
@@ -54,19 +69,14 @@ def _ask(
     producer: Producer,
     unknown: list[TopicPartition],
     registers: bool,
-) -> ErrorCode:
-    if not registers:
-        try:
-            codes = coordinator.verify(transactional_id, producer, unknown)
-        except KafkaError as error:
-            return error.code
-        for code in codes.values():
-            if code is not ErrorCode.NONE:
-                return code
-        return ErrorCode.NONE
-    answer = coordinator.add_partitions(transactional_id, producer, unknown, TRANSACTIONS_V2)
-    if isinstance(answer, asyncio.Future):
-        # Logged, and not on all replicas yet. To wait here would let a marker come in between; the producer comes again
-        # at once, and by then the partitions are in the transaction.
-        return ErrorCode.CONCURRENT_TRANSACTIONS
-    return answer
+) -> Answer[ErrorCode]:
+    if registers:
+        return coordinator.add_partitions(transactional_id, producer, unknown, TRANSACTIONS_V2)
+    try:
+        return then(coordinator.verify(transactional_id, producer, unknown), _first_error)
+    except KafkaError as error:
+        return error.code
+
+
+def _first_error(codes: dict[TopicPartition, ErrorCode]) -> ErrorCode:
+    return next((code for code in codes.values() if code is not ErrorCode.NONE), ErrorCode.NONE)

@@ -3,24 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from oncelog_broker.coordinator.transaction.metadata import TRANSACTIONS_V1, Producer, TopicPartition
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
-from oncelog_broker.server.answers import when_all
+from oncelog_broker.runtime.answers import Answer, settled, then
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 
-def handle(
-    request: AddOffsetsToTxnRequest, context: RequestContext
-) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Answer[AddOffsetsToTxnResponse]:
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     if context.services.image.topic(CONSUMER_OFFSETS) is None:
-        return _create_then_add(request, context)
+        return context.in_a_task(_create_then_add(request, context))
     return _add(request, context)
 
 
@@ -30,13 +26,10 @@ async def _create_then_add(request: AddOffsetsToTxnRequest, context: RequestCont
         await context.services.create_topic(CONSUMER_OFFSETS)
     except KafkaError:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    answer = _add(request, context)
-    return answer if isinstance(answer, AddOffsetsToTxnResponse) else await answer
+    return await settled(_add(request, context))
 
 
-def _add(
-    request: AddOffsetsToTxnRequest, context: RequestContext
-) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+def _add(request: AddOffsetsToTxnRequest, context: RequestContext) -> Answer[AddOffsetsToTxnResponse]:
     services = context.services
     index = services.groups.runtime.partition_of(request.group_id)
     if index is None:
@@ -47,7 +40,6 @@ def _add(
         [TopicPartition(CONSUMER_OFFSETS, index)],
         TRANSACTIONS_V1,
     )
-    return when_all(
-        [answer],
-        lambda codes: AddOffsetsToTxnResponse(error_code=code_for(context.api_key, context.version, codes[0])),
+    return then(
+        answer, lambda code: AddOffsetsToTxnResponse(error_code=code_for(context.api_key, context.version, code))
     )

@@ -7,8 +7,7 @@ Versions: v0-3 one transaction, from a producer; v4-5 many, from a broker for it
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from oncelog_broker.coordinator.transaction.metadata import (
     TRANSACTIONS_V1,
@@ -16,7 +15,8 @@ from oncelog_broker.coordinator.transaction.metadata import (
     Producer,
     TopicPartition,
 )
-from oncelog_broker.server.answers import when_all
+from oncelog_broker.runtime.answers import Answer, all_of, then
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -34,26 +34,32 @@ Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 FIRST_BATCHED_VERSION = 4
 
 
-def handle(
-    request: AddPartitionsToTxnRequest, context: RequestContext
-) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
+def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Answer[AddPartitionsToTxnResponse]:
     if context.version >= FIRST_BATCHED_VERSION:
-        answers = [_serve(transaction, context) for transaction in request.transactions]
-        return when_all(answers, lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
+        answers = context.services.slices.run(_serve_each(request, context), must_finish=True)
+        return then(then(answers, all_of), lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
     transaction = Transaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return when_all(
-        [_serve(transaction, context)],
-        lambda results: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results),
+    return then(
+        _serve(transaction, context),
+        lambda result: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results),
     )
 
 
-def _serve(transaction: Transaction, context: RequestContext) -> Result | asyncio.Future[Result]:
-    """One transaction; a future where its record waits for replicas."""
+def _serve_each(request: AddPartitionsToTxnRequest, context: RequestContext) -> Steps[list[Answer[Result]]]:
+    answers = list[Answer[Result]]()
+    for transaction in request.transactions:
+        answers.append(_serve(transaction, context))
+        yield None
+    return answers
+
+
+def _serve(transaction: Transaction, context: RequestContext) -> Answer[Result]:
+    """One transaction; its record may wait for replicas."""
     coordinator, image = context.services.transactions, context.services.image
     transactional_id = transaction.transactional_id
     asking = Producer(transaction.producer_id, transaction.producer_epoch)
@@ -71,7 +77,7 @@ def _serve(transaction: Transaction, context: RequestContext) -> Result | asynci
         except KafkaError as error:
             refused = error.code
             return result(lambda _: refused)
-        return result(codes.__getitem__)
+        return then(codes, lambda codes: result(codes.__getitem__))
     missing = {where for where in partitions if image.leader_of(*where) is None}
     if missing:
         return result(
@@ -81,16 +87,7 @@ def _serve(transaction: Transaction, context: RequestContext) -> Result | asynci
         )
     version = TRANSACTIONS_V2 if context.version >= FIRST_BATCHED_VERSION else TRANSACTIONS_V1
     answer = coordinator.add_partitions(transactional_id, asking, partitions, version)
-    if not isinstance(answer, asyncio.Future):
-        return result(lambda _: answer)
-    return asyncio.ensure_future(_later(answer, result))
-
-
-async def _later(
-    answer: asyncio.Future[ErrorCode], result: Callable[[Callable[[TopicPartition], ErrorCode]], Result]
-) -> Result:
-    code = await answer
-    return result(lambda _: code)
+    return then(answer, lambda code: result(lambda _: code))
 
 
 def _topic_result(

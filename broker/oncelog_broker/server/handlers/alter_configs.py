@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from oncelog_broker.config.alter import AlterOperation, ConfigChange, alter_broker_overrides, check_topic_overrides
+from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.config_resources import change_configs, named_twice
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -18,7 +19,11 @@ Resource = AlterConfigsRequest.AlterConfigsResource
 Response = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
-async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+def handle(request: AlterConfigsRequest, context: RequestContext) -> Answer[AlterConfigsResponse]:
+    return context.in_a_task(_alter(request, context))
+
+
+async def _alter(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     responses = []
     refused = named_twice((resource.resource_type, resource.resource_name) for resource in request.resources)
     for resource in request.resources:

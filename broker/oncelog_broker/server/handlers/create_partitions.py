@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -13,7 +14,11 @@ TopicRequest = CreatePartitionsRequest.CreatePartitionsTopic
 TopicResult = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
-async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+def handle(request: CreatePartitionsRequest, context: RequestContext) -> Answer[CreatePartitionsResponse]:
+    return context.in_a_task(_grow_all(request, context))
+
+
+async def _grow_all(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     named = Counter(topic.name for topic in request.topics)
     results = []
     for topic in request.topics:

@@ -13,6 +13,7 @@ from oncelog_broker.config.alter import check_topic_overrides
 from oncelog_broker.config.broker_keys import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
 from oncelog_broker.config.resolve import describe_topic
 from oncelog_broker.metadata.topic_names import check_topic_may_be_made
+from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -23,7 +24,11 @@ TopicRequest = CreateTopicsRequest.CreatableTopic
 TopicResult = CreateTopicsResponse.CreatableTopicResult
 
 
-async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+def handle(request: CreateTopicsRequest, context: RequestContext) -> Answer[CreateTopicsResponse]:
+    return context.in_a_task(_create_all(request, context))
+
+
+async def _create_all(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
     results = []
     for topic in request.topics:

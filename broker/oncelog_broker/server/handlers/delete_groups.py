@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from functools import partial
 
 from oncelog_broker.coordinator.effects import Effects, Waiter
 from oncelog_broker.coordinator.group.machine import GroupMachine
-from oncelog_broker.server.answers import when_all
+from oncelog_broker.runtime.answers import Answer, all_of, then
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -15,15 +15,18 @@ from oncelog_protocol.messages.delete_groups import DeleteGroupsRequest, DeleteG
 Result = DeleteGroupsResponse.DeletableGroupResult
 
 
-def handle(
-    request: DeleteGroupsRequest, context: RequestContext
-) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
+def handle(request: DeleteGroupsRequest, context: RequestContext) -> Answer[DeleteGroupsResponse]:
+    answers = context.services.slices.run(_delete_each(request, context), must_finish=True)
+    return then(then(answers, all_of), lambda results: DeleteGroupsResponse(results=results))
+
+
+def _delete_each(request: DeleteGroupsRequest, context: RequestContext) -> Steps[list[Answer[Result]]]:
     runtime = context.services.groups.runtime
-    answers = [
-        runtime.write(group_id, partial(_delete, group_id), partial(_failed, group_id))
-        for group_id in dict.fromkeys(request.groups_names)
-    ]
-    return when_all(answers, lambda results: DeleteGroupsResponse(results=results))
+    answers = list[Answer[Result]]()
+    for group_id in dict.fromkeys(request.groups_names):
+        answers.append(runtime.write(group_id, partial(_delete, group_id), partial(_failed, group_id)))
+        yield None
+    return answers
 
 
 def _delete(group_id: str, machine: GroupMachine, waiter: Waiter) -> Effects:

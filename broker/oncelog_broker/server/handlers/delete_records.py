@@ -6,13 +6,12 @@ disk before the answer: what was said to be gone does not come back after a cras
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Coroutine
 from typing import Final
 
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 
@@ -24,12 +23,14 @@ PartitionResult = TopicResult.DeleteRecordsPartitionResult
 HIGH_WATERMARK: Final = -1
 
 
-async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    topics = in_slices(_delete_all(request, context), context.services.clock)
-    if isinstance(topics, Coroutine):
-        topics = await topics
+def handle(request: DeleteRecordsRequest, context: RequestContext) -> Answer[DeleteRecordsResponse]:
+    return context.services.slices.run(_delete_then_note(request, context), must_finish=True)
+
+
+def _delete_then_note(request: DeleteRecordsRequest, context: RequestContext) -> Steps[DeleteRecordsResponse]:
+    topics = yield from _delete_all(request, context)
     try:
-        await asyncio.to_thread(context.services.logs.checkpoint_log_start_offsets)
+        yield context.services.logs.checkpoint_log_start_offsets
     except OSError as error:  # the records are not to be read now, but may be again after a crash
         logger.error("log starts could not be written down", extra={"reason": error})
         for result in (result for topic in topics for result in topic.partitions):
@@ -37,7 +38,7 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
     return DeleteRecordsResponse(topics=topics)
 
 
-def _delete_all(request: DeleteRecordsRequest, context: RequestContext) -> Slices[list[TopicResult]]:
+def _delete_all(request: DeleteRecordsRequest, context: RequestContext) -> Steps[list[TopicResult]]:
     topics = []
     for topic in request.topics:
         results = []
@@ -50,7 +51,7 @@ def _delete_all(request: DeleteRecordsRequest, context: RequestContext) -> Slice
             results.append(
                 PartitionResult(partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=code)
             )
-            yield
+            yield None
         topics.append(TopicResult(name=topic.name, partitions=results))
     return topics
 

@@ -7,6 +7,7 @@ Behaviour: each topic succeeds or fails by itself; answered when this broker ser
 from __future__ import annotations
 
 from oncelog_broker.config.broker_keys import DELETE_TOPIC_ENABLE
+from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.shown import lacks_topic, wait_until_shown
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -19,7 +20,11 @@ TopicState = DeleteTopicsRequest.DeleteTopicState
 FIRST_DISABLED_ERROR_VERSION = 3
 
 
-async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+def handle(request: DeleteTopicsRequest, context: RequestContext) -> Answer[DeleteTopicsResponse]:
+    return context.in_a_task(_delete_all(request, context))
+
+
+async def _delete_all(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     wanted = request.topics or [TopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
     responses = []
     for topic in wanted:

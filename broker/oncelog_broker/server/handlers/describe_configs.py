@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oncelog_broker.config.resolve import DescribedConfig, describe_broker, describe_topic
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.config_resources import broker_of, existing_topic
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -25,7 +27,11 @@ Entry = Result.DescribeConfigsResourceResult
 Synonym = Entry.DescribeConfigsSynonym
 
 
-def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+def handle(request: DescribeConfigsRequest, context: RequestContext) -> Answer[DescribeConfigsResponse]:
+    return context.in_slices(_describe_each(request, context))
+
+
+def _describe_each(request: DescribeConfigsRequest, context: RequestContext) -> Steps[DescribeConfigsResponse]:
     results = []
     named = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
     for resource in named.values():
@@ -45,6 +51,7 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> Describe
                 configs=configs,
             )
         )
+        yield None
     return DescribeConfigsResponse(results=results)
 
 

@@ -6,13 +6,13 @@ on (KIP-1043), before that a group in state Dead. Without an authorizer everybod
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.states import GroupState
-from oncelog_broker.server.answers import when_all
+from oncelog_broker.runtime.answers import Answer, all_of, then
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.authorized_operations import ALL_GROUP_OPERATIONS
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -23,19 +23,20 @@ DescribedGroup = DescribeGroupsResponse.DescribedGroup
 FIRST_NOT_FOUND_VERSION: Final = 6
 
 
-def handle(
-    request: DescribeGroupsRequest, context: RequestContext
-) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
-    runtime, version = context.services.groups.runtime, context.version
-    answers = [
-        runtime.read(
-            group_id,
-            partial(_describe, group_id),
-            partial(_failed, group_id, version),
+def handle(request: DescribeGroupsRequest, context: RequestContext) -> Answer[DescribeGroupsResponse]:
+    answers = context.in_slices(_describe_each(request, context))
+    return then(then(answers, all_of), partial(_response, request.include_authorized_operations))
+
+
+def _describe_each(request: DescribeGroupsRequest, context: RequestContext) -> Steps[list[Answer[DescribedGroup]]]:
+    runtime = context.services.groups.runtime
+    answers = list[Answer[DescribedGroup]]()
+    for group_id in request.groups:
+        answers.append(
+            runtime.read(group_id, partial(_describe, group_id), partial(_failed, group_id, context.version))
         )
-        for group_id in request.groups
-    ]
-    return when_all(answers, partial(_response, request.include_authorized_operations))
+        yield None
+    return answers
 
 
 def _response(with_operations: bool, groups: list[DescribedGroup]) -> DescribeGroupsResponse:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
@@ -10,15 +12,19 @@ TopicResponse = DescribeProducersResponse.TopicResponse
 PartitionResponse = TopicResponse.PartitionResponse
 
 
-def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name, partitions=[_describe(topic.name, index, context) for index in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ]
-    )
+def handle(request: DescribeProducersRequest, context: RequestContext) -> Answer[DescribeProducersResponse]:
+    return context.in_slices(_describe_each(request, context))
+
+
+def _describe_each(request: DescribeProducersRequest, context: RequestContext) -> Steps[DescribeProducersResponse]:
+    response = DescribeProducersResponse(topics=[])
+    for topic in request.topics:
+        partitions: list[PartitionResponse] = []
+        response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
+        for index in topic.partition_indexes:
+            partitions.append(_describe(topic.name, index, context))
+            yield None
+    return response
 
 
 def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:

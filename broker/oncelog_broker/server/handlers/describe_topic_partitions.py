@@ -10,6 +10,8 @@ from typing import Final
 
 from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.authorized_operations import ALL_TOPIC_OPERATIONS
 from oncelog_protocol.errors import ErrorCode
@@ -27,7 +29,11 @@ PARTITIONS_PER_PAGE: Final = 2000
 """Kafka's default of max.request.partition.size.limit."""
 
 
-def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
+def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> Answer[DescribeTopicPartitionsResponse]:
+    return context.in_slices(_page(request, context))
+
+
+def _page(request: DescribeTopicPartitionsRequest, context: RequestContext) -> Steps[DescribeTopicPartitionsResponse]:
     image = context.services.image
     names = sorted({topic.name for topic in request.topics} or image.topics)
     first_topic, first_partition = "", 0
@@ -36,6 +42,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
     room = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE))
     answers: list[TopicResponse] = []
     for name in names:
+        yield None
         if name < first_topic:
             continue
         topic = image.topic(name)

@@ -5,14 +5,12 @@ Beyond Kafka, in tagged fields: which client works with the transactional id, wh
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
-
 from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.transaction.machine import TransactionMachine
 from oncelog_broker.coordinator.transaction.metadata import NO_TIMESTAMP
 from oncelog_broker.coordinator.transaction.states import IDLE
-from oncelog_broker.server.answers import when_all
+from oncelog_broker.runtime.answers import Answer, all_of, then
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -20,14 +18,20 @@ from oncelog_protocol.messages.describe_transactions import DescribeTransactions
 State = DescribeTransactionsResponse.TransactionState
 
 
-def handle(
-    request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
-    answers = [_describe(transactional_id, context) for transactional_id in request.transactional_ids]
-    return when_all(answers, lambda states: DescribeTransactionsResponse(transaction_states=states))
+def handle(request: DescribeTransactionsRequest, context: RequestContext) -> Answer[DescribeTransactionsResponse]:
+    answers = context.in_slices(_describe_each(request, context))
+    return then(then(answers, all_of), lambda states: DescribeTransactionsResponse(transaction_states=states))
 
 
-def _describe(transactional_id: str, context: RequestContext) -> State | asyncio.Future[State]:
+def _describe_each(request: DescribeTransactionsRequest, context: RequestContext) -> Steps[list[Answer[State]]]:
+    answers = list[Answer[State]]()
+    for transactional_id in request.transactional_ids:
+        answers.append(_describe(transactional_id, context))
+        yield None
+    return answers
+
+
+def _describe(transactional_id: str, context: RequestContext) -> Answer[State]:
     if not transactional_id:
         return _failed(transactional_id, ErrorCode.INVALID_REQUEST)
     transactions = context.services.transactions

@@ -7,11 +7,11 @@ Versions: v2 PRODUCER_FENCED, v4 TRANSACTION_ABORTABLE, v5 transactions V2: the 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
+from functools import partial
 from typing import Final
 
 from oncelog_broker.coordinator.transaction.metadata import TRANSACTIONS_V1, TRANSACTIONS_V2, Producer
+from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -20,24 +20,16 @@ from oncelog_protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 FIRST_TRANSACTIONS_V2_VERSION: Final = 5
 
 
-def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+def handle(request: EndTxnRequest, context: RequestContext) -> Answer[EndTxnResponse]:
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V1
     asking = Producer(request.producer_id, request.producer_epoch)
     answer = context.services.transactions.end_txn(request.transactional_id, asking, request.committed, version)
-    if isinstance(answer, asyncio.Future):
-        return _later(answer, request.transactional_id, context)
-    return _response(answer, request.transactional_id, context)
+    return then(answer, partial(_response, request.transactional_id, context))
 
 
-async def _later(
-    answer: asyncio.Future[Producer | KafkaError], transactional_id: str, context: RequestContext
-) -> EndTxnResponse:
-    return _response(await answer, transactional_id, context)
-
-
-def _response(answer: Producer | KafkaError, transactional_id: str, context: RequestContext) -> EndTxnResponse:
+def _response(transactional_id: str, context: RequestContext, answer: Producer | KafkaError) -> EndTxnResponse:
     if isinstance(answer, KafkaError):
         return EndTxnResponse(error_code=code_for(context.api_key, context.version, answer.code))
     context.services.transactions.last_clients.note(transactional_id, context.client)

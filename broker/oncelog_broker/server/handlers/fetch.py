@@ -11,18 +11,17 @@ instead of names.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Iterator
 from mmap import mmap
-from typing import Any, Final
+from typing import Final
 
 from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
-from oncelog_broker.replication.delayed import DelayedFetch
 from oncelog_broker.replication.partition import READ_COMMITTED, Partition
+from oncelog_broker.replication.waiting import WaitingFetch
+from oncelog_broker.runtime.answers import Answer, then
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.answer_queue import SCATTER_BYTES
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.fetch_sessions import NO_SESSION, FetchPlan, Wanted
-from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.records.batch import batches
@@ -38,10 +37,7 @@ MAX_WAIT_SECONDS: Final = 600.0
 """However long a client says that it would wait."""
 
 
-Answer = FetchResponse | asyncio.Future[FetchResponse]
-
-
-def handle(request: FetchRequest, context: RequestContext) -> Answer:
+def handle(request: FetchRequest, context: RequestContext) -> Answer[FetchResponse]:
     if request.replica_id >= 0 or (request.replica_state is not None and request.replica_state.replica_id >= 0):
         # A consumer that pretends to be a follower would see past the high watermark (CVE-2018-1288).
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, responses=[])
@@ -50,65 +46,42 @@ def handle(request: FetchRequest, context: RequestContext) -> Answer:
         plan = context.services.fetch_sessions.plan(request, by_id=by_id, now=context.services.clock.monotonic())
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
-    answer = in_slices(_answer(plan, request, context), context.services.clock)
-    if isinstance(answer, Coroutine):
-        return context.services.tasks.spawn("large fetch", _settled(answer))
-    return answer
+    fetch = _Fetch(plan, request, context)
+    return then(fetch.read(), fetch.answer_or_wait)
 
 
-async def _settled(answer: Coroutine[Any, Any, Answer]) -> FetchResponse:
-    settled = await answer
-    return await settled if isinstance(settled, asyncio.Future) else settled
+class _Fetch:
+    """One request, which reads its partitions, perhaps waits for more, and then reads them again."""
 
+    __slots__ = ("_context", "_plan", "_request")
 
-def _answer(plan: FetchPlan, request: FetchRequest, context: RequestContext) -> Slices[Answer]:
-    """The response, or what will become of it when there is more to read."""
-    read = _Read(request, context)
-    yield from read.all_of(plan)
-    min_bytes = min(request.min_bytes, request.max_bytes, context.services.config[FETCH_MAX_BYTES])
-    if request.max_wait_ms <= 0 or read.is_urgent or read.total_bytes >= min_bytes or not read.partitions:
-        return plan.response(read.answers)
-    return _wait(plan, request, context, read, min_bytes - read.total_bytes)
+    def __init__(self, plan: FetchPlan, request: FetchRequest, context: RequestContext) -> None:
+        self._plan = plan
+        self._request = request
+        self._context = context
 
+    def read(self) -> Answer[_Read]:
+        return self._context.in_slices(_Read(self._request, self._context).all_of(self._plan))
 
-def _wait(
-    plan: FetchPlan, request: FetchRequest, context: RequestContext, read: _Read, missing_bytes: int
-) -> asyncio.Future[FetchResponse]:
-    """Answer when `missing_bytes` more are there or the time is up, whichever is first."""
-    future: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+    def answer_or_wait(self, read: _Read) -> Answer[FetchResponse]:
+        request, limit = self._request, self._context.services.config[FETCH_MAX_BYTES]
+        missing_bytes = min(request.min_bytes, request.max_bytes, limit) - read.total_bytes
+        if request.max_wait_ms <= 0 or read.is_urgent or missing_bytes <= 0 or not read.partitions:
+            return self._plan.response(read.answers)
+        return then(then(self._wait(read, missing_bytes), lambda _: self.read()), self._answer)
 
-    def complete() -> None:
-        if future.done():
-            return
-        answer = in_slices(_read_again(plan, request, context), context.services.clock)
-        if isinstance(answer, Coroutine):
-            context.services.tasks.spawn("large fetch", answer).add_done_callback(_hand_over)
-        else:
-            future.set_result(answer)
+    def _wait(self, read: _Read, missing_bytes: int) -> Answer[None]:
+        """Until `missing_bytes` more are there or the time is up, whichever is first."""
+        if read.is_outdated():
+            return None
+        read_committed = self._request.isolation_level == READ_COMMITTED
+        waiting = WaitingFetch(read.partitions, missing_bytes, read_committed=read_committed)
+        seconds = min(self._request.max_wait_ms / 1000, MAX_WAIT_SECONDS)
+        self._context.services.deadlines.after(seconds, waiting.finish)
+        return waiting.enough
 
-    def _hand_over(task: asyncio.Task[FetchResponse]) -> None:
-        if future.done():
-            return
-        if task.cancelled():
-            future.cancel()
-        elif (failure := task.exception()) is not None:
-            future.set_exception(failure)  # or nobody would ever let the connection go on
-        else:
-            future.set_result(task.result())
-
-    read_committed = request.isolation_level == READ_COMMITTED
-    delayed = DelayedFetch(read.partitions, missing_bytes, complete, read_committed=read_committed)
-    future.add_done_callback(lambda _: delayed.finish())  # the client is gone: the partitions forget it
-    context.services.deadlines.after(min(request.max_wait_ms / 1000, MAX_WAIT_SECONDS), delayed.finish)
-    if read.is_outdated():
-        delayed.finish()
-    return future
-
-
-def _read_again(plan: FetchPlan, request: FetchRequest, context: RequestContext) -> Slices[FetchResponse]:
-    read = _Read(request, context)
-    yield from read.all_of(plan)
-    return plan.response(read.answers)
+    def _answer(self, read: _Read) -> FetchResponse:
+        return self._plan.response(read.answers)
 
 
 class _Read:
@@ -130,10 +103,11 @@ class _Read:
         self.remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])
         self.answers: list[PartitionResponse] = []
 
-    def all_of(self, plan: FetchPlan) -> Iterator[None]:
+    def all_of(self, plan: FetchPlan) -> Steps[_Read]:
         for wanted in plan.wanted:
             self.answers.append(self._read(wanted))
-            yield
+            yield None
+        return self
 
     def is_outdated(self) -> bool:
         """Whether a partition moved on since it was read without an error: only where others came in between."""

@@ -9,12 +9,13 @@ Versions: v1 key types, v4 many keys in one request (T16), v6 share groups.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Final
 
 from oncelog_broker.coordinator.partitioning import partition_for
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog_broker.runtime.answers import Answer, settled, then
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest, FindCoordinatorResponse
@@ -31,16 +32,14 @@ INTERNAL_TOPIC: Final = {
 """Where the keys of a type are kept."""
 
 
-def handle(
-    request: FindCoordinatorRequest, context: RequestContext
-) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+def handle(request: FindCoordinatorRequest, context: RequestContext) -> Answer[FindCoordinatorResponse]:
     if context.version < FIRST_VERSION.get(request.key_type, context.version + 1):  # type: ignore[call-overload]
         return _failed(request, context, ErrorCode.INVALID_REQUEST)
     topic = INTERNAL_TOPIC.get(request.key_type)
     if topic is None:
         return _failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if context.services.image.topic(topic) is None:
-        return _create_then_answer(request, context, topic)
+        return context.in_a_task(_create_then_answer(request, context, topic))
     return _answer(request, context, topic)
 
 
@@ -51,12 +50,21 @@ async def _create_then_answer(
         await context.services.create_topic(topic)
     except KafkaError:
         return _failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return _answer(request, context, topic)
+    return await settled(_answer(request, context, topic))
 
 
-def _answer(request: FindCoordinatorRequest, context: RequestContext, topic: str) -> FindCoordinatorResponse:
+def _answer(request: FindCoordinatorRequest, context: RequestContext, topic: str) -> Answer[FindCoordinatorResponse]:
+    found = context.in_slices(_leaders(request, context, topic))
+    return then(found, lambda coordinators: _response(request, context, coordinators))
+
+
+def _leaders(request: FindCoordinatorRequest, context: RequestContext, topic: str) -> Steps[list[Coordinator]]:
     image, listener = context.services.image, context.connection.listener
-    return _response(request, context, [_leader(key, topic, image, listener) for key in _keys(request, context)])
+    coordinators = []
+    for key in _keys(request, context):
+        coordinators.append(_leader(key, topic, image, listener))
+        yield None
+    return coordinators
 
 
 def _leader(key: str, topic: str, image: ClusterImage, listener: str) -> Coordinator:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
+from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | asyncio.Future[HeartbeatResponse]:
+def handle(request: HeartbeatRequest, context: RequestContext) -> Answer[HeartbeatResponse]:
     return context.services.groups.runtime.write(
         request.group_id, lambda machine, waiter: machine.heartbeat(request, waiter), _failed
     )

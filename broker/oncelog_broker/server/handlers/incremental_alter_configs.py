@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from oncelog_broker.config.alter import ConfigChange, alter_broker_overrides, alter_topic_overrides
+from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.config_resources import change_configs, named_twice
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -19,7 +20,11 @@ from oncelog_protocol.messages.incremental_alter_configs import (
 Response = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 
-async def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
+def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> Answer[IncrementalAlterConfigsResponse]:
+    return context.in_a_task(_alter(request, context))
+
+
+async def _alter(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
     responses = []
     refused = named_twice((resource.resource_type, resource.resource_name) for resource in request.resources)
     for resource in request.resources:

@@ -8,40 +8,30 @@ in Kafka: not served.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
+from functools import partial
 
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.metadata.producer_ids import ProducerIdsExhausted
+from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
-def handle(
-    request: InitProducerIdRequest, context: RequestContext
-) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+def handle(request: InitProducerIdRequest, context: RequestContext) -> Answer[InitProducerIdResponse]:
     if request.transactional_id == "" or (request.producer_id == -1) != (request.producer_epoch == -1):
         return _failed(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
-        return _new_producer(context)
+        return context.in_a_task(_new_producer(context))
     shown = None if request.producer_id == -1 else Producer(request.producer_id, request.producer_epoch)
     answer = context.services.transactions.init_producer_id(
         request.transactional_id, request.transaction_timeout_ms, shown
     )
-    if isinstance(answer, asyncio.Future):
-        return _later(answer, request.transactional_id, context)
-    return _response(answer, request.transactional_id, context)
+    return then(answer, partial(_response, request.transactional_id, context))
 
 
-async def _later(
-    answer: asyncio.Future[Producer | KafkaError], transactional_id: str, context: RequestContext
-) -> InitProducerIdResponse:
-    return _response(await answer, transactional_id, context)
-
-
-def _response(answer: Producer | KafkaError, transactional_id: str, context: RequestContext) -> InitProducerIdResponse:
+def _response(transactional_id: str, context: RequestContext, answer: Producer | KafkaError) -> InitProducerIdResponse:
     if isinstance(answer, KafkaError):
         return _failed(code_for(context.api_key, context.version, answer.code))
     context.services.transactions.last_clients.note(transactional_id, context.client)

@@ -6,10 +6,10 @@ protocol name where there is no generation, v9 a returning static leader need no
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from oncelog_broker.coordinator.group.joining import Join
+from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -19,7 +19,7 @@ FIRST_NULL_PROTOCOL_VERSION: Final = 7
 FIRST_SKIP_ASSIGNMENT_VERSION: Final = 9
 
 
-def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
+def handle(request: JoinGroupRequest, context: RequestContext) -> Answer[JoinGroupResponse]:
     version = context.version
 
     def failed(error: KafkaError) -> JoinGroupResponse:

@@ -6,12 +6,10 @@ Versions: before v3 one member, whose error is the answer's; from v3 many, stati
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable
 from typing import Final
 
-from oncelog_broker.server.answers import when_all
+from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -21,7 +19,7 @@ logger = logging.getLogger(__name__)
 FIRST_BATCHED_VERSION: Final = 3
 
 
-def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+def handle(request: LeaveGroupRequest, context: RequestContext) -> Answer[LeaveGroupResponse]:
     members = request.members
     if context.version < FIRST_BATCHED_VERSION:
         members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
@@ -31,14 +29,13 @@ def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupRes
                 "member leaves",
                 extra={"group": request.group_id, "member": member.member_id, "reason": member.reason},
             )
-    answer: LeaveGroupResponse | asyncio.Future[LeaveGroupResponse] = context.services.groups.runtime.write(
+    answer: Answer[LeaveGroupResponse] = context.services.groups.runtime.write(
         request.group_id, lambda machine, waiter: machine.leave(request.group_id, members, waiter), _failed
     )
-    return answer if context.version >= FIRST_BATCHED_VERSION else when_all([answer], _of_one_member)
+    return answer if context.version >= FIRST_BATCHED_VERSION else then(answer, _of_one_member)
 
 
-def _of_one_member(answers: list[LeaveGroupResponse]) -> LeaveGroupResponse:
-    (answer,) = answers
+def _of_one_member(answer: LeaveGroupResponse) -> LeaveGroupResponse:
     code = answer.members[0].error_code if answer.members else answer.error_code
     return LeaveGroupResponse(error_code=code)
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -14,21 +16,28 @@ from oncelog_protocol.messages.list_groups import ListGroupsRequest, ListGroupsR
 CLASSIC: Final = "classic"
 
 
-def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+def handle(request: ListGroupsRequest, context: RequestContext) -> Answer[ListGroupsResponse]:
+    return context.in_slices(_list(request, context))
+
+
+def _list(request: ListGroupsRequest, context: RequestContext) -> Steps[ListGroupsResponse]:
     runtime = context.services.groups.runtime
     if runtime.is_loading:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=[])
     states = {state.lower() for state in request.states_filter}
     types = {group_type.lower() for group_type in request.types_filter}
-    groups = [
-        ListGroupsResponse.ListedGroup(
-            group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=CLASSIC,
-        )
-        for machine in runtime.machines()
-        for group in machine.known()
-        if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
-    ]
+    groups = []
+    for machine in list(runtime.machines()):
+        for group in list(machine.known()):
+            yield None
+            if (states and group.state.value.lower() not in states) or (types and CLASSIC not in types):
+                continue
+            groups.append(
+                ListGroupsResponse.ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=CLASSIC,
+                )
+            )
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)

@@ -9,12 +9,12 @@ A partition that is named twice is INVALID_REQUEST, as in Kafka: each look-up by
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Coroutine
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
@@ -50,13 +50,11 @@ class FoundOffset(NamedTuple):
 NOTHING_FOUND: Final = FoundOffset(-1, -1, -1)
 
 
-def handle(
-    request: ListOffsetsRequest, context: RequestContext
-) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
-    return in_slices(_answer(request, context), context.services.clock)
+def handle(request: ListOffsetsRequest, context: RequestContext) -> Answer[ListOffsetsResponse]:
+    return context.in_slices(_answer(request, context))
 
 
-def _answer(request: ListOffsetsRequest, context: RequestContext) -> Slices[ListOffsetsResponse]:
+def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:
     named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     topics = []
     for topic in request.topics:
@@ -78,7 +76,7 @@ def _answer(request: ListOffsetsRequest, context: RequestContext) -> Slices[List
             except KafkaError as error:
                 answer = PartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
             answers.append(answer)
-            yield
+            yield None
         topics.append(TopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 

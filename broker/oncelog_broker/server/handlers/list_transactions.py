@@ -10,6 +10,8 @@ import re
 
 from oncelog_broker.coordinator.transaction.metadata import TransactionMetadata
 from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -19,7 +21,11 @@ MAX_PATTERN_CHARS = 256
 """Python's expressions may take long for a long pattern."""
 
 
-def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+def handle(request: ListTransactionsRequest, context: RequestContext) -> Answer[ListTransactionsResponse]:
+    return context.in_slices(_list(request, context))
+
+
+def _list(request: ListTransactionsRequest, context: RequestContext) -> Steps[ListTransactionsResponse]:
     runtime = context.services.transactions.runtime
     if runtime.is_loading:
         return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -45,20 +51,19 @@ def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTra
             return False
         return not pattern_text or pattern.fullmatch(metadata.transactional_id) is not None
 
-    return ListTransactionsResponse(
-        error_code=ErrorCode.NONE,
-        unknown_state_filters=unknown,
-        transaction_states=[
-            ListTransactionsResponse.TransactionState(
-                transactional_id=metadata.transactional_id,
-                producer_id=metadata.producer_id,
-                transaction_state=metadata.state.shown,
-            )
-            for machine in runtime.machines()
-            for metadata in machine.transactions.values()
-            if is_wanted(metadata)
-        ],
-    )
+    found = []
+    for machine in list(runtime.machines()):
+        for metadata in list(machine.transactions.values()):
+            yield None
+            if is_wanted(metadata):
+                found.append(
+                    ListTransactionsResponse.TransactionState(
+                        transactional_id=metadata.transactional_id,
+                        producer_id=metadata.producer_id,
+                        transaction_state=metadata.state.shown,
+                    )
+                )
+    return ListTransactionsResponse(error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=found)
 
 
 def _failed(code: ErrorCode) -> ListTransactionsResponse:

@@ -9,12 +9,14 @@ ids in the answer; v12 topics asked for by id, null names only here (T9).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from functools import partial
 from typing import Final
 
 from oncelog_broker.config.broker_keys import AUTO_CREATE_TOPICS_ENABLE
 from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
+from oncelog_broker.runtime.answers import Answer, settled, then
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -30,10 +32,9 @@ FIRST_AUTO_CREATION_FLAG_VERSION: Final = 4
 FIRST_NULL_NAME_VERSION: Final = 12
 
 
-def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
+def handle(request: MetadataRequest, context: RequestContext) -> Answer[MetadataResponse]:
     if request.topics is None or (context.version == 0 and not request.topics):
-        image = context.services.image
-        return _response(request, context, [describe(topic, image) for topic in image.topics.values()])
+        return _answer(request, context, _all_topics(context.services.image))
     request.topics = _named_once(request.topics)
     missing = [
         wanted.name
@@ -41,8 +42,22 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
         if wanted.name is not None and wanted.topic_id == ZERO_UUID and wanted.name not in context.services.image.topics
     ]
     if missing and _may_create(request, context):
-        return _create_then_answer(request, context, missing)
-    return _response(request, context, _described(request, context, {}))
+        return context.in_a_task(_create_then_answer(request, context, missing))
+    return _answer(request, context, _described(request, context, {}))
+
+
+def _answer(
+    request: MetadataRequest, context: RequestContext, topics: Steps[list[TopicResponse]]
+) -> Answer[MetadataResponse]:
+    return then(context.in_slices(topics), partial(_response, request, context))
+
+
+def _all_topics(image: ClusterImage) -> Steps[list[TopicResponse]]:
+    answers = []
+    for topic in image.topics.values():
+        answers.append(describe(topic, image))
+        yield None
+    return answers
 
 
 def _named_once(topics: list[TopicRequest]) -> list[TopicRequest]:
@@ -63,15 +78,16 @@ async def _create_then_answer(
             await context.services.create_topic(name)
         except KafkaError as error:
             failures[name] = error
-    return _response(request, context, _described(request, context, failures))
+    return await settled(_answer(request, context, _described(request, context, failures)))
 
 
 def _described(
     request: MetadataRequest, context: RequestContext, failures: dict[str, KafkaError]
-) -> list[TopicResponse]:
+) -> Steps[list[TopicResponse]]:
     image = context.services.image
     answers = []
     for wanted in request.topics or ():
+        yield None
         if wanted.topic_id != ZERO_UUID:
             if context.version < FIRST_NULL_NAME_VERSION:
                 answers.append(_failed(ErrorCode.INVALID_REQUEST, wanted.name or "", wanted.topic_id))

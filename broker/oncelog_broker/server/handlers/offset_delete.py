@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
+from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 
-def handle(
-    request: OffsetDeleteRequest, context: RequestContext
-) -> OffsetDeleteResponse | asyncio.Future[OffsetDeleteResponse]:
+def handle(request: OffsetDeleteRequest, context: RequestContext) -> Answer[OffsetDeleteResponse]:
     known = context.services.image.topics
     return context.services.groups.runtime.write(
         request.group_id, lambda machine, waiter: machine.delete_offsets(request, known, waiter), _failed

@@ -8,14 +8,13 @@ request, v10 topic ids in place of names (T9).
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
 from typing import Final
 
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.offsets import CommittedOffset
 from oncelog_broker.metadata.image import ClusterImage
-from oncelog_broker.server.answers import when_all
+from oncelog_broker.runtime.answers import Answer, all_of, then
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.topic_ids import resolve_names
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -34,12 +33,10 @@ FIRST_TOPIC_ID_VERSION: Final = 10
 NO_OFFSET: Final = -1
 
 
-def handle(
-    request: OffsetFetchRequest, context: RequestContext
-) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+def handle(request: OffsetFetchRequest, context: RequestContext) -> Answer[OffsetFetchResponse]:
     if context.version >= FIRST_BATCHED_VERSION:
-        answers = [_fetch(group, request.require_stable, context) for group in request.groups]
-        return when_all(answers, lambda groups: OffsetFetchResponse(groups=groups))
+        answers = context.in_slices(_fetch_each(request, context))
+        return then(then(answers, all_of), lambda groups: OffsetFetchResponse(groups=groups))
     topics = request.topics
     group = GroupRequest(
         group_id=request.group_id,
@@ -48,12 +45,18 @@ def handle(
         else [TopicRequest(name=topic.name, partition_indexes=topic.partition_indexes) for topic in topics],
     )
     answer = _fetch(group, request.require_stable, context)
-    return when_all([answer], lambda groups: _of_one_group(groups[0], group, context.version))
+    return then(answer, lambda response: _of_one_group(response, group, context.version))
 
 
-def _fetch(
-    group: GroupRequest, require_stable: bool, context: RequestContext
-) -> GroupResponse | asyncio.Future[GroupResponse]:
+def _fetch_each(request: OffsetFetchRequest, context: RequestContext) -> Steps[list[Answer[GroupResponse]]]:
+    answers = list[Answer[GroupResponse]]()
+    for group in request.groups:
+        answers.append(_fetch(group, request.require_stable, context))
+        yield None
+    return answers
+
+
+def _fetch(group: GroupRequest, require_stable: bool, context: RequestContext) -> Answer[GroupResponse]:
     image = context.services.image
     by_id = context.version >= FIRST_TOPIC_ID_VERSION
     unknown: list[TopicRequest] = []

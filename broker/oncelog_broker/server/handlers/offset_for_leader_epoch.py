@@ -5,11 +5,9 @@ Consumers ask it after a leader change, to find out whether what they read was c
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
-
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
@@ -17,13 +15,11 @@ TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 EndOffset = TopicResult.EpochEndOffset
 
 
-def handle(
-    request: OffsetForLeaderEpochRequest, context: RequestContext
-) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
-    return in_slices(_answer(request, context), context.services.clock)
+def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Answer[OffsetForLeaderEpochResponse]:
+    return context.in_slices(_answer(request, context))
 
 
-def _answer(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Slices[OffsetForLeaderEpochResponse]:
+def _answer(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Steps[OffsetForLeaderEpochResponse]:
     topics = []
     for topic in request.topics:
         answers = []
@@ -38,6 +34,6 @@ def _answer(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Sl
             except KafkaError as error:
                 answer = EndOffset(error_code=error.code, partition=wanted.partition)
             answers.append(answer)
-            yield
+            yield None
         topics.append(TopicResult(topic=topic.topic, partitions=answers))
     return OffsetForLeaderEpochResponse(topics=topics)

@@ -1,8 +1,10 @@
 """Produce (0), v3-13: append one batch per partition.
 
 Behaviour: batches are opaque bytes, patched and written straight from the receive buffer. All partitions of a request
-are appended before the answer; acks=all waits for the in-sync replicas, acks=0 has no answer at all, and an error then
-closes the connection (T17), which is all that such a client can notice. Internal topics are not for clients to write.
+are appended before the answer. With acks=all the answer waits until the replicas in sync have the records, and the next
+request of the connection is handled meanwhile: REQUEST_TIMED_OUT after timeout_ms, NOT_ENOUGH_REPLICAS_AFTER_APPEND
+when too few are left in sync. acks=0 has no answer at all, and an error then closes the connection (T17), which is all
+that such a client can notice. Internal topics are not for clients to write.
 Versions: v7 zstd allowed, v8 error messages per partition, v9 flexible, v13 topic ids instead of names.
 Order (S59): topic -> CRC and size -> format -> duplicate, sequence, epoch -> offsets -> append -> producer state ->
 answer. A batch that is in the log already is answered with NONE and its offset, or, where that is forgotten, with
@@ -12,9 +14,10 @@ DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPO
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+from asyncio import Future
+from functools import partial
 from struct import Struct
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.metadata import Producer
@@ -22,8 +25,10 @@ from oncelog_broker.coordinator.transaction.verification import check_in_transac
 from oncelog_broker.log.producers.state import TRANSACTIONS_V2
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.waiting import no_longer_than
+from oncelog_broker.runtime.answers import Answer, all_of, then
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.slices import Slices, in_slices
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -31,10 +36,13 @@ from oncelog_protocol.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, HEAD
 
 logger = logging.getLogger(__name__)
 
+TopicData = ProduceRequest.TopicProduceData
+PartitionData = TopicData.PartitionProduceData
 TopicResponse = ProduceResponse.TopicProduceResponse
 PartitionResponse = TopicResponse.PartitionProduceResponse
 
-ACKS_ALLOWED: Final = (-1, 0, 1)
+ACKS_ALL: Final = -1
+ACKS_ALLOWED: Final = (ACKS_ALL, 0, 1)
 ZSTD: Final = 4
 FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
@@ -43,66 +51,195 @@ FIRST_TRANSACTIONS_V2_VERSION: Final = 12
 PRODUCER_AT: Final = 43
 """Where a batch has its producer id and epoch."""
 PRODUCER: Final = Struct(">qh")
+LAST_OFFSET_DELTA_AT: Final = 23
+LAST_OFFSET_DELTA: Final = Struct(">i")
 
 
-def handle(
-    request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    return in_slices(_append_all(request, context), context.services.clock)
+Appended = tuple[int, int]
+"""Base offset, log append time in ms or -1."""
 
 
-def _append_all(request: ProduceRequest, context: RequestContext) -> Slices[ProduceResponse | None]:
-    response = ProduceResponse(responses=[])
-    failed: KafkaError | None = None
-    refused = None if request.transactional_id is None else _refused(request, request.transactional_id, context)
-    for topic in request.topic_data:
+def handle(request: ProduceRequest, context: RequestContext) -> Answer[ProduceResponse | None]:
+    produce = _Produce(request, context)
+    topics = request.topic_data
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        produce.append(topics[0], topics[0].partition_data[0], produce.answers_of(topics[0]))
+        return then(produce.late_ones(None), produce.when_replicated)
+    return then(then(produce.refused(), produce.append_all), produce.when_replicated)
+
+
+class _Produce:
+    """One request on its way: what its partitions answer is put into the response as it comes."""
+
+    __slots__ = ("_context", "_failed", "_late", "_request", "_response", "_unreplicated")
+
+    def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
+        self._request = request
+        self._context = context
+        self._response = ProduceResponse(responses=[])
+        self._failed: KafkaError | None = None
+        self._late: list[Answer[None]] | None = None
+        """Appends that wait until their transaction is verified."""
+        self._unreplicated: list[tuple[PartitionResponse, Partition, int]] | None = None
+        """What is appended and not on all replicas in sync: its answer, where it is, and where it ends."""
+
+    def refused(self) -> Answer[KafkaError | None]:
+        """What is wrong with a transactional request of several batches as a whole: all belong to its one producer
+        (E28). Under transactions V2 its partitions become part of the transaction here, all at once (T7)."""
+        request, context = self._request, self._context
+        transactional_id = request.transactional_id
+        if transactional_id is None:
+            return None
+        batches = [data.records for topic in request.topic_data for data in topic.partition_data]
+        whole = [batch for batch in batches if batch is not None and len(batch) >= HEADER_SIZE]
+        if any(not batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT for batch in whole):
+            return _not_transactional()
+        producers = {PRODUCER.unpack_from(batch, PRODUCER_AT) for batch in whole}
+        if len(producers) > 1:
+            return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
+        if not producers or context.version < FIRST_TRANSACTIONS_V2_VERSION:
+            return None
+        services, producer, led = context.services, Producer(*producers.pop()), _led(request, context)
+        return check_in_transaction(
+            services.transactions, transactional_id, producer, led, services.deadlines, registers=True
+        )
+
+    # --- appending
+
+    def append_all(self, refused: KafkaError | None) -> Answer[None]:
+        """Append each batch, unless the request is refused as a whole. What has begun is finished, whether the client
+        stays or goes."""
+        return then(self._context.services.slices.run(self._append_each(refused), must_finish=True), self.late_ones)
+
+    def late_ones(self, _: None) -> Answer[None]:
+        """Until the appends are done whose transaction is verified late."""
+        return None if self._late is None else then(all_of(self._late), lambda _: None)
+
+    def _append_each(self, refused: KafkaError | None) -> Steps[None]:
+        for topic in self._request.topic_data:
+            answers = self.answers_of(topic)
+            for data in topic.partition_data:
+                if refused is None:
+                    self.append(topic, data, answers)
+                else:
+                    answers.append(self._fail(_unanswered(data), refused))
+                yield None
+
+    def answers_of(self, topic: TopicData) -> list[PartitionResponse]:
+        """Where the answers of the partitions of `topic` belong in the response."""
         answers: list[PartitionResponse] = []
-        response.responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
-        for data in topic.partition_data:
-            try:
-                if refused is not None:
-                    raise refused
-                answers.append(_append(request, topic, data, context))
-            except KafkaError as error:
-                failed = error
-                answers.append(
-                    PartitionResponse(
-                        index=data.index,
-                        error_code=code_for(context.api_key, context.version, error.code),
-                        base_offset=-1,
-                        error_message=error.message,
-                    )
-                )
-            yield
-    if request.acks == 0:
-        if failed is not None:
-            context.connection.close(f"acks=0 produce failed: {failed}")
-        return None
-    return response
+        self._response.responses.append(
+            TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
+        return answers
 
-
-def _refused(request: ProduceRequest, transactional_id: str, context: RequestContext) -> KafkaError | None:
-    """What is wrong with a transactional request as a whole: all its batches belong to its one producer (E28). Under
-    transactions V2 its partitions become part of the transaction here, all at once (T7). `_append` sees to the rest,
-    which is all where there is one batch."""
-    if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
-        return None
-    batches = [data.records for topic in request.topic_data for data in topic.partition_data]
-    whole = [batch for batch in batches if batch is not None and len(batch) >= HEADER_SIZE]
-    if any(not batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT for batch in whole):
-        return _not_transactional()
-    producers = {PRODUCER.unpack_from(batch, PRODUCER_AT) for batch in whole}
-    if len(producers) > 1:
-        return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
-    if producers and context.version >= FIRST_TRANSACTIONS_V2_VERSION:
-        producer = Producer(*producers.pop())
+    def append(self, topic: TopicData, data: PartitionData, answers: list[PartitionResponse]) -> None:
+        """Append one batch; its answer comes to `answers` at once, complete or, where the append is late, later."""
+        request, context = self._request, self._context
+        partition = None
         try:
-            check_in_transaction(
-                context.services.transactions, transactional_id, producer, _led(request, context), registers=True
-            )
+            partition = _leader(topic, data.index, context)
+            records = _checked(data.records, request, context)
+            if request.transactional_id is None:
+                base_offset, append_time = partition.append(records, required_acks=request.acks)
+            else:
+                appended = _append_in_transaction(partition, records, request, request.transactional_id, context)
+                if isinstance(appended, Future):
+                    answers.append(answer := _unanswered(data))
+                    self._late = self._late or []
+                    self._late.append(then(appended, partial(self._note, answer, partition, records)))
+                    return
+                if isinstance(appended, KafkaError):
+                    raise appended
+                base_offset, append_time = appended
         except KafkaError as error:
-            return error
-    return None
+            answers.append(self._not_appended(_unanswered(data), partition, error))
+            return
+        answer = PartitionResponse(
+            index=data.index,
+            error_code=0,
+            base_offset=base_offset,
+            log_append_time_ms=append_time,
+            log_start_offset=partition.log.log_start_offset,
+        )
+        answers.append(answer)
+        if request.acks == ACKS_ALL and not partition.is_alone:
+            self._replicate(answer, partition, base_offset + _count(records))
+
+    def _note(
+        self, answer: PartitionResponse, partition: Partition, records: memoryview, appended: Appended | KafkaError
+    ) -> None:
+        """A late append is done, or refused."""
+        if isinstance(appended, KafkaError):
+            self._not_appended(answer, partition, appended)
+            return
+        answer.base_offset, answer.log_append_time_ms = appended
+        answer.log_start_offset = partition.log.log_start_offset
+        if self._request.acks == ACKS_ALL and not partition.is_alone:
+            self._replicate(answer, partition, answer.base_offset + _count(records))
+
+    def _not_appended(
+        self, answer: PartitionResponse, partition: Partition | None, error: KafkaError
+    ) -> PartitionResponse:
+        if partition is not None and error.code == ErrorCode.UNKNOWN_PRODUCER_ID:
+            # The producer compares this with what was acknowledged last, to see if its records were deleted (S28).
+            answer.log_start_offset = partition.log.log_start_offset
+        is_in_the_log = error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and self._request.acks == ACKS_ALL
+        if partition is not None and is_in_the_log and not partition.is_alone:
+            # Clients take this for a success (S12), so it must be replicated first.
+            self._replicate(answer, partition, partition.log.log_end_offset)
+        return self._fail(answer, error)
+
+    def _replicate(self, answer: PartitionResponse, partition: Partition, next_offset: int) -> None:
+        self._unreplicated = self._unreplicated or []
+        self._unreplicated.append((answer, partition, next_offset))
+
+    def _fail(self, answer: PartitionResponse, error: KafkaError) -> PartitionResponse:
+        self._failed = error
+        answer.error_code = code_for(self._context.api_key, self._context.version, error.code)
+        answer.error_message = error.message
+        return answer
+
+    # --- answering
+
+    def when_replicated(self, _: None) -> Answer[ProduceResponse | None]:
+        """The response, as soon as acks=all is kept, or cannot be kept in time."""
+        if self._unreplicated is None:
+            return self._answer()
+        self._context.effects_are_done()
+        deadlines, seconds = self._context.services.deadlines, max(0, self._request.timeout_ms) / 1000
+        return then(
+            all_of(
+                [
+                    no_longer_than(seconds, partition.committed(next_offset), deadlines)
+                    for _, partition, next_offset in self._unreplicated
+                ]
+            ),
+            self._answer_replicated,
+        )
+
+    def _answer_replicated(self, codes: list[ErrorCode]) -> ProduceResponse | None:
+        for (answer, partition, _), code in zip(self._unreplicated or (), codes, strict=True):
+            if code is not ErrorCode.NONE:
+                self._fail(answer, KafkaError(code, f"{partition.topic}-{partition.index}: appended, not replicated"))
+        return self._answer()
+
+    def _answer(self) -> ProduceResponse | None:
+        if self._request.acks != 0:
+            return self._response
+        if self._failed is not None:
+            self._context.connection.close(f"acks=0 produce failed: {self._failed}")
+        return None
+
+
+def _unanswered(data: PartitionData) -> PartitionResponse:
+    return PartitionResponse(index=data.index, error_code=0, base_offset=-1)
+
+
+def _count(records: memoryview) -> int:
+    """How many offsets a batch takes."""
+    (last_offset_delta,) = LAST_OFFSET_DELTA.unpack_from(records, LAST_OFFSET_DELTA_AT)
+    return int(last_offset_delta) + 1
 
 
 def _not_transactional() -> KafkaError:
@@ -121,7 +258,7 @@ def _led(request: ProduceRequest, context: RequestContext) -> list[Partition]:
     return found
 
 
-def _leader(topic: ProduceRequest.TopicProduceData, index: int, context: RequestContext) -> Partition:
+def _leader(topic: TopicData, index: int, context: RequestContext) -> Partition:
     """The partition. Raises KafkaError also for an internal one, which clients may not write to."""
     replicas = context.services.replicas
     if context.version >= FIRST_TOPIC_ID_VERSION:
@@ -133,56 +270,27 @@ def _leader(topic: ProduceRequest.TopicProduceData, index: int, context: Request
     return partition
 
 
-def _append(
-    request: ProduceRequest,
-    topic: ProduceRequest.TopicProduceData,
-    data: ProduceRequest.TopicProduceData.PartitionProduceData,
-    context: RequestContext,
-) -> PartitionResponse:
+def _checked(records: object, request: ProduceRequest, context: RequestContext) -> memoryview:
+    """The batch, if nothing is wrong with it that can be said without looking at the log. Raises KafkaError."""
     if request.acks not in ACKS_ALLOWED:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1")
-    partition = _leader(topic, data.index, context)
-    records = data.records
     if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request carries exactly one record batch per partition")
     attributes = records[ATTRIBUTES_AT + 1]
-    transactional_id = request.transactional_id
     if attributes & TRANSACTIONAL_BIT:
-        if transactional_id is None:
+        if request.transactional_id is None:
             # Who may write under which transactional id is checked by the id, so there must be one (CVE-2018-17196).
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
             )
-    elif transactional_id is not None:
+    elif request.transactional_id is not None:
         raise _not_transactional()
     if attributes & COMPRESSION_MASK == ZSTD and context.version < FIRST_ZSTD_VERSION:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce version {FIRST_ZSTD_VERSION} or later, this is {context.version}",
         )
-    try:
-        if transactional_id is None:
-            base_offset, append_time = partition.append(records, required_acks=request.acks)
-        else:
-            base_offset, append_time = _append_in_transaction(partition, records, request, transactional_id, context)
-    except KafkaError as error:
-        if error.code != ErrorCode.UNKNOWN_PRODUCER_ID:
-            raise
-        # The producer compares this with what was acknowledged last, to see if its records were deleted (S28).
-        return PartitionResponse(
-            index=data.index,
-            error_code=error.code,
-            base_offset=-1,
-            log_start_offset=partition.log.log_start_offset,
-            error_message=error.message,
-        )
-    return PartitionResponse(
-        index=data.index,
-        error_code=0,
-        base_offset=base_offset,
-        log_append_time_ms=append_time,
-        log_start_offset=partition.log.log_start_offset,
-    )
+    return records
 
 
 def _not_appended() -> NoReturn:
@@ -192,13 +300,33 @@ def _not_appended() -> NoReturn:
 @fail_point("append", dropped=_not_appended)
 def _append_in_transaction(
     partition: Partition, records: memoryview, request: ProduceRequest, transactional_id: str, context: RequestContext
-) -> tuple[int, int]:
+) -> Answer[Appended | KafkaError]:
     """As `Partition.append`, if the partition is in the open transaction; under transactions V2 it becomes part of it
-    (T7). Nothing is awaited between the question and the append: a marker in between would end what was just found open
-    (E3)."""
+    (T7). The guard sees to it that no marker comes between the question and the append: it would end what was just
+    found open (E3)."""
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
-    producer_id, epoch = PRODUCER.unpack_from(records, PRODUCER_AT)
-    if not partition.log.producers.state.has_open_transaction(producer_id, epoch):
-        producer = Producer(producer_id, epoch)
-        check_in_transaction(context.services.transactions, transactional_id, producer, [partition], registers=is_v2)
-    return partition.append(records, required_acks=request.acks, transaction_version=TRANSACTIONS_V2 if is_v2 else 0)
+    producer = Producer(*PRODUCER.unpack_from(records, PRODUCER_AT))
+    guards, services = partition.guards, context.services
+    is_open = partition.log.producers.state.has_open_transaction(*producer)
+    guard = None if is_open else guards.take(*producer)
+
+    def append(refused: KafkaError | None) -> Answer[Appended | KafkaError]:
+        if refused is not None:
+            return refused
+        version = TRANSACTIONS_V2 if is_v2 else 0
+        try:
+            return partition.append(records, required_acks=request.acks, transaction_version=version, guard=guard)
+        except KafkaError as error:
+            return error
+
+    if guard is None:
+        return append(None)
+    verified: Answer[KafkaError | None] = check_in_transaction(
+        services.transactions, transactional_id, producer, [partition], services.deadlines, registers=is_v2
+    )
+    appended: Answer[Appended | KafkaError] = then(verified, append)
+    if isinstance(verified, Future):
+        verified.add_done_callback(lambda _: guards.let_go(guard))
+    else:
+        guards.let_go(guard)
+    return appended

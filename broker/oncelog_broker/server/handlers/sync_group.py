@@ -5,14 +5,13 @@ Versions: v3 static members (KIP-345), v5 protocol type and name are checked whe
 
 from __future__ import annotations
 
-import asyncio
-
+from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
+def handle(request: SyncGroupRequest, context: RequestContext) -> Answer[SyncGroupResponse]:
     return context.services.groups.runtime.write(
         request.group_id, lambda machine, waiter: machine.sync(request, waiter), _failed
     )

@@ -7,13 +7,14 @@ Versions: v3 generation and member, v4 TRANSACTION_ABORTABLE, v5 transactions V2
 
 from __future__ import annotations
 
-import asyncio
+from asyncio import Future
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
+from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -28,29 +29,54 @@ ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
 """What an error of the log is called here."""
 
 
-def handle(
-    request: TxnOffsetCommitRequest, context: RequestContext
-) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
+def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[TxnOffsetCommitResponse]:
     def failed(error: KafkaError) -> TxnOffsetCommitResponse:
         code = code_for(context.api_key, context.version, ERRORS.get(error.code, error.code))
         return TxnOffsetCommitResponse(topics=[_refused(topic, code) for topic in request.topics])
 
-    services = context.services
     try:
-        if not request.transactional_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST)
-        if not request.group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        check_in_transaction(
-            services.transactions,
-            request.transactional_id,
-            Producer(request.producer_id, request.producer_epoch),
-            [services.groups.runtime.shard(request.group_id).partition],
-            registers=context.version >= FIRST_TRANSACTIONS_V2_VERSION,
-        )
-        return _write(request, context, failed)
+        return _commit(request, context, failed)
     except KafkaError as error:
         return failed(error)
+
+
+def _commit(
+    request: TxnOffsetCommitRequest,
+    context: RequestContext,
+    failed: Callable[[KafkaError], TxnOffsetCommitResponse],
+) -> Answer[TxnOffsetCommitResponse]:
+    """Write the offsets, if their partition is in the open transaction; a marker that comes between the question and
+    the write ends what was found open (E3). Raises KafkaError."""
+    if not request.transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    services = context.services
+    partition = services.groups.runtime.shard(request.group_id).partition
+    guard = partition.guards.take(request.producer_id, request.producer_epoch)
+
+    def write(refused: KafkaError | None) -> Answer[TxnOffsetCommitResponse]:
+        if refused is None and not partition.guards.holds(guard):
+            refused = KafkaError(ErrorCode.INVALID_TXN_STATE)
+        try:
+            return _write(request, context, failed) if refused is None else failed(refused)
+        except KafkaError as error:
+            return failed(error)
+
+    verified = check_in_transaction(
+        services.transactions,
+        request.transactional_id,
+        Producer(request.producer_id, request.producer_epoch),
+        [partition],
+        services.deadlines,
+        registers=context.version >= FIRST_TRANSACTIONS_V2_VERSION,
+    )
+    answer = then(verified, write)
+    if isinstance(verified, Future):
+        verified.add_done_callback(lambda _: partition.guards.let_go(guard))
+    else:
+        partition.guards.let_go(guard)
+    return answer
 
 
 def _not_written() -> NoReturn:
@@ -62,7 +88,7 @@ def _write(
     request: TxnOffsetCommitRequest,
     context: RequestContext,
     failed: Callable[[KafkaError], TxnOffsetCommitResponse],
-) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
+) -> Answer[TxnOffsetCommitResponse]:
     known = context.services.image.topics
     return context.services.groups.runtime.write(
         request.group_id, lambda machine, waiter: machine.commit_in_transaction(request, known, waiter), failed

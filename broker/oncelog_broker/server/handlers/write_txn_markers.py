@@ -6,9 +6,14 @@ Versions: v2 the transaction version, by which the epoch is checked (KIP-1228).
 
 from __future__ import annotations
 
+from functools import partial
+
 from oncelog_broker.coordinator.transaction.markers import Marker
 from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
+from oncelog_broker.runtime.answers import Answer, all_of, then
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 Asked = WriteTxnMarkersRequest.WritableTxnMarker
@@ -17,28 +22,45 @@ TopicResult = Result.WritableTxnMarkerTopicResult
 PartitionResult = TopicResult.WritableTxnMarkerPartitionResult
 
 
-def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(markers=[_write(asked, context) for asked in request.markers])
+def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Answer[WriteTxnMarkersResponse]:
+    answers = context.services.slices.run(_write_each(request, context), must_finish=True)
+    return then(then(answers, all_of), partial(_response, request))
 
 
-def _write(asked: Asked, context: RequestContext) -> Result:
-    marker = Marker(
-        Producer(asked.producer_id, asked.producer_epoch),
-        asked.transaction_result,
-        asked.coordinator_epoch,
-        asked.transaction_version,
-    )
-    append = context.services.markers.append
-    return Result(
-        producer_id=asked.producer_id,
-        topics=[
-            TopicResult(
-                name=topic.name,
-                partitions=[
-                    PartitionResult(partition_index=index, error_code=append(marker, TopicPartition(topic.name, index)))
-                    for index in topic.partition_indexes
+def _write_each(request: WriteTxnMarkersRequest, context: RequestContext) -> Steps[list[Answer[ErrorCode]]]:
+    """What becomes of each marker, in the order of the request."""
+    answers = list[Answer[ErrorCode]]()
+    for asked in request.markers:
+        marker = Marker(
+            Producer(asked.producer_id, asked.producer_epoch),
+            asked.transaction_result,
+            asked.coordinator_epoch,
+            asked.transaction_version,
+        )
+        for topic in asked.topics:
+            for index in topic.partition_indexes:
+                answers.append(context.services.markers.append(marker, TopicPartition(topic.name, index)))
+                yield None
+    return answers
+
+
+def _response(request: WriteTxnMarkersRequest, codes: list[ErrorCode]) -> WriteTxnMarkersResponse:
+    code = iter(codes)
+    return WriteTxnMarkersResponse(
+        markers=[
+            Result(
+                producer_id=asked.producer_id,
+                topics=[
+                    TopicResult(
+                        name=topic.name,
+                        partitions=[
+                            PartitionResult(partition_index=index, error_code=next(code))
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in asked.topics
                 ],
             )
-            for topic in asked.topics
-        ],
+            for asked in request.markers
+        ]
     )

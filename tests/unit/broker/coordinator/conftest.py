@@ -14,6 +14,7 @@ from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
+from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -31,11 +32,14 @@ class InternalTopic:
         self.directory = directory
         self.clock = ManualClock()
         self.tasks = Tasks()
+        self.slices = Slices(self.clock, self.tasks)
         self.config = LogConfig(cleanup_policy=frozenset({"compact"}))
         self.logs: dict[int, PartitionLog] = {}
         self.led: dict[int, Partition] = {}
         self.count = partitions
         self.epoch = 0
+        self.replicas = (1,)
+        """Of them the leader alone is in sync."""
         self.image = ClusterImage("")
         self.wake_ups: list[tuple[float, Callable[[], None]]] = []
 
@@ -54,7 +58,7 @@ class InternalTopic:
                 )
             if index not in self.led:
                 self.led[index] = Partition(TOPIC, TOPIC_ID, index, log, leader_id=1)
-            self.led[index].lead(self.epoch, (1,))
+            self.led[index].lead(self.epoch, (1,), self.replicas)
         return self._publish()
 
     def resign(self, *indexes: int) -> ClusterImage:

@@ -117,6 +117,7 @@ def runtime(internal_topic):
         internal_topic,
         internal_topic.clock,
         internal_topic.tasks,
+        internal_topic.slices,
         internal_topic.call_after,
     )
 
@@ -243,6 +244,7 @@ async def test_leadership_lost_while_loading(runtime, internal_topic):
 
 async def test_a_failed_append_changes_nothing(runtime, internal_topic):
     internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), min_insync_replicas=2)
+    internal_topic.replicas = (1, 2)
     runtime.on_image(internal_topic.lead())
     assert runtime.write("a", put("a", 1, timer=1.0), failed) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert counters(runtime).numbers == {}
@@ -341,11 +343,11 @@ async def test_s40_the_reply_waits_until_the_records_are_committed(runtime, inte
     second = runtime.write("a", look, failed)
     assert not second.done()  # it has seen what is not committed
     advance(partition, 0)
-    assert first.result() == ("put", None)
-    assert second.result() == 1
+    assert await first == ("put", None)
+    assert await second == 1
     third = runtime.write("a", put("a", 2), failed)
     runtime.on_image(internal_topic.resign())
-    assert third.result() is ErrorCode.NOT_COORDINATOR
+    assert await third is ErrorCode.NOT_COORDINATOR
 
 
 async def test_who_waits_is_answered_when_the_coordinator_moves(runtime, internal_topic):
@@ -397,6 +399,7 @@ async def test_timers_fire_in_time_and_are_rearmed(runtime, internal_topic):
 
 async def test_a_timer_whose_records_cannot_be_appended_is_tried_again(runtime, internal_topic):
     internal_topic.config = LogConfig(min_insync_replicas=2)
+    internal_topic.replicas = (1, 2)
     runtime.on_image(internal_topic.lead())
 
     def start(machine, waiter):
@@ -425,6 +428,7 @@ async def test_keys_are_spread_over_partitions(tmp_path, internal_topic):
         internal_topic,
         internal_topic.clock,
         internal_topic.tasks,
+        internal_topic.slices,
         internal_topic.call_after,
     )
     assert runtime.partition_of("a") is None
@@ -433,3 +437,52 @@ async def test_keys_are_spread_over_partitions(tmp_path, internal_topic):
     assert runtime.write("a", put("a", 1), failed) == ("put", None)
     assert runtime.write("b", put("b", 1), failed) is ErrorCode.NOT_COORDINATOR
     assert [machine.index for machine in runtime.machines()] == [2]
+
+
+def decide(name: str, end: str):
+    def operation(machine: Counters, waiter):
+        effects = put(name, 1)(machine, waiter)
+        effects.ends.append(end)
+        return effects
+
+    return operation
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_s39_what_is_decided_is_handed_on_when_it_is_committed_and_by_nobody_else(internal_topic):
+    """The reply gives up when too few replicas are left; the decision stands, and is carried out when they are back."""
+    ended = []
+    runtime = CoordinatorRuntime(
+        TOPIC,
+        Counters,
+        internal_topic,
+        internal_topic.clock,
+        internal_topic.tasks,
+        internal_topic.slices,
+        internal_topic.call_after,
+        on_end=lambda shard, end: ended.append(end),
+    )
+    internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), min_insync_replicas=2)
+    runtime.on_image(internal_topic.lead())
+    partition = internal_topic.led[0]
+    partition.lead(1, (1, 2), (1, 2))
+    reply = runtime.write("a", decide("a", "first"), failed)
+    await settle()
+    assert (reply.done(), ended) == (False, [])
+    partition.lead(1, (1,), (1, 2))
+    assert await reply is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await settle()
+    assert ended == []
+    partition.lead(1, (1, 2), (1, 2))
+    partition.on_follower_fetch(2, partition.log.log_end_offset)
+    await settle()
+    assert ended == ["first"]
+    again = runtime.write("a", decide("a", "second"), failed)
+    internal_topic.resign()
+    assert await again is ErrorCode.NOT_COORDINATOR
+    await settle()
+    assert ended == ["first"], "the next coordinator finds it in the log"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +10,8 @@ import pytest
 from tests.support.producers import ABORT, COMMIT, sequenced
 from tests.support.storage import make_batch, open_log
 
-from oncelog_broker.replication.delayed import DelayedFetch
 from oncelog_broker.replication.partition import MARKER_SIZE, READ_COMMITTED, READ_UNCOMMITTED, Partition
+from oncelog_broker.replication.waiting import WaitingFetch
 from oncelog_broker.server.handlers import list_offsets
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
 
@@ -43,10 +44,8 @@ def end(partition: Partition, pid: int, kind: ControlType = COMMIT) -> int:
     return partition.append_marker(EndTransactionMarker(kind, 0), producer_id=pid, producer_epoch=0)
 
 
-def waiting(partition: Partition, missing_bytes: int, *, read_committed: bool) -> list[str]:
-    done: list[str] = []
-    DelayedFetch([partition], missing_bytes, lambda: done.append("done"), read_committed=read_committed)
-    return done
+def waiting(partition: Partition, missing_bytes: int, *, read_committed: bool) -> asyncio.Future[None]:
+    return WaitingFetch([partition], missing_bytes, read_committed=read_committed).enough
 
 
 def test_s50_it_follows_the_high_watermark_unless_a_transaction_is_open(partition: Partition) -> None:
@@ -70,7 +69,7 @@ def test_s50_a_long_transaction_hides_later_ones(partition: Partition) -> None:
     assert partition.last_stable_offset == 4
 
 
-def test_s50_after_a_restart(tmp_path: Path) -> None:
+async def test_s50_after_a_restart(tmp_path: Path) -> None:
     before = leader(tmp_path / "orders-0")
     produce(before, 1, 0)
     end(before, 1)
@@ -81,41 +80,41 @@ def test_s50_after_a_restart(tmp_path: Path) -> None:
     assert (partition.last_stable_offset, partition.high_watermark) == (2, 4)
     done = waiting(partition, 1, read_committed=True)
     plain(partition)
-    assert done == []
+    assert not done.done()
     end(partition, 2)
-    assert done == ["done"]
+    assert done.done()
     assert partition.last_stable_offset == 6
     partition.log.close()
 
 
-def test_e24_a_waiting_read_committed_fetch_wakes_when_the_transaction_ends(partition: Partition) -> None:
+async def test_e24_a_waiting_read_committed_fetch_wakes_when_the_transaction_ends(partition: Partition) -> None:
     committed = waiting(partition, 1, read_committed=True)
     uncommitted = waiting(partition, 1, read_committed=False)
     produce(partition, 1, 0)
-    assert (committed, uncommitted) == ([], ["done"])
+    assert (committed.done(), uncommitted.done()) == (False, True)
     plain(partition)
-    assert committed == []
+    assert not committed.done()
     end(partition, 1)
-    assert committed == ["done"]
+    assert committed.done()
 
 
-def test_e24_where_no_transaction_is_open_it_wakes_on_an_append(partition: Partition) -> None:
+async def test_e24_where_no_transaction_is_open_it_wakes_on_an_append(partition: Partition) -> None:
     committed = waiting(partition, 1, read_committed=True)
     plain(partition)
-    assert committed == ["done"]
+    assert committed.done()
 
 
-def test_e24_it_counts_the_bytes_that_became_stable(partition: Partition) -> None:
+async def test_e24_it_counts_the_bytes_that_became_stable(partition: Partition) -> None:
     plain(partition)
     size = len(make_batch())
     committed = waiting(partition, 3 * size + MARKER_SIZE, read_committed=True)
     produce(partition, 1, 0)
     plain(partition)
     end(partition, 1)
-    assert committed == []
+    assert not committed.done()
     plain(partition)
     plain(partition)
-    assert committed == ["done"]
+    assert committed.done()
 
 
 def test_e24_latest_is_the_last_stable_offset_for_read_committed(partition: Partition) -> None:
@@ -129,11 +128,11 @@ def test_e24_latest_is_the_last_stable_offset_for_read_committed(partition: Part
     assert list_offsets.find(partition, list_offsets.LATEST, READ_COMMITTED, 7).offset == 4
 
 
-def test_s8_a_duplicate_wakes_nobody(partition: Partition) -> None:
+async def test_s8_a_duplicate_wakes_nobody(partition: Partition) -> None:
     first = produce(partition, 1, 0, transactional=False)
     done = waiting(partition, 1, read_committed=False)
     assert produce(partition, 1, 0, transactional=False) == first
-    assert done == []
+    assert not done.done()
     assert partition.high_watermark == 1
 
 

@@ -6,8 +6,12 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from oncelog_broker.config.broker_keys import QUEUED_MAX_REQUESTS
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.server.answer_queue import Slot
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import MAX_MESSAGE_CHARS, ErrorCode, KafkaError, UnencodableMessage
@@ -23,6 +27,10 @@ class WaitingConnection:
     def respond(self, parts: list[Any], slot: Slot) -> None:
         self.events.append("answer")
 
+    @property
+    def has_ended(self) -> bool:
+        return any(event.startswith(("finish", "close")) for event in self.events)
+
     def finish(self, slot: Slot) -> None:
         self.events.append("finish")
 
@@ -32,29 +40,30 @@ class WaitingConnection:
 
 class RecordingRoute:
     has_records = False
+    reads_frame = False
     flexible_response = False
 
-    def encode(self, response: str, parts: list[Any]) -> None:
+    def encode_steps(self, response: str, parts: list[Any]) -> Steps[None]:
+        yield None
         if response == "unencodable":
             raise UnencodableMessage("a string of 40000 bytes")
         parts.append(response.encode())
 
 
 async def events_of(answer: Any) -> list[str]:
-    broker: Any = SimpleNamespace(config={QUEUED_MAX_REQUESTS: 1})
-    context: Any = SimpleNamespace(
-        connection=WaitingConnection(), api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, correlation_id=1
-    )
+    broker, connection = SimpleNamespace(slices=Slices(ManualClock(), Tasks())), WaitingConnection()
+    context = RequestContext(broker, connection, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, None)  # type: ignore[arg-type]
     route: Any = RecordingRoute()
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    Dispatcher(broker)._wait(future, route, context, reads_frame=False)
+    Dispatcher(broker)._wait(future, route, context)  # type: ignore[arg-type]
     if isinstance(answer, Exception):
         future.set_exception(answer)
     else:
         future.set_result(answer)
-    await asyncio.sleep(0)
-    events: list[str] = context.connection.events
-    return events
+    async with asyncio.timeout(10):
+        while not connection.has_ended:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+    return connection.events
 
 
 async def test_the_connection_goes_on_behind_a_late_answer() -> None:

@@ -13,12 +13,14 @@ from tests.support.storage import make_batch, open_log
 
 from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.slices import SLICE_SECONDS, Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
 from oncelog_broker.server.limits import MAX_REQUEST_ELEMENTS
-from oncelog_broker.server.slices import SLICE_SECONDS, Slices, in_slices
 from oncelog_protocol.codec import codec
 from oncelog_protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
@@ -68,47 +70,29 @@ def replicas(tmp_path: Path) -> Iterator[OnePartition]:
 
 @pytest.fixture
 def context(replicas: OnePartition) -> Any:
+    clock, tasks = TickingClock(), Tasks()
     broker = SimpleNamespace(
-        clock=TickingClock(),
+        clock=clock,
         replicas=replicas,
         fetch_sessions=FetchSessions(10),
         config={FETCH_MAX_BYTES: 100_000},
-        tasks=Tasks(),
+        tasks=tasks,
+        slices=Slices(clock, tasks),
         deadlines=Deadlines(),
         logs=SimpleNamespace(checkpoint_log_start_offsets=lambda: None),
     )
-    connection = SimpleNamespace(copied_answer_bytes=1_000_000)
-    return SimpleNamespace(services=broker, connection=connection, version=9, api_key=0)
+    connection: Any = SimpleNamespace(copied_answer_bytes=1_000_000)
+    return RequestContext(broker, connection, 0, 9, 0, None)  # type: ignore[arg-type]
 
 
-def count_to(number: int, counted: list[int]) -> Slices[str]:
-    for n in range(number):
-        counted.append(n)
-        yield
-    return "done"
-
-
-async def turns_during(awaited: Any) -> tuple[Any, int]:
+async def turns_during(answer: Any) -> tuple[Any, int]:
     """The result, and how often others had their turn before it was there."""
-    task = asyncio.ensure_future(awaited)
+    task = asyncio.ensure_future(settled(answer))
     turns = 0
     while not task.done():
         turns += 1
         await asyncio.sleep(0)
     return task.result(), turns
-
-
-async def test_short_work_is_done_at_once() -> None:
-    assert in_slices(count_to(3, []), TickingClock()) == "done"
-
-
-async def test_long_work_lets_others_in_after_each_slice() -> None:
-    counted: list[int] = []
-    rest = in_slices(count_to(50, counted), TickingClock())
-    assert 0 < len(counted) <= STEPS_PER_SLICE + 1
-    result, turns = await turns_during(rest)
-    assert (result, counted) == ("done", list(range(50)))
-    assert turns >= 50 // (STEPS_PER_SLICE + 1)
 
 
 def fetch_request(*, max_wait_ms: int = 0, partitions: int = PARTITIONS) -> FetchRequest:
@@ -166,21 +150,21 @@ async def test_partition_after_partition(
 async def test_a_large_fetch_misses_nothing_that_comes_while_it_is_read(replicas: OnePartition, context: Any) -> None:
     """It has read the partition, and does not wait for it yet: the append in between must not be slept over."""
     replicas.others = replicas.idle
-    answer = asyncio.ensure_future(fetch.handle(fetch_request(max_wait_ms=600_000), context))  # type: ignore[arg-type]
-    assert not replicas.partition.waiting_fetches
+    answer = asyncio.ensure_future(settled(fetch.handle(fetch_request(max_wait_ms=600_000), context)))
+    assert not replicas.partition.waiting.fetches
     replicas.partition.append(memoryview(make_batch()), required_acks=1)
     async with asyncio.timeout(10):
         response = await answer
     assert any(partition.records for partition in response.responses[0].partitions)
-    assert not replicas.partition.waiting_fetches
+    assert not replicas.partition.waiting.fetches
     await context.services.tasks.close()
 
 
 async def test_a_large_fetch_waits_and_is_answered_by_an_append(replicas: OnePartition, context: Any) -> None:
     replicas.others = replicas.idle
-    answer = asyncio.ensure_future(fetch.handle(fetch_request(max_wait_ms=600_000), context))  # type: ignore[arg-type]
+    answer = asyncio.ensure_future(settled(fetch.handle(fetch_request(max_wait_ms=600_000), context)))
     async with asyncio.timeout(10):
-        while not replicas.partition.waiting_fetches:  # noqa: ASYNC110 - nothing tells of it
+        while not replicas.partition.waiting.fetches:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
         replicas.partition.append(memoryview(make_batch()), required_acks=1)
         response = await answer
@@ -193,19 +177,20 @@ async def test_a_client_that_goes_leaves_no_large_fetch_behind(replicas: OnePart
     answer = fetch.handle(fetch_request(max_wait_ms=600_000), context)
     assert isinstance(answer, asyncio.Future)
     async with asyncio.timeout(10):
-        while not replicas.partition.waiting_fetches:  # noqa: ASYNC110 - nothing tells of it
+        while not replicas.partition.waiting.fetches:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
     answer.cancel()
-    await asyncio.wait([answer])
-    await asyncio.sleep(0)
-    assert not replicas.partition.waiting_fetches
+    async with asyncio.timeout(10):
+        while replicas.partition.waiting.fetches:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+    assert answer.cancelled()
 
 
 async def test_a_large_fetch_that_fails_after_its_wait_is_answered(
     replicas: OnePartition, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replicas.others = replicas.idle
-    answer = asyncio.ensure_future(fetch.handle(fetch_request(max_wait_ms=600_000), context))  # type: ignore[arg-type]
+    answer = asyncio.ensure_future(settled(fetch.handle(fetch_request(max_wait_ms=600_000), context)))
 
     def leader(topic: str, index: int) -> Partition:
         if index == PARTITIONS - 1:
@@ -213,7 +198,7 @@ async def test_a_large_fetch_that_fails_after_its_wait_is_answered(
         return replicas.partition
 
     async with asyncio.timeout(10):
-        while not replicas.partition.waiting_fetches:  # noqa: ASYNC110 - nothing tells of it
+        while not replicas.partition.waiting.fetches:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
         monkeypatch.setattr(replicas, "leader", leader)
         replicas.partition.append(memoryview(make_batch()), required_acks=1)

@@ -78,3 +78,58 @@ async def test_many_markers_let_other_work_in(monkeypatch: pytest.MonkeyPatch) -
         await asyncio.sleep(0)
         seen.append(len(logs.written))
     assert seen[:3] == [50, 100, 120]
+
+
+class LateLogs:
+    """Markers whose answers the test gives: late, never, twice."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, asyncio.Future[ErrorCode]]] = []
+
+    def append(self, marker: Marker, where: TopicPartition) -> asyncio.Future[ErrorCode]:
+        answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.asked.append((where.partition, answer))
+        return answer
+
+    async def asked_for(self, count: int) -> list[int]:
+        """The partitions asked so far, when there were so many."""
+        async with asyncio.timeout(10):
+            while len(self.asked) < count:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0)
+        return [partition for partition, _ in self.asked]
+
+
+async def test_s39_late_answers_are_waited_for_together() -> None:
+    logs = LateLogs()
+    task = asyncio.create_task(write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True))
+    assert await logs.asked_for(3) == [0, 1, 2]
+    for _, answer in reversed(logs.asked):
+        assert not task.done()
+        answer.set_result(ErrorCode.NONE)
+        await asyncio.sleep(0)
+    await task
+    assert len(logs.asked) == 3
+
+
+async def test_e7_a_late_refusal_and_a_lost_answer_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.01)
+    logs = LateLogs()
+    task = asyncio.create_task(write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True))
+    await logs.asked_for(3)
+    logs.asked[0][1].set_result(ErrorCode.NONE)
+    logs.asked[1][1].set_result(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    assert sorted((await logs.asked_for(5))[3:]) == [1, 2]
+    assert logs.asked[2][1].cancelled(), "nobody waits for the lost one"
+    for _, answer in logs.asked[3:]:
+        answer.set_result(ErrorCode.NONE)
+    await task
+
+
+async def test_s40_a_late_answer_may_say_that_another_has_taken_over() -> None:
+    logs = LateLogs()
+    task = asyncio.create_task(write_all(logs.append, MARKER, PARTITIONS[:2], lambda: True))
+    await logs.asked_for(2)
+    logs.asked[0][1].set_result(ErrorCode.NONE)
+    logs.asked[1][1].set_result(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+    with pytest.raises(Fenced):
+        await task

@@ -5,7 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.server.handlers.delete_records import handle
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
@@ -33,8 +36,9 @@ class OneLeader:
 async def test_a_full_disk_is_an_error_of_each_partition() -> None:
     partitions = [Topic.DeleteRecordsPartition(partition_index=index, offset=5) for index in (0, 1)]
     request = DeleteRecordsRequest(topics=[Topic(name="t", partitions=partitions)], timeout_ms=1000)
-    context: Any = SimpleNamespace(services=SimpleNamespace(logs=FullDisk(), replicas=OneLeader(), clock=ManualClock()))
-    answer = await handle(request, context)
+    slices = Slices(ManualClock(), Tasks())
+    context: Any = SimpleNamespace(services=SimpleNamespace(logs=FullDisk(), replicas=OneLeader(), slices=slices))
+    answer = await settled(handle(request, context))
     assert [result.error_code for result in answer.topics[0].partitions] == [
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

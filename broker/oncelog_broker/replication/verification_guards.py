@@ -1,0 +1,57 @@
+"""What holds between the question whether a producer is in a transaction, and the append (KIP-890). Pure.
+
+The coordinator may answer late. A marker that is appended in between has ended the transaction that was asked about,
+and a record behind it would open one that nobody ends (E3). So who asks takes a guard first and shows it when he
+appends; a marker of the producer, or a new leader epoch, makes it worthless.
+"""
+
+from __future__ import annotations
+
+
+class Guard:
+    """One question, or several at a time about the same producer and epoch."""
+
+    __slots__ = ("askers", "producer_epoch", "producer_id")
+
+    def __init__(self, producer_id: int, producer_epoch: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.askers = 0
+
+
+class VerificationGuards:
+    """The guards of one partition. Each is let go by everybody who took it, so none stays for long."""
+
+    __slots__ = ("_guards",)
+
+    def __init__(self) -> None:
+        self._guards: dict[int, Guard] = {}
+
+    def __len__(self) -> int:
+        return len(self._guards)
+
+    def take(self, producer_id: int, producer_epoch: int) -> Guard:
+        """The guard for a question that is about to be asked; to be given to `let_go`."""
+        guard = self._guards.get(producer_id)
+        if guard is None or guard.producer_epoch != producer_epoch:
+            guard = self._guards[producer_id] = Guard(producer_id, producer_epoch)
+        guard.askers += 1
+        return guard
+
+    def let_go(self, guard: Guard) -> None:
+        """The question is done with."""
+        guard.askers -= 1
+        if not guard.askers and self.holds(guard):
+            del self._guards[guard.producer_id]
+
+    def holds(self, guard: Guard) -> bool:
+        """Whether nothing has ended the producer's transaction since the guard was taken."""
+        return self._guards.get(guard.producer_id) is guard
+
+    def on_marker(self, producer_id: int) -> None:
+        """The transaction of this producer has ended here."""
+        self._guards.pop(producer_id, None)
+
+    def on_new_leader_epoch(self) -> None:
+        """Others may have led in between, and appended markers."""
+        self._guards.clear()

@@ -1,0 +1,141 @@
+"""Who waits at a partition: appends for the high watermark, fetches for bytes, both no longer than to a deadline.
+
+Each waits as an answer (`runtime/answers.py`); cancelling it is how the partition is told that nobody waits any more.
+An append costs one subtraction for each waiting fetch, which is read once, when it has enough. What a waiting append
+costs is a place in a heap, until the high watermark passes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Final, Protocol
+
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.tasks import Deadlines
+from oncelog_protocol.errors import ErrorCode
+
+APPENDS_BEFORE_LOOK: Final = 1024
+"""With so many waiting appends we look for those that nobody waits for any more: their deadline was earlier."""
+
+
+class Waiting:
+    """All who wait at one partition. `ErrorCode` answers: NONE, or what has become of the append."""
+
+    __slots__ = ("_look_at", "_numbers", "appends", "fetches")
+
+    def __init__(self) -> None:
+        self.fetches: set[WaitingFetch] = set()
+        self.appends: list[tuple[int, int, bool, asyncio.Future[ErrorCode]]] = []
+        """A heap of (next offset, number, whether too few replicas end it, answer)."""
+        self._numbers = count()
+        self._look_at = APPENDS_BEFORE_LOOK
+
+    def for_offset(self, next_offset: int, *, needs_replicas: bool) -> asyncio.Future[ErrorCode]:
+        """NONE when the high watermark has reached `next_offset`; NOT_LEADER_OR_FOLLOWER if this broker resigns before.
+
+        With `needs_replicas` NOT_ENOUGH_REPLICAS_AFTER_APPEND, as soon as too few are in sync.
+        """
+        if len(self.appends) >= self._look_at:
+            self.appends = [entry for entry in self.appends if not entry[3].done()]
+            heapify(self.appends)
+            self._look_at = max(APPENDS_BEFORE_LOOK, 2 * len(self.appends))
+        answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        heappush(self.appends, (next_offset, next(self._numbers), needs_replicas, answer))
+        return answer
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Everything below is replicated."""
+        while self.appends and self.appends[0][0] <= high_watermark:
+            _end(heappop(self.appends)[3], ErrorCode.NONE)
+
+    def on_readable(self, new_bytes: int, stable_bytes: int) -> None:
+        """So many bytes more can be read, and so many of them by those who read what is committed only."""
+        for fetch in list(self.fetches):
+            fetch.on_readable(stable_bytes if fetch.read_committed else new_bytes)
+
+    def on_too_few_replicas(self) -> None:
+        """Fewer are in sync than min.insync.replicas."""
+        ended = [answer for _, _, needs_replicas, answer in self.appends if needs_replicas]
+        self.appends = [entry for entry in self.appends if not entry[2]]
+        heapify(self.appends)
+        for answer in ended:
+            _end(answer, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+    def on_resigned(self) -> None:
+        """This broker leads no more. What becomes of the appends is not known; the fetches will find out."""
+        appends, self.appends = self.appends, []
+        for *_, answer in appends:
+            _end(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for fetch in list(self.fetches):
+            fetch.finish()
+
+
+def _end(answer: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
+    if not answer.done():
+        answer.set_result(code)
+
+
+def no_longer_than(seconds: float, answer: Answer[ErrorCode], deadlines: Deadlines) -> Answer[ErrorCode]:
+    """The same answer, REQUEST_TIMED_OUT if it is not there in so many seconds."""
+    if isinstance(answer, asyncio.Future):
+        timeout = _Timeout(answer)
+        answer.add_done_callback(timeout.forget)
+        deadlines.after(seconds, timeout.end)
+    return answer
+
+
+class _Timeout:
+    """A deadline of an answer. It stays until its time has come, which is long after most answers: so it holds none."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: asyncio.Future[ErrorCode]) -> None:
+        self._answer: asyncio.Future[ErrorCode] | None = answer
+
+    def end(self) -> None:
+        if self._answer is not None:
+            _end(self._answer, ErrorCode.REQUEST_TIMED_OUT)
+
+    def forget(self, _: object) -> None:
+        self._answer = None
+
+
+class Readable(Protocol):
+    """A partition, as far as those who wait for its records need it."""
+
+    waiting: Waiting
+
+
+class WaitingFetch:
+    """One fetch that waits at its partitions for `missing_bytes` more, at least 1. `enough` comes once: when they are
+    there, when a partition is led no more, or with `finish`."""
+
+    __slots__ = ("_missing_bytes", "_partitions", "enough", "read_committed")
+
+    def __init__(self, partitions: Sequence[Readable], missing_bytes: int, *, read_committed: bool = False) -> None:
+        self.read_committed = read_committed
+        """Whether it reads up to the last stable offset only, so that it waits for that one to advance."""
+        self._partitions = partitions
+        self._missing_bytes = missing_bytes
+        self.enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for partition in partitions:
+            partition.waiting.fetches.add(self)
+        self.enough.add_done_callback(self._leave)
+
+    def on_readable(self, new_bytes: int) -> None:
+        """`new_bytes` more can be read from one of the partitions."""
+        self._missing_bytes -= new_bytes
+        if self._missing_bytes <= 0:
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait no more; harmless when that has happened already (a late deadline)."""
+        if not self.enough.done():
+            self.enough.set_result(None)
+
+    def _leave(self, _: asyncio.Future[None]) -> None:
+        for partition in self._partitions:
+            partition.waiting.fetches.discard(self)

@@ -1,0 +1,98 @@
+"""An answer that is there, or that comes later: the one shape in which the parts of a broker answer each other.
+
+`Answer[R]` is an R or a future of one. `then` and `all_of` put answers together; where the values are there already
+they make neither a future nor a task. A coroutine is no answer: `Tasks.answer` runs it as a task and gives the future.
+
+Whoever cancels an answer says that nobody waits for it any more. That goes through `then` and `all_of` to whatever they
+wait for; work that must be finished once it has begun shields itself (`Tasks.answer`, `Slices.run`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+R = TypeVar("R")
+S = TypeVar("S")
+
+Answer: TypeAlias = R | asyncio.Future[R]
+
+
+def then(answer: Answer[R], function: Callable[[R], Answer[S]]) -> Answer[S]:
+    """What `function` makes of the value, which may be an answer that comes later too.
+
+    An exception, of the answer or of the function, is the outcome: raised here, or by the future.
+    """
+    if not isinstance(answer, asyncio.Future):
+        return function(answer)
+    later: asyncio.Future[S] = answer.get_loop().create_future()
+
+    def came(source: asyncio.Future[R]) -> None:
+        if not _has_value(source, later):
+            return
+        try:
+            result = function(source.result())
+        except Exception as error:
+            later.set_exception(error)
+            return
+        if isinstance(result, asyncio.Future):
+            result.add_done_callback(hand_over)
+            _cancel_with(later, result)
+        else:
+            later.set_result(result)
+
+    def hand_over(source: asyncio.Future[S]) -> None:
+        if _has_value(source, later):
+            later.set_result(source.result())
+
+    answer.add_done_callback(came)
+    _cancel_with(later, answer)
+    return later
+
+
+def all_of(answers: Sequence[Answer[R]]) -> Answer[list[R]]:
+    """All values, in order. The first exception is the outcome; the other answers come for nobody then."""
+    missing = sum(isinstance(answer, asyncio.Future) for answer in answers)
+    if not missing:
+        return list(answers)  # type: ignore[arg-type]
+    later: asyncio.Future[list[R]] = asyncio.get_running_loop().create_future()
+
+    def came(source: asyncio.Future[R]) -> None:
+        nonlocal missing
+        missing -= 1
+        if _has_value(source, later) and not missing:
+            later.set_result([each.result() if isinstance(each, asyncio.Future) else each for each in answers])
+
+    for answer in answers:
+        if isinstance(answer, asyncio.Future):
+            answer.add_done_callback(came)
+            _cancel_with(later, answer)
+    return later
+
+
+async def settled(answer: Answer[R]) -> R:
+    """The value, for a coroutine: `await settled(answer)`."""
+    return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+def _has_value(source: asyncio.Future[Any], later: asyncio.Future[Any]) -> bool:
+    """Whether `source` has a value that `later` waits for; if it has none, neither has `later`."""
+    error = None if source.cancelled() else source.exception()
+    if later.done():
+        return False
+    if source.cancelled():
+        later.cancel()
+    elif error is not None:
+        later.set_exception(error)
+    else:
+        return True
+    return False
+
+
+def _cancel_with(later: asyncio.Future[Any], source: asyncio.Future[Any]) -> None:
+    def ended(later: asyncio.Future[Any]) -> None:
+        if later.cancelled():
+            source.cancel()
+
+    later.add_done_callback(ended)

@@ -1,0 +1,117 @@
+"""Long work in slices between everything else that the event loop does: requests, cleaning and loading alike.
+
+The work is a generator (`steps.Steps`), which yields where it may be paused, and yields a job where it must wait for
+the disk or for a codec. Its first slice is run at once, and nearly all work ends in it. The rest of all long work
+together gets one slice in each turn of the loop, one after another: so a turn stays short, however many ask for much.
+
+What the broker is may change between two slices, as it may between two requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.steps import Job, Steps
+from oncelog_broker.runtime.tasks import Tasks, in_thread
+
+SLICE_SECONDS: Final = 0.003
+"""Work at a time; a step begun within it may take another millisecond or two."""
+FIRST_SLICE_SECONDS_WHILE_OTHERS_WAIT: Final = 0.0005
+"""For what begins while other long work waits for its slice: enough for nearly every request."""
+
+R = TypeVar("R")
+
+
+class Pace:
+    """How work goes on after a slice or a job: at once, when its turn comes."""
+
+    def after_slice(self, seconds: float) -> float:
+        """How many seconds to rest after a slice that took `seconds`."""
+        return 0.0
+
+    def after_job(self) -> float:
+        """How many seconds to rest after a job in a thread."""
+        return 0.0
+
+
+AT_ONCE: Final = Pace()
+
+
+class Slices:
+    """Runs the long work of one broker."""
+
+    def __init__(self, clock: Clock, tasks: Tasks) -> None:
+        self._clock = clock
+        self._tasks = tasks
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        """Whose slice is to come, in order."""
+
+    def run(self, steps: Steps[R], *, must_finish: bool = False, pace: Pace = AT_ONCE) -> Answer[R]:
+        """What the steps return: at once, if they end within the first slice.
+
+        Cancelling the answer closes the steps; a job that is under way is waited for before, as it may be writing to a
+        file that closing would take from it. Not so with `must_finish`: what has begun is finished, heard or not.
+        """
+        monotonic = self._clock.monotonic
+        began = monotonic()
+        end = began + (FIRST_SLICE_SECONDS_WHILE_OTHERS_WAIT if self._waiting else SLICE_SECONDS)
+        try:
+            job = next(steps)
+            while job is None and monotonic() < end:
+                job = next(steps)
+        except StopIteration as finished:
+            answer: R = finished.value
+            return answer
+        rest = self._tasks.spawn("long work", self._rest(steps, job, monotonic() - began, pace))
+        return asyncio.shield(rest) if must_finish else rest
+
+    async def _rest(self, steps: Steps[R], job: Job | None, taken: float, pace: Pace) -> R:
+        monotonic = self._clock.monotonic
+        try:
+            while True:
+                pause = pace.after_slice(taken)
+                resume: Callable[[], Job | None] = partial(next, steps)
+                if job is not None:
+                    try:
+                        resume = partial(steps.send, await in_thread(job))
+                    except Exception as error:
+                        resume = partial(steps.throw, error)
+                    pause = pace.after_job()
+                if pause > 0:
+                    await asyncio.sleep(pause)
+                await self._turn()
+                began = monotonic()
+                try:
+                    job = resume()
+                    while job is None and monotonic() - began < SLICE_SECONDS:
+                        job = next(steps)
+                except StopIteration as finished:
+                    result: R = finished.value
+                    return result
+                finally:
+                    taken = monotonic() - began
+        finally:
+            steps.close()
+
+    async def _turn(self) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        if len(self._waiting) == 1:
+            asyncio.get_running_loop().call_soon(self._give_turn)
+        await turn
+
+    def _give_turn(self) -> None:
+        """Once in each turn of the loop, as long as somebody waits."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                break
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._give_turn)

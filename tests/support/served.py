@@ -1,0 +1,196 @@
+"""Requests over a connection to handlers that serve a few partitions: no socket, no broker around them.
+
+Followers are played by the test: `Partition.on_follower_fetch` says how far one has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from struct import pack, unpack_from
+from types import SimpleNamespace
+from typing import Any
+
+from tests.support.storage import SMALL, open_log
+
+from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.runtime.turns import TurnBudget
+from oncelog_broker.server.connection import BrokerConnection
+from oncelog_broker.server.connections import Connections
+from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.server.fetch_sessions import FetchSessions
+from oncelog_broker.server.limits import Limits
+from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
+from oncelog_protocol.codec import codec
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.headers import RequestHeader, ResponseHeader
+from oncelog_protocol.messages.produce import ProduceRequest
+
+TOPIC = "orders"
+LEADER, FOLLOWER = 1, 2
+
+
+class Timers:
+    """In the place of Deadlines: the test fires them."""
+
+    def __init__(self) -> None:
+        self.set: list[tuple[float, Any]] = []
+
+    def after(self, seconds: float, callback: Any) -> None:
+        self.set.append((seconds, callback))
+
+    def fire(self) -> None:
+        """All that are set."""
+        timers, self.set = self.set, []
+        for _, callback in timers:
+            callback()
+
+
+class Wire(asyncio.Transport):
+    """The client's end: what it is answered."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 5000)})
+        self.bytes = b""
+        self.aborted = False
+
+    def write(self, data: Any) -> None:
+        self.bytes += bytes(data)
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.bytes += b"".join(list_of_data)
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Client:
+    """One connection. Correlation ids count from 0."""
+
+    def __init__(self, served: Served) -> None:
+        self.wire = Wire()
+        self.connection = BrokerConnection(served.dispatcher.handle, served.connections, "PLAINTEXT")
+        self.connection.connection_made(self.wire)
+        self._sent: list[tuple[ApiKey, int]] = []
+
+    def send(self, *requests: Any, api: ApiKey = ApiKey.PRODUCE, version: int = 9) -> None:
+        """All at once, as one read of the socket may bring them."""
+        self._receive(b"".join(self._frame(request, api, version) for request in requests))
+
+    def send_in_parts(self, request: Any, *, api: ApiKey, version: int, cut: int = 0) -> None:
+        """One that is larger than the buffer. `cut`: so many bytes of its end are missing, and it says so."""
+        frame = self._frame(request, api, version)
+        data = pack(">i", len(frame) - 4 - cut) + frame[4 : len(frame) - cut]
+        while data:
+            data = data[self._receive(data) :]
+
+    def _frame(self, request: Any, api: ApiKey, version: int) -> bytes:
+        header = RequestHeader(
+            request_api_key=api, request_api_version=version, correlation_id=len(self._sent), client_id="test"
+        )
+        body = codec(RequestHeader, request_header_version(api, version)).encode(header)
+        body += codec(request_type(api), version).encode(request)
+        self._sent.append((api, version))
+        return pack(">i", len(body)) + body
+
+    def _receive(self, data: bytes) -> int:
+        """How much of it found room."""
+        room = self.connection.get_buffer(-1)
+        size = min(len(room), len(data))
+        room[:size] = data[:size]
+        self.connection.buffer_updated(size)
+        return size
+
+    def answers(self) -> list[tuple[int, Any]]:
+        """(correlation id, response) in the order in which they came."""
+        found, position = [], 0
+        while position < len(self.wire.bytes):
+            (size,) = unpack_from(">i", self.wire.bytes, position)
+            frame = self.wire.bytes[position + 4 : position + 4 + size]
+            position += 4 + size
+            (correlation_id,) = unpack_from(">i", frame)
+            api, version = self._sent[correlation_id]
+            _, start = codec(ResponseHeader, response_header_version(api, version)).decode_from(frame)
+            found.append((correlation_id, codec(response_type(api), version).decode(frame, start)))
+        return found
+
+    def has_answers(self, count: int) -> bool:
+        """Whether so many came."""
+        position = 0
+        for _ in range(count):
+            if position >= len(self.wire.bytes):
+                return False
+            position += 4 + unpack_from(">i", self.wire.bytes, position)[0]
+        return True
+
+    async def answered(self, count: int) -> list[tuple[int, Any]]:
+        """As `answers`, when so many are there."""
+        async with asyncio.timeout(10):
+            while not self.has_answers(count):  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0)
+        return self.answers()
+
+
+class Served:
+    """Partitions of TOPIC, all led by LEADER, and what serves them. `leave` closes their logs."""
+
+    def __init__(
+        self, directory: Path, *, partitions: int = 1, clock: ManualClock | None = None, **log_config: Any
+    ) -> None:
+        self.partitions = [
+            Partition(
+                TOPIC,
+                bytes(16),
+                index,
+                open_log(directory / f"{TOPIC}-{index}", replace(SMALL, **log_config)),
+                leader_id=LEADER,
+            )
+            for index in range(partitions)
+        ]
+        self.clock, self.tasks, self.deadlines = clock or ManualClock(), Tasks(), Timers()
+        self.transactions: Any = SimpleNamespace(verifies=True)
+        self.services: Any = SimpleNamespace(
+            clock=self.clock,
+            tasks=self.tasks,
+            slices=Slices(self.clock, self.tasks),
+            deadlines=self.deadlines,
+            replicas=self,
+            fetch_sessions=FetchSessions(10),
+            config={FETCH_MAX_BYTES: 1 << 20},
+            transactions=self.transactions,
+        )
+        limits = Limits(100, 100, 1 << 20, -1, -1, 600.0)
+        self.connections = Connections(limits, TurnBudget(self.clock.monotonic))
+        self.dispatcher = Dispatcher(self.services)
+
+    def leader(self, topic: str, index: int) -> Partition:
+        if topic != TOPIC or index >= len(self.partitions):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return self.partitions[index]
+
+    def leave(self) -> None:
+        for partition in self.partitions:
+            partition.log.close()
+
+
+def produce(records: bytes, *, acks: int = -1, transactional_id: str | None = None, index: int = 0) -> ProduceRequest:
+    data = ProduceRequest.TopicProduceData.PartitionProduceData(index=index, records=records)
+    topics = [ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])]
+    return ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=1000, topic_data=topics)

@@ -1,0 +1,96 @@
+"""Appends wait for the high watermark, fetches for bytes; whoever wakes them, they are answered once and let go."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from oncelog_broker.replication.waiting import APPENDS_BEFORE_LOOK, Waiting, WaitingFetch, no_longer_than
+from oncelog_protocol.errors import ErrorCode
+
+
+def fetch_of(missing_bytes: int) -> tuple[WaitingFetch, list[Any]]:
+    partitions: list[Any] = [SimpleNamespace(waiting=Waiting()), SimpleNamespace(waiting=Waiting())]
+    return WaitingFetch(partitions, missing_bytes), partitions
+
+
+class Timers:
+    """In the place of Deadlines: the test fires them."""
+
+    def __init__(self) -> None:
+        self.set: list[tuple[float, Any]] = []
+
+    def after(self, seconds: float, callback: Any) -> None:
+        self.set.append((seconds, callback))
+
+
+async def test_a_fetch_has_enough_once_the_bytes_can_be_read() -> None:
+    fetch, partitions = fetch_of(100)
+    fetch.on_readable(60)
+    assert not fetch.enough.done()
+    assert all(fetch in partition.waiting.fetches for partition in partitions)
+    fetch.on_readable(40)
+    fetch.on_readable(40)
+    assert fetch.enough.done()
+
+
+async def test_a_fetch_lets_go_of_its_partitions_however_it_ends() -> None:
+    for end in (lambda fetch: fetch.finish(), lambda fetch: fetch.enough.cancel()):
+        fetch, partitions = fetch_of(100)
+        end(fetch)
+        await asyncio.sleep(0)
+        assert not any(partition.waiting.fetches for partition in partitions)
+
+
+async def test_a_late_deadline_does_nothing() -> None:
+    fetch, _ = fetch_of(1)
+    fetch.on_readable(1)
+    fetch.finish()
+    assert fetch.enough.done()
+
+
+async def test_appends_are_answered_as_the_high_watermark_passes_them_in_whatever_order_they_came() -> None:
+    waiting = Waiting()
+    answers = {offset: waiting.for_offset(offset, needs_replicas=True) for offset in (5, 3, 9, 4)}
+    waiting.on_high_watermark(4)
+    assert {offset for offset, answer in answers.items() if answer.done()} == {3, 4}
+    waiting.on_high_watermark(9)
+    assert {answer.result() for answer in answers.values()} == {ErrorCode.NONE}
+
+
+async def test_too_few_replicas_end_those_who_need_them_and_resigning_ends_the_others() -> None:
+    waiting = Waiting()
+    producer = waiting.for_offset(1, needs_replicas=True)
+    coordinator = waiting.for_offset(1, needs_replicas=False)
+    waiting.on_too_few_replicas()
+    assert producer.result() is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert not coordinator.done()
+    waiting.on_resigned()
+    assert coordinator.result() is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not waiting.appends
+
+
+async def test_an_answer_that_is_there_needs_no_deadline_and_one_that_is_late_is_harmless() -> None:
+    timers: Any = Timers()
+    assert no_longer_than(1.0, ErrorCode.NONE, timers) is ErrorCode.NONE
+    assert timers.set == []
+    waiting = Waiting()
+    first, second = (waiting.for_offset(1, needs_replicas=True) for _ in range(2))
+    for answer in (first, second):
+        no_longer_than(1.0, answer, timers)
+    timers.set[0][1]()
+    waiting.on_high_watermark(1)
+    timers.set[1][1]()
+    assert first.result() is ErrorCode.REQUEST_TIMED_OUT
+    assert second.result() is ErrorCode.NONE
+
+
+async def test_appends_that_nobody_waits_for_any_more_are_forgotten() -> None:
+    waiting = Waiting()
+    kept = waiting.for_offset(7, needs_replicas=True)
+    for _ in range(3 * APPENDS_BEFORE_LOOK):
+        waiting.for_offset(8, needs_replicas=True).cancel()
+    assert len(waiting.appends) <= APPENDS_BEFORE_LOOK + 1
+    waiting.on_high_watermark(7)
+    assert kept.result() is ErrorCode.NONE

@@ -1,0 +1,165 @@
+"""Long work between everything else: one slice of it in a turn of the loop, whoever asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from oncelog_broker.runtime.answers import settled
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.slices import SLICE_SECONDS, Pace, Slices
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.runtime.tasks import Deadlines, Tasks
+
+STEPS_PER_SLICE = 3
+
+
+class Work:
+    """Steps that take a part of a slice each, and what they did in which turn of the loop."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.tasks = Tasks()
+        self.slices = Slices(self.clock, self.tasks)
+        self.log: list[str] = []
+
+    def steps(self, name: str, count: int) -> Steps[str]:
+        try:
+            for _ in range(count):
+                self.clock.advance_ms(int(SLICE_SECONDS * 1000 / STEPS_PER_SLICE))
+                self.log.append(name)
+                yield None
+        finally:
+            self.log.append(f"{name} closed")
+        return name
+
+    async def turns(self, answers: list[Any]) -> list[str]:
+        """What was done in each turn until all answers are there."""
+        turns = []
+        while not all(answer.done() for answer in answers):
+            done = len(self.log)
+            await asyncio.sleep(0)
+            turns.append("".join(self.log[done:]).replace(" closed", "."))
+        return turns
+
+
+async def test_work_that_ends_within_a_slice_is_done_at_once() -> None:
+    work = Work()
+    assert work.slices.run(work.steps("a", STEPS_PER_SLICE - 1)) == "a"
+
+
+async def test_others_have_their_turn_after_each_slice() -> None:
+    work = Work()
+    answer = work.slices.run(work.steps("a", 4 * STEPS_PER_SLICE))
+    assert isinstance(answer, asyncio.Future)
+    assert len(work.log) == STEPS_PER_SLICE
+    turns = await work.turns([answer])
+    assert max(map(len, turns)) <= STEPS_PER_SLICE + len("a.")
+    assert answer.result() == "a"
+
+
+async def test_all_long_work_together_has_one_slice_in_a_turn() -> None:
+    work = Work()
+    answers = [work.slices.run(work.steps(name, 4 * STEPS_PER_SLICE)) for name in "abcdefgh"]
+    turns = await work.turns(answers)
+    assert max(len(turn.replace(".", "")) for turn in turns) <= STEPS_PER_SLICE + 1
+    order = [turn[0] for turn in turns if turn]
+    assert order[:8] == list("abcdefgh"), "one after another"
+
+
+async def test_what_a_job_returns_or_raises_goes_back_into_the_steps() -> None:
+    def steps() -> Steps[tuple[bool, str]]:
+        thread = yield threading.current_thread
+        try:
+            yield lambda: int("no number")
+        except ValueError:
+            return thread is not threading.current_thread(), "caught"
+        return False, "missed"
+
+    def careless() -> Steps[None]:
+        yield lambda: int("no number")
+
+    work = Work()
+    assert await settled(work.slices.run(steps())) == (True, "caught")
+    with pytest.raises(ValueError):
+        await settled(work.slices.run(careless()))
+
+
+async def test_who_goes_is_not_worked_for_unless_it_must_be_finished() -> None:
+    work = Work()
+    given_up, finished = (
+        work.slices.run(work.steps(name, 3 * STEPS_PER_SLICE), must_finish=name == "b") for name in "ab"
+    )
+    for answer in (given_up, finished):
+        assert isinstance(answer, asyncio.Future)
+        answer.cancel()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert work.log.count("b") == 3 * STEPS_PER_SLICE
+    assert work.log.count("a") < 3 * STEPS_PER_SLICE
+
+
+async def test_being_cancelled_waits_for_the_job_and_then_closes_the_steps() -> None:
+    events: list[str] = []
+    started, may_end = threading.Event(), threading.Event()
+
+    def job() -> None:
+        started.set()
+        may_end.wait(10)
+        events.append("job ended")
+
+    def steps() -> Steps[None]:
+        try:
+            yield job
+        finally:
+            events.append("steps closed")
+
+    answer = Work().slices.run(steps())
+    assert isinstance(answer, asyncio.Future)
+    await asyncio.to_thread(started.wait, 10)
+    answer.cancel()
+    await asyncio.sleep(0)
+    assert events == []
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await answer
+    assert events == ["job ended", "steps closed"]
+
+
+async def test_the_pace_is_asked_after_slices_and_jobs() -> None:
+    class Noting(Pace):
+        def __init__(self) -> None:
+            self.asked: list[float | str] = []
+
+        def after_slice(self, seconds: float) -> float:
+            self.asked.append(seconds)
+            return 0.0
+
+        def after_job(self) -> float:
+            self.asked.append("job")
+            return 0.0
+
+    def steps() -> Steps[None]:
+        yield from work.steps("a", STEPS_PER_SLICE)  # type: ignore[misc]
+        yield lambda: None
+
+    work, pace = Work(), Noting()
+    await settled(work.slices.run(steps(), pace=pace))
+    assert pace.asked == [pytest.approx(SLICE_SECONDS), pytest.approx(0.0), "job"]
+
+
+async def test_a_timer_that_fails_does_not_take_the_others_of_its_tick_along() -> None:
+    fired = asyncio.Event()
+
+    def fail() -> None:
+        raise ValueError("for this test")
+
+    deadlines, callbacks = Deadlines(), list[Callable[[], None]]([fail, fired.set])
+    for callback in callbacks:
+        deadlines.after(0.0, callback)
+    async with asyncio.timeout(10):
+        await fired.wait()

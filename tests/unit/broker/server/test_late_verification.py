@@ -1,0 +1,183 @@
+"""Transactional appends whose coordinator answers late, never, or twice: a marker in between keeps the record out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.producers import ABORT, COMMIT, sequenced
+from tests.support.served import Client, Served, produce
+
+from oncelog_broker.coordinator.transaction.metadata import Producer
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.records.control import EndTransactionMarker
+
+V1, V2 = 9, 12
+"""Versions of Produce that ask whether a partition is in the transaction, and that add it."""
+PRODUCER_ID = 7
+
+
+class Coordinator:
+    """Answers each question when the test does."""
+
+    verifies = True
+
+    def __init__(self) -> None:
+        self.asked: list[asyncio.Future[Any]] = []
+
+    def verify(self, transactional_id: str, asking: Producer, partitions: Any) -> Any:
+        return self._question()
+
+    def add_partitions(self, transactional_id: str, asking: Producer, partitions: Any, version: int) -> Any:
+        return self._question()
+
+    def _question(self) -> asyncio.Future[Any]:
+        self.asked.append(asyncio.get_running_loop().create_future())
+        return self.asked[-1]
+
+    def answer(self, number: int, code: ErrorCode, version: int) -> None:
+        if not self.asked[number].done():
+            self.asked[number].set_result(code if version == V2 else {"asked": code})
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    return Coordinator()
+
+
+@pytest.fixture
+def served(tmp_path: Path, coordinator: Coordinator) -> Iterator[Served]:
+    made = Served(tmp_path, partitions=2)
+    made.services.transactions = coordinator
+    for partition in made.partitions:
+        partition.lead(0, (1,))
+    yield made
+    made.leave()
+
+
+def batch(sequence: int = 0, epoch: int = 0) -> bytes:
+    return bytes(sequenced(PRODUCER_ID, sequence, epoch=epoch, transactional=True))
+
+
+def write(sequence: int = 0, **options: Any) -> Any:
+    return produce(batch(sequence), transactional_id="txn", **options)
+
+
+def mark(served: Served, *, epoch: int = 0) -> None:
+    marker = EndTransactionMarker(COMMIT, 0)
+    served.partitions[0].append_marker(marker, producer_id=PRODUCER_ID, producer_epoch=epoch)
+
+
+def codes(answers: list[tuple[int, Any]]) -> list[int]:
+    return [response.responses[0].partition_responses[0].error_code for _, response in answers]
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+async def test_the_append_waits_for_the_answer_and_holds_back_what_is_behind_it(
+    served: Served, coordinator: Coordinator, version: int
+) -> None:
+    client, log = Client(served), served.partitions[0].log
+    client.send(write(0), write(1), version=version)
+    assert (len(coordinator.asked), log.log_end_offset) == (1, 0)
+    coordinator.answer(0, ErrorCode.NONE, version)
+    assert codes(await client.answered(2)) == [0, 0]
+    assert (len(coordinator.asked), log.log_end_offset) == (1, 2), "the second finds the transaction open"
+    assert len(served.partitions[0].guards) == 0
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+async def test_e3_a_marker_between_question_and_append_does_not_let_the_append_in(
+    served: Served, coordinator: Coordinator, version: int
+) -> None:
+    client, partition = Client(served), served.partitions[0]
+    client.send(write(0), version=version)
+    mark(served)
+    coordinator.answer(0, ErrorCode.NONE, version)
+    assert codes(await client.answered(1)) == [ErrorCode.INVALID_TXN_STATE]
+    assert partition.log.log_end_offset == 1, "the marker alone"
+    assert partition.last_stable_offset == 1, "nothing hangs"
+    client.send(write(0), version=version)
+    coordinator.answer(1, ErrorCode.NONE, version)
+    assert codes(await client.answered(2))[1] == 0, "asked again, it may come in"
+
+
+async def test_the_frame_stays_as_it_is_while_the_answer_is_late(served: Served, coordinator: Coordinator) -> None:
+    client, log = Client(served), served.partitions[0].log
+    client.send(write(0), version=V1)
+    client.send(*[produce(b"x" * 500, index=1, acks=1) for _ in range(10)])
+    coordinator.answer(0, ErrorCode.NONE, V1)
+    await client.answered(1)
+    assert bytes(log.read(0, 1000, upper_bound=1, min_one_batch=True))[61:] == batch()[61:]
+
+
+async def test_an_answer_that_never_comes_is_asked_for_again(served: Served, coordinator: Coordinator) -> None:
+    client = Client(served)
+    client.send(write(0), version=V1)
+    served.deadlines.fire()
+    assert codes(await client.answered(1)) == [ErrorCode.NOT_ENOUGH_REPLICAS], "which clients try again"
+    client.send(write(0), version=V1)
+    coordinator.answer(0, ErrorCode.NONE, V1)
+    coordinator.answer(1, ErrorCode.NONE, V1)
+    assert codes(await client.answered(2))[1] == 0
+    assert served.partitions[0].log.log_end_offset == 1
+
+
+async def test_two_who_ask_about_the_same_producer_share_the_guard(served: Served, coordinator: Coordinator) -> None:
+    """A retry over another connection: one is appended, the other is its duplicate."""
+    first, second, partition = Client(served), Client(served), served.partitions[0]
+    first.send(write(0), version=V1)
+    second.send(write(0), version=V1)
+    assert len(partition.guards) == 1
+    for number in (1, 0):
+        coordinator.answer(number, ErrorCode.NONE, V1)
+    assert codes(await first.answered(1)) == codes(await second.answered(1)) == [0]
+    assert (partition.log.log_end_offset, len(partition.guards)) == (1, 0)
+
+
+async def test_a_client_that_goes_leaves_no_guard_and_no_record(served: Served, coordinator: Coordinator) -> None:
+    client, partition = Client(served), served.partitions[0]
+    client.send(write(0), version=V1)
+    client.connection.connection_lost(None)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    coordinator.answer(0, ErrorCode.NONE, V1)
+    assert (len(partition.guards), partition.log.log_end_offset) == (0, 0)
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+async def test_what_the_coordinator_refuses_late_is_refused(
+    served: Served, coordinator: Coordinator, version: int
+) -> None:
+    client = Client(served)
+    client.send(write(0), version=version)
+    coordinator.answer(0, ErrorCode.INVALID_PRODUCER_ID_MAPPING, version)
+    assert codes(await client.answered(1)) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+    assert len(served.partitions[0].guards) == 0
+
+
+async def test_a_leader_that_resigns_meanwhile_appends_nothing(served: Served, coordinator: Coordinator) -> None:
+    client, partition = Client(served), served.partitions[0]
+    client.send(write(0), version=V1)
+    partition.resign()
+    coordinator.answer(0, ErrorCode.NONE, V1)
+    assert codes(await client.answered(1)) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert partition.log.log_end_offset == 0
+
+
+async def test_a_new_leader_epoch_makes_the_answer_worthless(served: Served, coordinator: Coordinator) -> None:
+    client, partition = Client(served), served.partitions[0]
+    client.send(write(0), version=V1)
+    partition.lead(1, (1,))
+    coordinator.answer(0, ErrorCode.NONE, V1)
+    assert codes(await client.answered(1)) == [ErrorCode.INVALID_TXN_STATE]
+
+
+async def test_an_abort_marker_of_another_producer_changes_nothing(served: Served, coordinator: Coordinator) -> None:
+    client, partition = Client(served), served.partitions[0]
+    client.send(write(0), version=V1)
+    partition.append_marker(EndTransactionMarker(ABORT, 0), producer_id=8, producer_epoch=0)
+    coordinator.answer(0, ErrorCode.NONE, V1)
+    assert codes(await client.answered(1)) == [0]
