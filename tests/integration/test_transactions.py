@@ -304,7 +304,7 @@ def test_s44_a_restart_leaves_an_open_transaction_open(broker_factory: BrokerFac
         txn.client = client
         assert last_stable_offset(client, topic) == 0
         txn.write(topic)
-        assert txn.end() == 0
+        eventually(lambda: txn.end() == 0, "the coordinator has loaded its log")
         eventually(lambda: is_stable(client, topic), "the transaction is complete")
         assert content(client, topic) == ["data", "data", "commit"]
 

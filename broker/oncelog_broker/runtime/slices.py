@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeVar
 
@@ -43,6 +43,23 @@ class Pace:
 AT_ONCE: Final = Pace()
 
 
+class Pauses:
+    """Where a coroutine lets others have their turn, once it has worked for a slice."""
+
+    __slots__ = ("_began", "_monotonic", "_turn")
+
+    def __init__(self, monotonic: Callable[[], float], turn: Callable[[], Awaitable[None]]) -> None:
+        self._monotonic = monotonic
+        self._turn = turn
+        self._began = monotonic()
+
+    async def here(self) -> None:
+        """Nothing, or the rest of a turn of the loop."""
+        if self._monotonic() - self._began >= SLICE_SECONDS:
+            await self._turn()
+            self._began = self._monotonic()
+
+
 class Slices:
     """Runs the long work of one broker."""
 
@@ -68,8 +85,14 @@ class Slices:
         except StopIteration as finished:
             answer: R = finished.value
             return answer
-        rest = self._tasks.spawn("long work", self._rest(steps, job, monotonic() - began, pace))
+        rest = self._tasks.spawn(
+            "long work", self._rest(steps, job, monotonic() - began, pace), is_awaited=not must_finish
+        )
         return asyncio.shield(rest) if must_finish else rest
+
+    def pauses(self) -> Pauses:
+        """For a coroutine that does many things one after another, and may never have to wait for any of them."""
+        return Pauses(self._clock.monotonic, self._turn)
 
     async def _rest(self, steps: Steps[R], job: Job | None, taken: float, pace: Pace) -> R:
         monotonic = self._clock.monotonic

@@ -25,11 +25,11 @@ class Tasks:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def spawn(self, name: str, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run `coroutine` as a task that `close` will cancel; what it raises is logged."""
+    def spawn(self, name: str, coroutine: Coroutine[Any, Any, T], *, is_awaited: bool = False) -> asyncio.Task[T]:
+        """Run `coroutine` as a task that `close` will cancel; what it raises is logged, unless somebody awaits it."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self._tasks.discard if is_awaited else self._finished)
         return task
 
     def answer(self, name: str, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:

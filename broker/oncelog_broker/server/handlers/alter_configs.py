@@ -26,7 +26,9 @@ def handle(request: AlterConfigsRequest, context: RequestContext) -> Answer[Alte
 async def _alter(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     responses = []
     refused = named_twice((resource.resource_type, resource.resource_name) for resource in request.resources)
+    pauses = context.services.slices.pauses()
     for resource in request.resources:
+        await pauses.here()
         code, message = ErrorCode.NONE, None
         try:
             if (resource.resource_type, resource.resource_name) in refused:

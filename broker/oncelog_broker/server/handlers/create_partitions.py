@@ -21,7 +21,9 @@ def handle(request: CreatePartitionsRequest, context: RequestContext) -> Answer[
 async def _grow_all(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     named = Counter(topic.name for topic in request.topics)
     results = []
+    pauses = context.services.slices.pauses()
     for topic in request.topics:
+        await pauses.here()
         code, message = ErrorCode.NONE, None
         try:
             if named[topic.name] > 1:

@@ -31,7 +31,9 @@ def handle(request: CreateTopicsRequest, context: RequestContext) -> Answer[Crea
 async def _create_all(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
     results = []
+    pauses = context.services.slices.pauses()
     for topic in request.topics:
+        await pauses.here()
         if named[topic.name] > 1:
             error = KafkaError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is named twice in the request.")
             results.append(_failed(topic.name, error))

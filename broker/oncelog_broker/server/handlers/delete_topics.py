@@ -27,7 +27,9 @@ def handle(request: DeleteTopicsRequest, context: RequestContext) -> Answer[Dele
 async def _delete_all(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     wanted = request.topics or [TopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
     responses = []
+    pauses = context.services.slices.pauses()
     for topic in wanted:
+        await pauses.here()
         code, message = ErrorCode.NONE, None
         try:
             topic = _resolved(topic, context)

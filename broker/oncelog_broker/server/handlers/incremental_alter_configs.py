@@ -27,7 +27,9 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
 async def _alter(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
     responses = []
     refused = named_twice((resource.resource_type, resource.resource_name) for resource in request.resources)
+    pauses = context.services.slices.pauses()
     for resource in request.resources:
+        await pauses.here()
         code, message = ErrorCode.NONE, None
         changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
         try:

@@ -73,7 +73,9 @@ async def _create_then_answer(
     request: MetadataRequest, context: RequestContext, missing: list[str]
 ) -> MetadataResponse:
     failures: dict[str, KafkaError] = {}
+    pauses = context.services.slices.pauses()
     for name in missing:
+        await pauses.here()
         try:
             await context.services.create_topic(name)
         except KafkaError as error:

@@ -152,6 +152,21 @@ async def test_the_pace_is_asked_after_slices_and_jobs() -> None:
     assert pace.asked == [pytest.approx(SLICE_SECONDS), pytest.approx(0.0), "job"]
 
 
+async def test_a_coroutine_that_never_waits_lets_others_in_all_the_same() -> None:
+    work = Work()
+
+    async def many() -> None:
+        pauses = work.slices.pauses()
+        for _ in range(5 * STEPS_PER_SLICE):
+            await pauses.here()
+            work.clock.advance_ms(int(SLICE_SECONDS * 1000 / STEPS_PER_SLICE))
+            work.log.append("a")
+
+    turns = await work.turns([asyncio.ensure_future(many())])
+    assert max(map(len, turns)) == STEPS_PER_SLICE
+    assert "".join(turns) == "a" * 5 * STEPS_PER_SLICE
+
+
 async def test_a_timer_that_fails_does_not_take_the_others_of_its_tick_along() -> None:
     fired = asyncio.Event()
 
