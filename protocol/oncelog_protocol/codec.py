@@ -17,6 +17,7 @@ from oncelog_protocol.versions import VersionRange
 from oncelog_protocol.wire import PRIMITIVES, SIZED, Array, Emitter, Fixed, WireReader, WireType, WireWriter
 from oncelog_protocol.wire_readers import (
     MAX_ELEMENTS,
+    MAX_TAGS,
     check_tag_end,
     read_presence,
     read_tag,
@@ -71,7 +72,7 @@ class Entity(WireType):
 
     def _parse_tags(self, result: Any, stream: WireReader, context: Any, path: Any) -> None:
         count, stream.position = read_uvarint(stream.buffer, stream.position)
-        if count > stream.budget:
+        if count > stream.budget or count > MAX_TAGS:
             raise too_many_tags(count)
         stream.budget -= count
         known = {field.tag: (field, kind) for field, kind in self.tagged}
@@ -123,7 +124,7 @@ class Entity(WireType):
             emit.line("pos += 1")
         with emit.block("else:"):
             emit.line(f"{count}, pos = {emit.function(read_uvarint)}(buf, pos)")
-            with emit.block(f"if {count} > budget:"):
+            with emit.block(f"if {count} > budget or {count} > {MAX_TAGS}:"):
                 emit.line(f"raise {emit.function(too_many_tags)}({count})")
             emit.line(f"budget -= {count}")
             emit.line(f"{tag} = -1")

@@ -15,6 +15,8 @@ from oncelog_protocol.errors import MalformedMessage, TooManyElements
 MAX_ELEMENTS: Final = 4_000_000
 """Array elements and tagged fields that one message may hold: a frame of one-byte elements must not become gigabytes of
 objects, nor one of two-byte tagged fields minutes of work."""
+MAX_TAGS: Final = 1000
+"""Tagged fields in one struct, known or not: far more than Kafka has ever given one."""
 MAX_STRING_BYTES: Final = 0x7FFF
 
 INT16: Final = Struct(">h")
@@ -173,7 +175,9 @@ def null_array(position: int) -> MalformedMessage:
 
 def too_many_tags(count: int) -> MalformedMessage:
     """Why `count` tagged fields are refused before the first is read: they count as elements do."""
-    return MalformedMessage(f"{count} tagged fields: more than the elements that are left to this message")
+    if count > MAX_TAGS:
+        return MalformedMessage(f"{count} tagged fields in one struct: at most {MAX_TAGS}")
+    return TooManyElements(f"{count} tagged fields: more than the elements that are left to this message")
 
 
 def read_tag(buffer: memoryview, position: int, end: int, previous: int) -> tuple[int, int, int]:

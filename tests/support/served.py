@@ -176,7 +176,7 @@ class Served:
             config={FETCH_MAX_BYTES: 1 << 20},
             transactions=self.transactions,
         )
-        limits = Limits(100, 100, 1 << 20, -1, 600.0)
+        limits = Limits(100, 100, 1 << 20, -1, -1, 600.0)
         self.connections = Connections(limits, TurnBudget(self.clock.monotonic))
         self.dispatcher = Dispatcher(self.services)
 

@@ -25,11 +25,8 @@ def handle(request: AlterConfigsRequest, context: RequestContext) -> Answer[Alte
 
 async def _alter(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     responses = []
-<<<<<<< HEAD
     refused = named_twice((resource.resource_type, resource.resource_name) for resource in request.resources)
-=======
     pauses = context.services.slices.pauses()
->>>>>>> answers
     for resource in request.resources:
         await pauses.here()
         code, message = ErrorCode.NONE, None

@@ -26,11 +26,8 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
 
 async def _alter(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
     responses = []
-<<<<<<< HEAD
     refused = named_twice((resource.resource_type, resource.resource_name) for resource in request.resources)
-=======
     pauses = context.services.slices.pauses()
->>>>>>> answers
     for resource in request.resources:
         await pauses.here()
         code, message = ErrorCode.NONE, None
