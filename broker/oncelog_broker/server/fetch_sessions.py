@@ -157,13 +157,17 @@ class FetchSessions:
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
+        is_incremental = request.session_epoch not in (FINAL_EPOCH, INITIAL_EPOCH)
+        if is_incremental and sum(len(topic.partitions) for topic in request.topics) > MAX_SESSION_PARTITIONS:
+            self._close(request.session_id)  # before any of them is looked at
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         named: dict[tuple[TopicName, int], Wanted] = {}
         for topic in request.topics:
             name = TopicName(topic.topic, topic.topic_id)
             for partition in topic.partitions:  # of one that is named twice the last counts, as in Kafka
                 named[name, partition.partition] = Wanted(name, partition)
         wanted = list(named.values())
-        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+        if not is_incremental:
             if request.session_id != NO_SESSION:
                 self._close(request.session_id)
             session = None

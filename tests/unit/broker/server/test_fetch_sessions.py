@@ -208,6 +208,11 @@ def test_a_session_has_so_many_partitions_and_no_more() -> None:
     session_id = established(sessions, many(MAX_SESSION_PARTITIONS))
     assert refused(sessions, request(session_id, 1, many(1, -1))) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(sessions) == 0
+    session_id = established(sessions, many(1))
+    assert refused(sessions, request(session_id, 1, many(MAX_SESSION_PARTITIONS + 1))) is (
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    )
+    assert len(sessions) == 0
 
 
 def test_all_sessions_together_have_so_many_partitions_and_no_more() -> None:
