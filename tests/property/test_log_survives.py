@@ -256,7 +256,7 @@ class Walk:
         if cleanable.dirty_bytes == 0:
             return
         log.flush()
-        self.manager.checkpoint_recovery_points()
+        self.checkpoint(side)
         side.synced = log.log_end_offset
         compaction = Compaction(
             log,

@@ -12,6 +12,7 @@ from tests.support.logs import make_log
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.log.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     read_offset_checkpoint,
 )
@@ -186,15 +187,17 @@ async def test_what_a_compaction_goes_by_is_on_the_disk_before_it_begins(tmp_pat
         put(log, (b"k", b"%d" % number), producer=(7, 0, number))
     log.roll()
     put(log, (b"k", b"active"))
+    log.delete_records_before(1)
     noted, replace_segments = [], PartitionLog.replace_segments
 
     def watched(self, *args, **options):
-        checkpoint = read_offset_checkpoint(disk, str(tmp_path / RECOVERY_POINT_CHECKPOINT))
-        noted.append((self.producers.saved_up_to, checkpoint))
+        names = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
+        checkpoints = [read_offset_checkpoint(disk, str(tmp_path / name)) for name in names]
+        noted.append((self.producers.saved_up_to, *checkpoints))
         return replace_segments(self, *args, **options)
 
     monkeypatch.setattr(PartitionLog, "replace_segments", watched)
     partition = Partition("table", bytes(16), 0, log, leader_id=1)
     await cleaner_of(partition, logs, disk, clock).clean_due()
-    assert noted == [(3, {("table", 0): 4})]
+    assert noted == [(3, {("table", 0): 4}, {("table", 0): 1})]
     logs.close()
