@@ -4,8 +4,7 @@ A walk is a seed: it produces, commits, aborts, rolls, flushes, deletes, compact
 again. What a start must find: what was synced, all that is known of the producers of what is left, and the same
 committed records. Then files beside the records are damaged.
 
-ONCELOG_WALKS=20000 runs more of them (some 40 in a second); a failure names its walk, and ONCELOG_FIRST_WALK begins
-with that one.
+`make soak` takes more of them, some 40 in a second. A failure names its walk, which goes the same way again.
 """
 
 from __future__ import annotations
@@ -45,9 +44,8 @@ from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker
 from oncelog_protocol.records.record import Record
 
-WALKS = int(os.environ.get("ONCELOG_WALKS", "300"))
-FIRST_WALK = int(os.environ.get("ONCELOG_FIRST_WALK", "0"))
-WALKS_PER_TEST = 25
+WALKS = [range(first, first + 25) for first in range(0, 300, 25)]
+SOAK = [range(first, first + 500) for first in range(300, 10_300, 500)]
 STEPS = 150
 
 EVENTS = LogConfig(
@@ -258,7 +256,7 @@ class Walk:
         if cleanable.dirty_bytes == 0:
             return
         log.flush()
-        self.manager.checkpoint_recovery_points()
+        self.checkpoint(side)
         side.synced = log.log_end_offset
         compaction = Compaction(
             log,
@@ -419,7 +417,8 @@ def compare_after_damage(
             assert is_compacted, pid
             continue
         assert found_window[:1] == window[:1] or is_compacted, pid
-        assert set(found_window) <= set(window), pid
+        # Where compaction took batches, older ones may have moved up.
+        assert set(found_window) <= set(window) or is_compacted, pid
     assert known.keys() <= wanted.keys()
 
 
@@ -454,9 +453,9 @@ MEANWHILE: list[Step] = [
 ]
 
 
-@pytest.mark.parametrize("first", range(FIRST_WALK, FIRST_WALK + WALKS, WALKS_PER_TEST))
-def test_e16_e25_what_the_log_survives_its_producers_and_transactions_survive(first: int) -> None:
-    for seed in range(first, min(first + WALKS_PER_TEST, FIRST_WALK + WALKS)):
+@pytest.mark.parametrize("seeds", [*WALKS, *(pytest.param(seeds, marks=pytest.mark.soak) for seeds in SOAK)], ids=str)
+def test_e16_e25_what_the_log_survives_its_producers_and_transactions_survive(seeds: range) -> None:
+    for seed in seeds:
         walk = Walk(seed)
         try:
             walk.run()

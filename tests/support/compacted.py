@@ -78,7 +78,30 @@ def clean(
     producer_id_expiration_ms: int = DAY_MS,
 ) -> int | None:
     """Compact all closed segments (those that end at or before `end`); returns the first offset still dirty."""
-    compaction = Compaction(
+    compaction = compaction_of(
+        log,
+        first_dirty=first_dirty,
+        end=end,
+        now_ms=now_ms,
+        memory=memory,
+        disk=disk,
+        producer_id_expiration_ms=producer_id_expiration_ms,
+    )
+    return run_steps(compaction.steps())
+
+
+def compaction_of(
+    log: PartitionLog,
+    *,
+    first_dirty: int = 0,
+    end: int | None = None,
+    now_ms: int = NOW,
+    memory: int = PLENTY,
+    disk: Disk | None = None,
+    producer_id_expiration_ms: int = DAY_MS,
+) -> Compaction:
+    """What `clean` runs."""
+    return Compaction(
         log,
         disk=disk or RealDisk(),
         first_dirty=first_dirty,
@@ -87,7 +110,6 @@ def clean(
         offset_map_bytes=memory,
         producer_id_expiration_ms=producer_id_expiration_ms,
     )
-    return run_steps(compaction.steps())
 
 
 def all_batches(log: PartitionLog, start: int | None = None) -> list[RecordBatch]:

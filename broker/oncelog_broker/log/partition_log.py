@@ -74,7 +74,6 @@ class PartitionLog(ReadableLog):
         "_disk",
         "_flushes",
         "_last_flush_ms",
-        "_producer_state",
         "_recovery_point",
         "_untouched_state",
         "before_truncation",
@@ -107,7 +106,6 @@ class PartitionLog(ReadableLog):
         """Up to where the log was compacted, as last noted; None if no compaction of it was ever begun."""
         self._disk = disk
         self._clock = clock
-        self._producer_state = self.producers.state
         self._flushes = FlushesUnderWay()
         self._untouched_state: tuple[int, int, int, int] | None = None
         self._last_flush_ms = clock.now_ms()
@@ -176,7 +174,7 @@ class PartitionLog(ReadableLog):
         self.config = config
         self._append_limits = ValidationLimits.of(config)
         self._local.update_config(config)
-        self.producers.state.update_config(config)
+        self.producer_state.update_config(config)
 
     # --- appending -----------------------------------------------------------------------------------------------
 
@@ -232,14 +230,14 @@ class PartitionLog(ReadableLog):
         entry = None
         if header[PRODUCER_ID] >= 0:
             # The check of KIP-890 whether the coordinator knows of the transaction belongs before this: ask it where
-            # `producers.state.has_open_transaction` says no, and be sure that no marker came in between (E2, E3).
-            prepared = self._producer_state.prepare_append(header, base_offset, max_timestamp, transaction_version)
+            # `has_open_transaction` says no, and be sure that no marker came in between (E2, E3).
+            prepared = self.producer_state.prepare_append(header, base_offset, max_timestamp, transaction_version)
             if isinstance(prepared, DuplicateBatch):
                 return prepared.base_offset, prepared.timestamp if limits.stamps_append_time else NO_APPEND_TIME
             entry = prepared
         self._write(batch, header, base_offset, leader_epoch, max_timestamp, now_ms)
         if entry is not None:
-            self._producer_state.adopt(entry, header, base_offset, max_timestamp)
+            self.producer_state.adopt(entry, header, base_offset, max_timestamp)
         return base_offset, append_time
 
     def records_check(self, records: memoryview) -> Steps[None] | None:
@@ -284,7 +282,7 @@ class PartitionLog(ReadableLog):
         """`append_as_leader` of `marker`, which `batch` holds."""
         stamped = self._append_limits.stamps_append_time
         timestamp = now_ms if stamped else header[MAX_TIMESTAMP]
-        entry = self._producer_state.prepare_marker(
+        entry = self.producer_state.prepare_marker(
             header[PRODUCER_ID], header[PRODUCER_EPOCH], marker, timestamp, transaction_version
         )
         base_offset = self._local.log_end_offset
@@ -552,9 +550,8 @@ class PartitionLog(ReadableLog):
         try:
             logs, indexes = self._local.files_to_sync(self._recovery_point, end)
             indexes += self.producers.aborted.files_to_sync(end)
-            pending = self._flushes.begin(
-                self._disk, self.directory if is_dirty else None, logs, indexes, snapshots, end, self.generation
-            )
+            directory = self.directory if is_dirty else None
+            pending = self._flushes.begin(self._disk, directory, logs, indexes, snapshots, end, self.generation)
         except OSError as error:
             raise self._fail("flush", error) from error
         self._local.directory_dirty = self.producers.aborted.has_new_files = False

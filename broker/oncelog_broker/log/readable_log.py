@@ -40,6 +40,7 @@ class ReadableLog:
         "config",
         "directory",
         "partition",
+        "producer_state",
         "producers",
         "topic",
     )
@@ -53,6 +54,7 @@ class ReadableLog:
         self.partition = partition
         self.directory = directory
         self.producers = content.producers
+        self.producer_state = content.producers.state
         self._content = content
         self._local = content.local
         self._epochs = content.epochs
@@ -100,7 +102,7 @@ class ReadableLog:
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether the producer has a transaction of just this epoch open here: it need not be verified (KIP-890)."""
-        return self.producers.state.has_open_transaction(producer_id, producer_epoch)
+        return self.producer_state.has_open_transaction(producer_id, producer_epoch)
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -146,7 +148,7 @@ class ReadableLog:
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Every transaction with records below it is decided, and the decision is replicated (S50)."""
-        first_unstable = self.producers.state.first_unstable_offset
+        first_unstable = self.producer_state.first_unstable_offset
         if first_unstable >= high_watermark:
             return high_watermark
         return max(first_unstable, self._log_start_offset)

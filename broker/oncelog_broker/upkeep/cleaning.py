@@ -102,10 +102,11 @@ class LogCleaner:
         started = self._clock.monotonic()
         try:
             # What a compaction goes by must outlive it: the markers that decided what is dropped, and the producers'
-            # last batches, which a snapshot tells better than what it leaves. And recovery takes a hole behind the
-            # recovery point for a loss.
+            # last batches, which a snapshot tells better than what it leaves, and the log start, below which no key is
+            # compared. And recovery takes a hole behind the recovery point for a loss.
             await flush(log)
             await asyncio.to_thread(self._logs.checkpoint_recovery_points)
+            await asyncio.to_thread(self._logs.checkpoint_log_start_offsets)
             compaction = self._compaction(log, cleanable)
             throttle = Throttle(self._config()[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
             pace = CleaningPace(lambda: throttle.pause_after(compaction.bytes_done))

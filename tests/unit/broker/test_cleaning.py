@@ -8,8 +8,14 @@ from tests.support.compacted import COMPACTED, all_batches, put
 from tests.support.logs import make_log
 
 from oncelog_broker.config import broker_keys as keys
-from oncelog_broker.log.checkpoints import CLEANER_OFFSET_CHECKPOINT
+from oncelog_broker.log.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    read_offset_checkpoint,
+)
 from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.segments.recovery import SWAP_SUFFIX
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import ManualClock
@@ -102,4 +108,29 @@ async def test_it_is_noted_that_a_log_is_compacted_before_anything_of_it_changes
     await cleaner_of(partition, logs, disk, clock).clean_due()
     assert noted[0] == "0\n1\ntable 0 0\n"
     assert (tmp_path / CLEANER_OFFSET_CHECKPOINT).read_text() == "0\n1\ntable 0 3\n"
+    logs.close()
+
+
+async def test_what_a_compaction_goes_by_is_on_the_disk_before_it_begins(tmp_path, monkeypatch):
+    """The markers behind it, the producers' last batches, and up to where a hole in the log is no loss."""
+    disk, clock = RealDisk(), ManualClock()
+    logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
+    log = make_log(logs, "table", 0, None, dataclasses.replace(COMPACTED, min_cleanable_dirty_ratio=0.0))
+    for number in range(3):
+        put(log, (b"k", b"%d" % number), producer=(7, 0, number))
+    log.roll()
+    put(log, (b"k", b"active"))
+    log.delete_records_before(1)
+    noted, replace_segments = [], PartitionLog.replace_segments
+
+    def watched(self, *args, **options):
+        names = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
+        checkpoints = [read_offset_checkpoint(disk, str(tmp_path / name)) for name in names]
+        noted.append((self.producers.saved_up_to, *checkpoints))
+        return replace_segments(self, *args, **options)
+
+    monkeypatch.setattr(PartitionLog, "replace_segments", watched)
+    partition = Partition("table", bytes(16), 0, log, leader_id=1)
+    await cleaner_of(partition, logs, disk, clock).clean_due()
+    assert noted == [(3, {("table", 0): 4}, {("table", 0): 1})]
     logs.close()

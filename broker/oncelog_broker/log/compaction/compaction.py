@@ -198,7 +198,9 @@ class Compaction:
                     count = number
             if is_changed:
                 replaced = yield from self._put_in_place(cleaned, group[:count])
-                if not replaced:
+            if not replaced:
+                yield cleaned.discard  # a job: of a large file, the file system takes its time
+                if is_changed:
                     return False
         finally:
             if not replaced:

@@ -152,10 +152,13 @@ class TransactionIndex:
             return
         file = self._disk.open_briefly(self.path, create=True)
         try:
-            if file.size != self._written:
+            is_cut = file.size != self._written
+            if is_cut:
                 file.truncate(self._written)
             if self._written < len(self._entries):
                 file.append(bytes(self._entries[self._written :]))
+            if is_cut:  # of markers that the log has lost: they must not come back with a power cut
+                file.sync()
         finally:
             file.close()
         self._written, self._is_unwritten = len(self._entries), False

@@ -5,13 +5,14 @@ import shutil
 import tempfile
 
 import pytest
-from tests.support.compacted import COMPACTED, all_batches, clean, end_transaction, entries, put
+from tests.support.compacted import COMPACTED, all_batches, clean, compaction_of, end_transaction, entries, put
 from tests.support.producers import committed
 from tests.support.storage import NOW, CountingDisk, open_log
 
 from oncelog_broker.log.compaction.batch_reader import READ_BYTES
 from oncelog_broker.log.compaction.compaction import INLINE_BATCH_BYTES, MAX_SEGMENTS_PER_GROUP
 from oncelog_broker.log.segments.segment import PRODUCER_SNAPSHOT_SUFFIX, file_prefix
+from oncelog_broker.runtime.disk import RealDisk
 from oncelog_broker.runtime.steps import run_steps
 from oncelog_protocol.records.batch import CorruptBatch
 from oncelog_protocol.records.compression import Compression
@@ -52,6 +53,42 @@ def test_a_log_with_nothing_to_drop_is_not_written_again(log, tmp_path):
     inode = (tmp_path / f"{file_prefix(0)}.log").stat().st_ino
     assert clean(log) == 2
     assert (tmp_path / f"{file_prefix(0)}.log").stat().st_ino == inode
+
+
+def test_what_was_written_for_nothing_is_removed_in_a_job(log):
+    """A worker thread runs the jobs; on the event loop, a large file would keep everybody."""
+    log.update_config(dataclasses.replace(COMPACTED, segment_bytes=1_000_000))
+    for number in range(20):
+        put(log, (b"%d" % number, bytes(10_000)))
+    log.roll()
+    disk = JobsOnlyDisk()
+    steps = compaction_of(log, disk=disk).steps()
+    sent = None
+    try:
+        while True:
+            job = steps.send(sent)
+            disk.is_in_job = True
+            sent = job() if job is not None else None
+            disk.is_in_job = False
+    except StopIteration as finished:
+        assert finished.value == 20
+    assert disk.removed
+
+
+class JobsOnlyDisk(RealDisk):
+    """Lets files be removed in jobs only."""
+
+    __slots__ = ("is_in_job", "removed")
+
+    def __init__(self) -> None:
+        self.is_in_job = False
+        self.removed: list[str] = []
+
+    def remove(self, path: str) -> None:
+        if self.exists(path):
+            assert self.is_in_job
+            self.removed.append(path)
+        super().remove(path)
 
 
 def test_small_segments_become_one(log):
