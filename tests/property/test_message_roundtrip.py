@@ -119,12 +119,14 @@ def outcome(decoder, data: bytes):
 
 
 def elements(value) -> int:
-    """Array elements of a message, over all its arrays."""
+    """Array elements of a message, over all its arrays, and tagged fields, which are counted alike."""
     if isinstance(value, list):
         return len(value) + sum(map(elements, value))
-    if dataclasses.is_dataclass(value):
-        return sum(elements(getattr(value, field.name)) for field in fields_of(type(value)))
-    return 0
+    if not dataclasses.is_dataclass(value):
+        return 0
+    fields = [(field, getattr(value, field.name)) for field in fields_of(type(value))]
+    tags = sum(field.tag is not None and held != default_value(field) for field, held in fields)
+    return tags + sum(elements(held) for _, held in fields)
 
 
 def assert_elements_are_counted(decoder, data, count):
