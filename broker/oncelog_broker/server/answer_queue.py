@@ -37,6 +37,7 @@ class AnswerQueue:
 
     __slots__ = (
         "_heap_bytes",
+        "_is_closed",
         "_outgoing",
         "_ready_bytes",
         "_slots",
@@ -61,6 +62,7 @@ class AnswerQueue:
         """Of answers that wait for those before them."""
         self._stalled_since = 0.0
         self._unsent = 0
+        self._is_closed = False
         self.takes_more = True
         """Whether so little is outstanding that another request may be handled."""
 
@@ -71,6 +73,7 @@ class AnswerQueue:
     def close(self) -> None:
         """The client is gone: nobody waits for these answers any more."""
         self._transport = None
+        self._is_closed = True
         slots, self._slots = self._slots, deque()
         for slot in slots:
             if slot.waits_for is not None:
@@ -126,6 +129,8 @@ class AnswerQueue:
 
     def finish(self, slot: Slot) -> None:
         """The answer of `slot` is there, or there is none. Whatever is ready leaves."""
+        if self._is_closed:
+            return  # made for nobody: what is counted now would be counted for ever
         slot.is_ready = True
         self._ready_bytes += heap_size_of(slot.parts)
         slots, outgoing = self._slots, list[Buffer]()

@@ -155,6 +155,7 @@ class Dispatcher:
 
         late = then(answer, respond)
         assert isinstance(late, asyncio.Future)
+        slot.waits_for = late  # so that a client that goes while its answer is encoded ends that as well
         late.add_done_callback(responded)
 
     @fail_point(

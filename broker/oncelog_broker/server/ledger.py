@@ -166,6 +166,14 @@ class Holding:
         budget._add(self._address, size - self.held)
         self.held = size
 
+    def handed_over(self) -> Holding:
+        """A new holding with all that this one had: for bytes that their connection has no more, and others have."""
+        other = Holding(self._budget, self._address)
+        if self._budget.beyond is self:
+            self._budget.beyond = other
+        other.held, self.held = self.held, 0
+        return other
+
 
 class Progress:
     """Whether a connection turns over what it holds. To be asked now and then; `now` in seconds."""

@@ -8,9 +8,12 @@ reads it, for as long as the request wants it (`lend`): what comes meanwhile goe
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from struct import Struct
 from typing import Final
+from weakref import finalize
 
 from oncelog_broker.server.ledger import Holding
 from oncelog_broker.server.limits import Limits
@@ -32,6 +35,12 @@ KEPT_BUFFER_BYTES: Final = 2 * 1024 * 1024
 
 class FrameRefused(Exception):
     """A frame whose size is none, or beyond the limit, or more than the system has room for."""
+
+
+class _Bytes(bytearray):
+    """Bytes of which can be told when nobody has a slice of them any more."""
+
+    __slots__ = ("__weakref__",)
 
 
 class ReceiveBuffer:
@@ -61,7 +70,7 @@ class ReceiveBuffer:
     def room(self) -> memoryview:
         """Where the next bytes may be written."""
         if not self._granted:
-            self._replace(bytearray(INITIAL_BUFFER_BYTES))
+            self._replace(_Bytes(INITIAL_BUFFER_BYTES))
         return self._view[self.end : min(self._granted, self.end + READ_BYTES)]
 
     def add(self, size: int) -> None:
@@ -111,7 +120,12 @@ class ReceiveBuffer:
         memory for it: ask again."""
         if self._is_lent:
             self._is_lent = False
-            self._replace(bytearray(max(INITIAL_BUFFER_BYTES, self.end - self.begin)))
+            if self.memory.held:
+                _give_back_with(self._view.obj, self.memory.handed_over())
+            size = max(INITIAL_BUFFER_BYTES, self.end - self.begin)
+            self._replace(_Bytes(size))
+            if size > INITIAL_BUFFER_BYTES:
+                self.memory.owe(size)
         elif self.begin == self.end:
             self.begin = self.end = 0
             if len(self._view) > KEPT_BUFFER_BYTES or (self.memory.held and self._limits.requests.is_short):
@@ -136,7 +150,7 @@ class ReceiveBuffer:
                 if not capacity < frame_size < wanted or not self.memory.hold(frame_size):
                     return False
                 wanted = frame_size
-            self._replace(bytearray(wanted))
+            self._replace(_Bytes(wanted))
         elif self.begin and self.begin + max(frame_size, pending + 1) > capacity:
             self._view[:pending] = self._view[self.begin : self.end]
             self.begin, self.end = 0, pending
@@ -157,7 +171,7 @@ class ReceiveBuffer:
 
     # --- memory
 
-    def _replace(self, buffer: bytearray | mmap) -> None:
+    def _replace(self, buffer: _Bytes | mmap) -> None:
         pending = self.end - self.begin
         view = memoryview(buffer)
         view[:pending] = self._view[self.begin : self.end]
@@ -168,3 +182,15 @@ class ReceiveBuffer:
         self._view, self._granted = memoryview(b""), 0
         self.begin = self.end = 0
         self.memory.owe(0)
+
+
+def _give_back_with(buffer: object, memory: Holding) -> None:
+    """Have the ledger count `memory` until nobody has a slice of `buffer` any more: a request that is worked on keeps
+    its frame though its connection goes, and the connection's next frames are counted beside it."""
+    loop = asyncio.get_running_loop()
+
+    def gone() -> None:
+        with suppress(RuntimeError):  # the loop has ended, and nobody counts any more
+            loop.call_soon_threadsafe(memory.owe, 0)  # the last slice may have been a thread's
+
+    finalize(buffer, gone).atexit = False

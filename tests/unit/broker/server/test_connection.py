@@ -247,6 +247,37 @@ async def test_who_goes_is_waited_for_no_more() -> None:
     assert all(answer.cancelled() for _, answer in wire.dispatcher.waiting)
 
 
+async def test_an_answer_that_is_made_when_its_client_has_gone_takes_no_memory() -> None:
+    wire = Wire()
+    wire.receive(frame(b"M" * 8))
+    wire.dispatcher.waiting[0][1].set_result(None)  # it was being encoded
+    wire.connection.connection_lost(None)
+    wire.finish(answer=b"x" * 1_000_000)
+    assert wire.limits.answers.total == 0
+
+
+@pytest.mark.parametrize("size", [300_000, 3_000_000])
+async def test_a_request_that_is_worked_on_is_in_the_ledger_though_its_client_has_gone(size: int) -> None:
+    wire = Wire(request_max_bytes=10_000_000)
+    wire.receive(frame(b"M" * size) + frame(b"behind it"))
+    assert size <= wire.limits.requests.total <= 2 * size
+    wire.connection.connection_lost(None)
+    assert wire.limits.requests.total >= size
+    wire.dispatcher.last_frame = memoryview(b"")  # the work is done
+    await until(lambda: wire.limits.requests.total == 0)
+
+
+async def test_a_request_that_goes_beyond_its_share_does_so_until_its_work_is_done() -> None:
+    wire = Wire(request_max_bytes=10_000_000, queued_max_request_bytes=4_000_000)
+    wire.receive(frame(b"M" * 3_900_000))
+    assert wire.limits.requests.beyond is not None
+    wire.finish()
+    assert wire.limits.requests.total >= 3_900_000
+    wire.dispatcher.last_frame = memoryview(b"")
+    await until(lambda: wire.limits.requests.total == 0)
+    assert wire.limits.requests.beyond is None
+
+
 async def test_a_connection_has_one_request_in_a_turn_when_the_time_of_the_turn_is_spent() -> None:
     wire = Wire()
     other, _ = wire.connect()
