@@ -221,7 +221,7 @@ class CoordinatorRuntime(Generic[M]):
 
     def _begin(self, shard: Shard[M]) -> None:
         self._shards[shard.index] = shard
-        if shard.partition.log.log_start_offset == shard.partition.high_watermark:
+        if shard.partition.log.log_start_offset == shard.partition.log.log_end_offset:
             self._loaded(shard)
         else:
             self._tasks.spawn(f"load {self._topic}-{shard.index}", self._load(shard))
@@ -229,8 +229,11 @@ class CoordinatorRuntime(Generic[M]):
     async def _load(self, shard: Shard[M]) -> None:
         """Replay the log of `shard`. If it cannot be read the shard stays failed, and the broker's log says why."""
         log, started = shard.partition.log, self._clock.monotonic()
+        offset = log.log_start_offset
         try:
-            await settled(self._slices.run(self._replay_log(shard)))
+            # What comes in the turn between the end of a replay and this one is replayed too: a marker, say.
+            while offset < log.log_end_offset and self.is_current(shard):
+                offset = await settled(self._slices.run(self._replay_log(shard, offset)))
         except (KafkaError, CorruptBatch, ValueError) as error:
             shard.failure = str(error)
             logger.error("coordinator not loaded", extra={"partition": log.name, "reason": error})
@@ -246,18 +249,19 @@ class CoordinatorRuntime(Generic[M]):
             )
             self._loaded(shard)
 
-    def _replay_log(self, shard: Shard[M]) -> Steps[None]:
-        """Ends early where this broker leads the partition no more."""
+    def _replay_log(self, shard: Shard[M], offset: int) -> Steps[int]:
+        """All of the log from `offset` on; up to where. Also what is not on all replicas in sync yet: as this broker
+        leads it will be, and replies wait for it. Ends early where this broker leads the partition no more."""
         log = shard.partition.log
-        offset = log.log_start_offset
-        while offset < shard.partition.high_watermark and self._shards.get(shard.index) is shard:
-            chunk = log.read(offset, LOAD_CHUNK_BYTES, upper_bound=shard.partition.high_watermark, min_one_batch=True)
+        while offset < log.log_end_offset and self._shards.get(shard.index) is shard:
+            chunk = log.read(offset, LOAD_CHUNK_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
             if not len(chunk):  # the rest of the log was compacted away
-                return
+                return log.log_end_offset
             for batch in batches(chunk):
                 offset = batch.next_offset
                 yield from self._replay_batch(shard.machine, batch)
             yield None
+        return offset
 
     def _replay_batch(self, machine: M, batch: RecordBatch) -> Steps[None]:
         """Replay one batch; yields now and then, for other work."""

@@ -37,7 +37,6 @@ class Partition:
     __slots__ = (
         "_ends",
         "_hidden_bytes",
-        "_is_resigned",
         "_is_whole",
         "_producers",
         "_replicas",
@@ -47,6 +46,7 @@ class Partition:
         "high_watermark",
         "index",
         "is_alone",
+        "is_resigned",
         "isr",
         "leader_epoch",
         "leader_id",
@@ -67,7 +67,8 @@ class Partition:
         self._replicas: tuple[int, ...] = (leader_id,)
         self.is_alone = True
         """No other replica is in sync: what is appended is replicated."""
-        self._is_resigned = False
+        self.is_resigned = False
+        """This broker leads the partition no more: nobody may begin to wait here."""
         self._is_whole = True
         """All replicas are in sync, which is enough for whatever is asked."""
         self._ends: dict[int, int] = {}
@@ -120,7 +121,7 @@ class Partition:
 
     def resign(self) -> None:
         """This broker leads the partition no more: whoever waits is answered now and will find out."""
-        self._is_resigned = True
+        self.is_resigned = True
         self.waiting.on_resigned()
 
     # --- appending
@@ -147,7 +148,7 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.isr)} replicas in sync, min.insync.replicas={self.log.config.min_insync_replicas}",
             )
-        if self._is_resigned:
+        if self.is_resigned:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # it was led when the request came
         if guard is not None and not self.guards.holds(guard):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction ended while it was asked about (KIP-890)")
@@ -190,6 +191,8 @@ class Partition:
         """
         if next_offset <= self.high_watermark:
             return ErrorCode.NONE
+        if self.is_resigned:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if needs_replicas and not self.has_enough_in_sync:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return self.waiting.for_offset(next_offset, needs_replicas=needs_replicas)

@@ -110,9 +110,12 @@ class _Read:
         return self
 
     def is_outdated(self) -> bool:
-        """Whether a partition moved on since it was read without an error: only where others came in between."""
+        """Whether a partition moved on, or is led no more, since it was read without an error: only where others came
+        in between."""
         return any(
-            (partition.high_watermark, partition.last_stable_offset) != (read.high_watermark, read.last_stable_offset)
+            partition.is_resigned
+            or (partition.high_watermark, partition.last_stable_offset)
+            != (read.high_watermark, read.last_stable_offset)
             for partition, read in zip(self.partitions, self.answers, strict=True)
         )
 

@@ -200,6 +200,29 @@ async def test_loading_passes_over_unknown_records_and_ends_transactions(runtime
     assert counters(runtime).pending == {}
 
 
+async def test_a_marker_that_comes_as_loading_ends_is_not_missed(runtime, internal_topic, monkeypatch):
+    """The replay has read all, and the coordinator is loaded in a later turn: what comes in between counts."""
+    internal_topic.lead()
+    partition = internal_topic.led[0]
+    batch = build_batch(
+        [Record(0, 1, b"p5", b"9", [])], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    partition.append(memoryview(batch), required_acks=-1, origin=AppendOrigin.COORDINATOR)
+    run, markers = internal_topic.slices.run, [EndTransactionMarker(ControlType.COMMIT, 0)]
+
+    def then_a_marker(steps):
+        answer = run(steps)
+        if markers:
+            partition.append_marker(markers.pop(), producer_id=5, producer_epoch=0)
+            runtime.end_transaction(0, 5, committed=True)
+        return answer
+
+    monkeypatch.setattr(internal_topic.slices, "run", then_a_marker)
+    runtime.on_image(internal_topic.image)
+    await loaded(runtime)
+    assert (counters(runtime).numbers, counters(runtime).pending) == ({"p5": 9}, {})
+
+
 async def test_e10_a_log_whose_end_was_compacted_away_is_loaded(runtime, internal_topic):
     """KAFKA-9065: from the last record to the end of the log there is nothing to read, and nothing to wait for."""
     internal_topic.lead()
@@ -518,6 +541,18 @@ async def test_a_machine_that_is_not_what_was_logged_is_loaded_anew(runtime, int
     assert told(caplog) == ["a"]
     internal_topic.advance(5.0)
     assert machine.fired == []
+
+
+async def test_what_is_loaded_anew_is_all_that_was_logged_replicated_or_not(runtime, internal_topic, monkeypatch):
+    runtime.on_image(internal_topic.lead())
+    partition = internal_topic.led[0]
+    advance = type(partition)._advance_high_watermark
+    monkeypatch.setattr(type(partition), "_advance_high_watermark", lambda self, size: None)  # followers lag
+    runtime.write("b", put("b", 1), failed)
+    assert runtime.write("for good", throw, failed) is ErrorCode.UNKNOWN_SERVER_ERROR
+    await loaded(runtime)
+    advance(partition, 0)
+    assert counters(runtime).numbers == {"b": 1}
 
 
 async def test_a_log_whose_replay_raises_coordinates_nothing(runtime, internal_topic):

@@ -160,6 +160,13 @@ async def test_a_leader_that_resigns_answers_everybody_in_order(served: Served) 
     ]
 
 
+async def test_nobody_begins_to_wait_at_a_partition_that_is_led_no_more(served: Served) -> None:
+    (partition, _) = served.partitions
+    partition.append(memoryview(make_batch()), required_acks=-1)
+    partition.resign()
+    assert partition.committed(1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 async def test_what_followers_had_in_another_epoch_counts_no_more(served: Served) -> None:
     (partition, _) = served.partitions
     client = Client(served)
