@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.steps import Job, Steps
+from oncelog_broker.runtime.steps import Job, Steps, holds_nothing
 from oncelog_broker.runtime.tasks import Tasks, in_thread
 
 SLICE_SECONDS: Final = 0.003
@@ -26,8 +26,8 @@ FIRST_SLICE_SECONDS_WHILE_OTHERS_WAIT: Final = 0.0005
 """For what begins while other long work waits for its slice: enough for nearly every request."""
 
 JOBS_AT_ONCE: Final = 4
-"""How much long work may be between its first job and its end: what a job brings (a batch unpacked to 64 MB, say) is
-held until then."""
+"""How much long work may be between a job and its end, or where it `holds_nothing`: what a job brings (a batch unpacked
+to 64 MB, say) is held until then."""
 
 R = TypeVar("R")
 
@@ -85,7 +85,7 @@ class Slices:
         end = began + (FIRST_SLICE_SECONDS_WHILE_OTHERS_WAIT if self._waiting else SLICE_SECONDS)
         try:
             job = next(steps)
-            while job is None and monotonic() < end:
+            while _goes_on(job, has_jobs=False) and monotonic() < end:
                 job = next(steps)
         except StopIteration as finished:
             answer: R = finished.value
@@ -104,6 +104,11 @@ class Slices:
         has_jobs = False
         try:
             while True:
+                if job is holds_nothing:
+                    job = None
+                    if has_jobs:
+                        self._has_jobs.release()
+                        has_jobs = False
                 if job is not None and not has_jobs:
                     await self._has_jobs.acquire()
                     has_jobs = True
@@ -121,7 +126,7 @@ class Slices:
                 began = monotonic()
                 try:
                     job = resume()
-                    while job is None and monotonic() - began < SLICE_SECONDS:
+                    while _goes_on(job, has_jobs) and monotonic() - began < SLICE_SECONDS:
                         job = next(steps)
                 except StopIteration as finished:
                     result: R = finished.value
@@ -149,3 +154,8 @@ class Slices:
                 break
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._give_turn)
+
+
+def _goes_on(job: Job | None, has_jobs: bool) -> bool:
+    """Whether the slice may go on: there is nothing to do elsewhere."""
+    return job is None or (job is holds_nothing and not has_jobs)

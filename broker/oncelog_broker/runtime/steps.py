@@ -16,6 +16,11 @@ Result = TypeVar("Result")
 Steps = Generator[Job | None, Any, Result]
 
 
+def holds_nothing() -> None:
+    """Yielded in the place of a job: what the jobs so far have brought is dropped. Work about many things says so after
+    each, and lets others have their jobs."""
+
+
 def run_steps(steps: Steps[Result]) -> Result:
     """Run to the end, jobs included. Raises what the steps raise."""
     resume: Callable[[], Job | None] = partial(steps.send, None)

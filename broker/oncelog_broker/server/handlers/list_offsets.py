@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.answers import Answer
-from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.runtime.steps import Steps, holds_nothing
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -76,7 +76,7 @@ def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListO
             except KafkaError as error:
                 answer = PartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
             answers.append(answer)
-            yield None
+            yield holds_nothing
         topics.append(TopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 

@@ -11,8 +11,8 @@ import pytest
 
 from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import ManualClock
-from oncelog_broker.runtime.slices import SLICE_SECONDS, Pace, Slices
-from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.runtime.slices import JOBS_AT_ONCE, SLICE_SECONDS, Pace, Slices
+from oncelog_broker.runtime.steps import Steps, holds_nothing, run_steps
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 
 STEPS_PER_SLICE = 3
@@ -178,3 +178,28 @@ async def test_a_timer_that_fails_does_not_take_the_others_of_its_tick_along() -
         deadlines.after(0.0, callback)
     async with asyncio.timeout(10):
         await fired.wait()
+
+
+async def test_work_about_many_things_lets_others_have_their_jobs_after_each() -> None:
+    work, other_is_done = Work(), threading.Event()
+
+    def many() -> Steps[bool]:
+        yield int
+        yield holds_nothing
+        return (yield lambda: other_is_done.wait(10))
+
+    def one() -> Steps[None]:
+        yield other_is_done.set
+
+    answers = [work.slices.run(many()) for _ in range(JOBS_AT_ONCE)]
+    await settled(work.slices.run(one()))
+    assert [await settled(answer) for answer in answers] == [True] * JOBS_AT_ONCE
+
+
+async def test_to_hold_nothing_costs_no_turn_and_no_job_where_nothing_was_held() -> None:
+    def steps() -> Steps[str]:
+        for _ in range(100):
+            yield holds_nothing
+        return "done"
+
+    assert Work().slices.run(steps()) == run_steps(steps()) == "done"
