@@ -44,6 +44,9 @@ class Timers:
     def after(self, seconds: float, callback: Any) -> None:
         self.set.append((seconds, callback))
 
+    def unless_done(self, answer: Any, seconds: float, callback: Any) -> None:
+        self.set.append((seconds, callback))
+
     def fire(self) -> None:
         """All that are set."""
         timers, self.set = self.set, []

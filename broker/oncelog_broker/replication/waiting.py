@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final, Protocol
@@ -81,26 +82,8 @@ def _end(answer: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
 def no_longer_than(seconds: float, answer: Answer[ErrorCode], deadlines: Deadlines) -> Answer[ErrorCode]:
     """The same answer, REQUEST_TIMED_OUT if it is not there in so many seconds."""
     if isinstance(answer, asyncio.Future):
-        timeout = _Timeout(answer)
-        answer.add_done_callback(timeout.forget)
-        deadlines.after(seconds, timeout.end)
+        deadlines.unless_done(answer, seconds, partial(_end, answer, ErrorCode.REQUEST_TIMED_OUT))
     return answer
-
-
-class _Timeout:
-    """A deadline of an answer. It stays until its time has come, which is long after most answers: so it holds none."""
-
-    __slots__ = ("_answer",)
-
-    def __init__(self, answer: asyncio.Future[ErrorCode]) -> None:
-        self._answer: asyncio.Future[ErrorCode] | None = answer
-
-    def end(self) -> None:
-        if self._answer is not None:
-            _end(self._answer, ErrorCode.REQUEST_TIMED_OUT)
-
-    def forget(self, _: object) -> None:
-        self._answer = None
 
 
 class Readable(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from itertools import count
 from typing import Any, Final, TypeVar
 
 logger = logging.getLogger(__name__)
@@ -73,27 +74,33 @@ async def in_thread(job: Callable[[], T]) -> T:
 
 
 class Deadlines:
-    """Calls back at a deadline, for timers by the thousand.
-
-    A timer that is no longer wanted is not removed: its callback must be harmless when late (a fetch that is answered).
-    """
+    """Calls back at a deadline, for timers by the thousand."""
 
     def __init__(self) -> None:
-        self._buckets: dict[int, list[Callable[[], None]]] = {}
+        self._buckets: dict[int, dict[int, Callable[[], None]]] = {}
+        self._numbers = count()
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
-        """Call `callback` once, `seconds` from now or up to TICK_SECONDS later."""
+        """Call `callback` once, `seconds` from now or up to TICK_SECONDS later. It must be harmless when late."""
+        self._bucket(seconds)[next(self._numbers)] = callback
+
+    def unless_done(self, answer: asyncio.Future[Any], seconds: float, callback: Callable[[], None]) -> None:
+        """As `after`; where `answer` is there before, nothing of it stays, however far off the deadline is."""
+        bucket, number = self._bucket(seconds), next(self._numbers)
+        bucket[number] = callback
+        answer.add_done_callback(lambda _: bucket.pop(number, None))
+
+    def _bucket(self, seconds: float) -> dict[int, Callable[[], None]]:
         loop = asyncio.get_running_loop()
         tick = int((loop.time() + seconds) / TICK_SECONDS) + 1
         bucket = self._buckets.get(tick)
-        if bucket is not None:
-            bucket.append(callback)
-            return
-        self._buckets[tick] = [callback]
-        loop.call_at(tick * TICK_SECONDS, self._fire, tick)
+        if bucket is None:
+            bucket = self._buckets[tick] = {}
+            loop.call_at(tick * TICK_SECONDS, self._fire, tick)
+        return bucket
 
     def _fire(self, tick: int) -> None:
-        for callback in self._buckets.pop(tick, ()):
+        for callback in tuple(self._buckets.pop(tick).values()):
             try:
                 callback()
             except Exception:

@@ -77,7 +77,7 @@ class _Fetch:
         read_committed = self._request.isolation_level == READ_COMMITTED
         waiting = WaitingFetch(read.partitions, missing_bytes, read_committed=read_committed)
         seconds = min(self._request.max_wait_ms / 1000, MAX_WAIT_SECONDS)
-        self._context.services.deadlines.after(seconds, waiting.finish)
+        self._context.services.deadlines.unless_done(waiting.enough, seconds, waiting.finish)
         return waiting.enough
 
     def _answer(self, read: _Read) -> FetchResponse:

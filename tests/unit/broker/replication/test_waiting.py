@@ -24,6 +24,9 @@ class Timers:
     def after(self, seconds: float, callback: Any) -> None:
         self.set.append((seconds, callback))
 
+    def unless_done(self, answer: Any, seconds: float, callback: Any) -> None:
+        self.set.append((seconds, callback))
+
 
 async def test_a_fetch_has_enough_once_the_bytes_can_be_read() -> None:
     fetch, partitions = fetch_of(100)
