@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from broker_process import BrokerProcess
 from confluent_kafka import KafkaError, Message, Producer
+from foreign_clients import eventually
 from raw_client import PRODUCE_VERSION, RawClient, produce_request
 
 from oncelog_protocol.api import ApiKey
@@ -40,9 +41,7 @@ def test_librdkafka_fails_just_the_records_without_a_key(broker: BrokerProcess, 
     assert told == expected
 
 
-def test_others_are_answered_while_very_many_records_are_walked(
-    broker: BrokerProcess, topic: str
-) -> None:
+def test_others_are_answered_while_very_many_records_are_walked(broker: BrokerProcess, topic: str) -> None:
     """A few kilobytes of zstd that hold 300,000 records, the last one without a key."""
     records = [Record(0, 0, b"k", b"", [])] * 299_999 + [Record(0, 0, None, b"", [])]
     batch = build_batch(records, compression=Compression.ZSTD)
@@ -66,3 +65,13 @@ def test_garbage_with_a_right_checksum_is_refused(broker: BrokerProcess, topic: 
         answer = client.call(produce_request(topic, 0, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
         assert client.list_offset(topic, 0)[0] == 0
+
+
+def test_acks_0_does_not_stay_to_hear_of_a_walk(broker: BrokerProcess, topic: str) -> None:
+    """A producer with acks=0 may close as soon as it has sent all: also what is walked at that time is appended."""
+    batch = build_batch([Record(0, 0, b"k", b"", [])] * 300_000, compression=Compression.ZSTD)
+    with RawClient(broker.port) as other:
+        other.create_topic(topic, **{"cleanup.policy": "compact"})
+        with RawClient(broker.port) as producer:
+            producer.send(produce_request(topic, 0, batch, acks=0), ApiKey.PRODUCE, PRODUCE_VERSION)
+        eventually(lambda: other.list_offset(topic, 0)[0] == 300_000, "all records are appended")

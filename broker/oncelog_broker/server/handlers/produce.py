@@ -15,7 +15,7 @@ DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPO
 from __future__ import annotations
 
 import logging
-from asyncio import Future
+from asyncio import Future, shield
 from functools import partial
 from struct import Struct
 from typing import Final, NoReturn
@@ -68,8 +68,12 @@ def handle(request: ProduceRequest, context: RequestContext) -> Answer[ProduceRe
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         produce.append(topics[0], topics[0].partition_data[0], produce.answers_of(topics[0]))
-        return then(produce.late_ones(None), produce.when_replicated)
-    return then(then(produce.refused(), produce.append_all), produce.when_replicated)
+        answer = then(produce.late_ones(None), produce.when_replicated)
+    else:
+        answer = then(then(produce.refused(), produce.append_all), produce.when_replicated)
+    if request.acks == 0 and isinstance(answer, Future):
+        return shield(answer)  # such a client may go as soon as it has sent all: that does not take it back
+    return answer
 
 
 class _Produce:
