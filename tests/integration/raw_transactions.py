@@ -9,7 +9,6 @@ from foreign_clients import eventually
 from raw_client import LIST_OFFSETS_VERSION, RawClient, produce_request
 from tests.support.storage import make_batch
 
-from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -21,6 +20,7 @@ from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsets
 from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.control import read_marker
 from oncelog_protocol.records.record import read_records
 
@@ -42,7 +42,7 @@ class RawTransactions:
         self.client = client
         self.transactional_id = transactional_id
         self.is_v2 = is_v2
-        self.producer = Producer(-1, -1)
+        self.producer = ProducerIdAndEpoch(-1, -1)
         self.sequences: dict[tuple[str, int], int] = {}
         self.find_coordinator()
 
@@ -52,7 +52,7 @@ class RawTransactions:
             lambda: self.client.call(request, ApiKey.FIND_COORDINATOR, 2).error_code == 0, "there is a coordinator"
         )
 
-    def init(self, version: int = 4, timeout_ms: int = TIMEOUT_MS, shown: Producer | None = None) -> int:
+    def init(self, version: int = 4, timeout_ms: int = TIMEOUT_MS, shown: ProducerIdAndEpoch | None = None) -> int:
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=timeout_ms,
@@ -61,16 +61,18 @@ class RawTransactions:
         )
         answer = self.client.call(request, ApiKey.INIT_PRODUCER_ID, version)
         if answer.error_code == 0:
-            self.producer = Producer(answer.producer_id, answer.producer_epoch)
+            self.producer = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
             self.sequences.clear()
         return int(answer.error_code)
 
-    def take_over(self, **options: Any) -> Producer:
+    def take_over(self, **options: Any) -> ProducerIdAndEpoch:
         """Init until it is granted."""
         eventually(lambda: self.init(**options) == 0, "the transactional id is free")
         return self.producer
 
-    def add_request(self, topic: str, *partitions: int, asking: Producer | None = None) -> AddPartitionsToTxnRequest:
+    def add_request(
+        self, topic: str, *partitions: int, asking: ProducerIdAndEpoch | None = None
+    ) -> AddPartitionsToTxnRequest:
         producer = asking or self.producer
         return AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
@@ -79,7 +81,7 @@ class RawTransactions:
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions or (0,)))],
         )
 
-    def add(self, topic: str, *partitions: int, asking: Producer | None = None, version: int = V1_ADD) -> int:
+    def add(self, topic: str, *partitions: int, asking: ProducerIdAndEpoch | None = None, version: int = V1_ADD) -> int:
         request = self.add_request(topic, *partitions, asking=asking)
         answer = self.client.call(request, ApiKey.ADD_PARTITIONS_TO_TXN, version)
         return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
@@ -89,7 +91,7 @@ class RawTransactions:
         topic: str,
         partition: int = 0,
         *,
-        asking: Producer | None = None,
+        asking: ProducerIdAndEpoch | None = None,
         sequence: int | None = None,
         version: int | None = None,
         value: bytes | None = None,
@@ -109,7 +111,7 @@ class RawTransactions:
         topic: str,
         partition: int,
         sequence: int,
-        asking: Producer | None = None,
+        asking: ProducerIdAndEpoch | None = None,
         value: bytes | None = None,
         key: bytes = b"k",
     ) -> ProduceRequest:
@@ -145,7 +147,7 @@ class RawTransactions:
                 "the last transaction is complete",
             )
 
-    def end_request(self, commits: bool, asking: Producer | None = None) -> EndTxnRequest:
+    def end_request(self, commits: bool, asking: ProducerIdAndEpoch | None = None) -> EndTxnRequest:
         producer = asking or self.producer
         return EndTxnRequest(
             transactional_id=self.transactional_id,
@@ -154,11 +156,11 @@ class RawTransactions:
             committed=commits,
         )
 
-    def end(self, commits: bool = True, *, asking: Producer | None = None, version: int | None = None) -> int:
+    def end(self, commits: bool = True, *, asking: ProducerIdAndEpoch | None = None, version: int | None = None) -> int:
         version = version or self.end_version
         answer = self.client.call(self.end_request(commits, asking), ApiKey.END_TXN, version)
         if answer.error_code == 0 and version >= V2_END:
-            self.producer = Producer(answer.producer_id, answer.producer_epoch)
+            self.producer = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
             self.sequences.clear()
         return int(answer.error_code)
 
@@ -238,9 +240,9 @@ def committed_offset(client: RawClient, group: str, topic: str, *, stable: bool 
     return found.error_code, found.committed_offset
 
 
-def new_producer_id(client: RawClient, version: int = 4) -> Producer:
+def new_producer_id(client: RawClient, version: int = 4) -> ProducerIdAndEpoch:
     """Of an idempotent producer without transactions."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS)
     answer = client.call(request, ApiKey.INIT_PRODUCER_ID, version)
     assert answer.error_code == 0, answer
-    return Producer(answer.producer_id, answer.producer_epoch)
+    return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)

@@ -13,7 +13,6 @@ from raw_client import PRODUCE_VERSION, RawClient, produce_request
 from raw_transactions import BOTH, RawTransactions, committed_offset, content, is_stable, last_stable_offset
 from tests.support.producers import sequenced
 
-from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
@@ -21,6 +20,7 @@ from oncelog_protocol.messages.describe_producers import DescribeProducersReques
 from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.batch import RecordBatch
 
 SMALL_LOGS = {
@@ -268,7 +268,9 @@ def test_e7_e21_while_markers_cannot_be_written(
         assert committed_values(client, topic, 1) == [b"first"] * commits
 
 
-def check_that_it_is_being_completed(txn: RawTransactions, topic: str, ended_as: Producer, commits: bool) -> None:
+def check_that_it_is_being_completed(
+    txn: RawTransactions, topic: str, ended_as: ProducerIdAndEpoch, commits: bool
+) -> None:
     for answer in (
         txn.end(commits, asking=ended_as),
         txn.end(not commits, asking=ended_as),
@@ -379,7 +381,7 @@ def test_e5_offsets_are_pending_as_a_whole_or_not_at_all(
         assert committed_offset(client, group, topic, stable=True) == (0, 1)
 
 
-def marker_of(producer: Producer, topic: str, *, commits: bool = False) -> WriteTxnMarkersRequest:
+def marker_of(producer: ProducerIdAndEpoch, topic: str, *, commits: bool = False) -> WriteTxnMarkersRequest:
     marker = WriteTxnMarkersRequest.WritableTxnMarker
     return WriteTxnMarkersRequest(
         markers=[
@@ -428,7 +430,7 @@ def test_e2_e32_a_transaction_that_hangs_is_found_and_ended(broker_factory: Brok
         ).transaction_states
         assert state.topics == []
 
-        producer = Producer(hanging.producer_id, hanging.producer_epoch)
+        producer = ProducerIdAndEpoch(hanging.producer_id, hanging.producer_epoch)
         (answer,) = client.call(marker_of(producer, topic), ApiKey.WRITE_TXN_MARKERS, 1).markers
         assert answer.topics[0].partitions[0].error_code == 0
         assert is_stable(client, topic)

@@ -27,11 +27,11 @@ from tests.support.producers import sequenced
 
 from oncelog_broker.coordinator.partitioning import partition_for
 from oncelog_broker.coordinator.transaction import records
-from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.describe_producers import DescribeProducersRequest
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.record import read_records
 
 ENDS = pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
@@ -135,7 +135,9 @@ def test_e1_e20_each_end_said_twice(
 # --- E2: records come late
 
 
-def late_produce(txn: RawTransactions, broker: BrokerProcess, topic: str, partition: int, old: Producer) -> int:
+def late_produce(
+    txn: RawTransactions, broker: BrokerProcess, topic: str, partition: int, old: ProducerIdAndEpoch
+) -> int:
     """What a batch of `old` that was held back is answered."""
     with RawClient(broker.port) as slow:
         request = txn.produce_request(topic, partition, 1, old, b"late")

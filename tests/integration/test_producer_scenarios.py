@@ -17,7 +17,7 @@ from tests.support.storage import make_batch, open_log
 
 from oncelog_broker.coordinator.partitioning import partition_for
 from oncelog_broker.coordinator.transaction import records
-from oncelog_broker.coordinator.transaction.metadata import EXHAUSTED_EPOCH, Producer, TransactionMetadata
+from oncelog_broker.coordinator.transaction.metadata import EXHAUSTED_EPOCH, TransactionMetadata
 from oncelog_broker.coordinator.transaction.records import TransactionRecord
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.validation import AppendOrigin
@@ -27,6 +27,7 @@ from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 from oncelog_protocol.messages.produce import ProduceResponse
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.record import Record
 
@@ -49,7 +50,7 @@ def test_s4_s5_an_id_is_given_once(
     broker_factory: BrokerFactory, topic: str, end: Callable[[BrokerProcess], object]
 ) -> None:
     broker = broker_factory().start()
-    given: list[Producer] = []
+    given: list[ProducerIdAndEpoch] = []
     for _ in range(3):
         with RawClient(broker.port) as client:
             given += [new_producer_id(client, version) for version in (0, 2, 4, 5)]

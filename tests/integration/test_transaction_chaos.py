@@ -17,10 +17,10 @@ from foreign_clients import eventually
 from raw_client import RawClient
 from raw_transactions import V1_ADD, RawTransactions, committed_offset, is_stable
 
-from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 PARTITIONS = 3
 PRODUCERS = 4
@@ -35,7 +35,7 @@ class Frame(NamedTuple):
     request: Any
     key: ApiKey
     version: int
-    asking: Producer
+    asking: ProducerIdAndEpoch
     is_harmless_in_v1: bool
 
 

@@ -9,7 +9,6 @@ from raw_client import RawClient, frame
 from raw_transactions import BOTH, RawTransactions, committed_offset, content, is_stable, last_stable_offset
 
 from oncelog_broker.coordinator.partitioning import partition_for
-from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
@@ -20,6 +19,7 @@ from oncelog_protocol.messages.describe_transactions import DescribeTransactions
 from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 # --- whole transactions
 
@@ -112,8 +112,8 @@ def test_s42_e31_a_timeout_over_the_brokers_is_refused(raw: RawClient, topic: st
     assert RawTransactions(raw, topic).init(timeout_ms=900_001) == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-@pytest.mark.parametrize("shown", [Producer(-1, 3), Producer(3, -1)])
-def test_t21_producer_id_and_epoch_go_together(raw: RawClient, topic: str, shown: Producer) -> None:
+@pytest.mark.parametrize("shown", [ProducerIdAndEpoch(-1, 3), ProducerIdAndEpoch(3, -1)])
+def test_t21_producer_id_and_epoch_go_together(raw: RawClient, topic: str, shown: ProducerIdAndEpoch) -> None:
     assert RawTransactions(raw, topic).init(shown=shown) == ErrorCode.INVALID_REQUEST
 
 

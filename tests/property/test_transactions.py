@@ -17,12 +17,12 @@ from oncelog_broker.coordinator.transaction.metadata import (
     EXHAUSTED_EPOCH,
     FENCING_EPOCH,
     NO_EPOCH,
-    Producer,
     TopicPartition,
     TransactionMetadata,
 )
 from oncelog_broker.coordinator.transaction.states import LEGAL_PREVIOUS, TransactionState
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 CLIENTS = st.integers(0, 2)
 PARTITIONS = st.sets(st.sampled_from([P0, P1, TopicPartition("other", 0)]), min_size=1)
@@ -34,11 +34,11 @@ class Transactions(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.driver = TransactionDriver()
-        self.clients: list[Producer | None] = [None, None, None]
+        self.clients: list[ProducerIdAndEpoch | None] = [None, None, None]
         self.versions = [V1, V2, V2]
-        self.granted: dict[Producer, int] = {}
+        self.granted: dict[ProducerIdAndEpoch, int] = {}
         """Who was given a producer id and epoch."""
-        self.decided: dict[Producer, bool] = {}
+        self.decided: dict[ProducerIdAndEpoch, bool] = {}
         """What was answered about the transaction of a producer and epoch (V2: there is one per epoch)."""
 
     @precondition(lambda self: not self.driver.log)
@@ -50,7 +50,7 @@ class Transactions(RuleBasedStateMachine):
     def init(self, client: int, shows: bool) -> None:
         shown = self.clients[client] if shows else None
         answer = self.driver.init(shown)
-        if isinstance(answer, Producer):
+        if isinstance(answer, ProducerIdAndEpoch):
             assert answer.epoch <= EXHAUSTED_EPOCH, "the last epoch is for fencing alone"
             assert self.granted.setdefault(answer, client) == client, "two producers with one id and epoch"
             self.clients[client] = answer
@@ -76,7 +76,7 @@ class Transactions(RuleBasedStateMachine):
         version = self.versions[client]
         asking = producer._replace(epoch=producer.epoch + noise)
         answer = self.driver.end(asking, commits, version)
-        if not isinstance(answer, Producer):
+        if not isinstance(answer, ProducerIdAndEpoch):
             return
         assert answer.epoch <= EXHAUSTED_EPOCH, "the last epoch is for fencing alone"
         if version == V2:
@@ -118,7 +118,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(producer_client=CLIENTS, commits=st.booleans())
     def a_failed_append_changes_nothing(self, producer_client: int, commits: bool) -> None:
-        producer = self.clients[producer_client] or Producer(1, 1)
+        producer = self.clients[producer_client] or ProducerIdAndEpoch(1, 1)
         before, ends = dict(self.driver.machine.transactions), len(self.driver.ends)
         self.driver.fail_appends = True
         self.driver.init()

@@ -14,15 +14,14 @@ from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
 from oncelog_broker.coordinator.transaction.metadata import (
-    TRANSACTIONS_V1,
-    TRANSACTIONS_V2,
     NeedsProducerId,
-    Producer,
     TopicPartition,
     TransactionMetadata,
 )
 from oncelog_broker.coordinator.transaction.states import TransactionState
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V1, TRANSACTIONS_V2
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 START_MS = 1_700_000_000_000
 TIMEOUT_MS = 60_000
@@ -43,7 +42,7 @@ class Answer:
 
 
 class TransactionDriver:
-    """Requests in, answers out: a Producer, ErrorCode.NONE, or the ErrorCode of an error. The id is TXN."""
+    """Requests in, answers out: a ProducerIdAndEpoch, ErrorCode.NONE, or the ErrorCode of an error. The id is TXN."""
 
     def __init__(self, config: TransactionConfig | None = None) -> None:
         self.config = config or TransactionConfig()
@@ -107,18 +106,18 @@ class TransactionDriver:
             return error.code
         return answer.response.code if isinstance(answer.response, KafkaError) else answer.response
 
-    def init(self, shown: Producer | None = None, timeout_ms: int = TIMEOUT_MS, name: str = TXN) -> Any:
+    def init(self, shown: ProducerIdAndEpoch | None = None, timeout_ms: int = TIMEOUT_MS, name: str = TXN) -> Any:
         return self._call(lambda spare, waiter: self.machine.init_producer_id(name, timeout_ms, shown, spare, waiter))
 
-    def add(self, asking: Producer, *partitions: TopicPartition, version: int = V1, name: str = TXN) -> Any:
+    def add(self, asking: ProducerIdAndEpoch, *partitions: TopicPartition, version: int = V1, name: str = TXN) -> Any:
         return self._call(
             lambda _, waiter: self.machine.add_partitions(name, asking, partitions or (P0,), version, waiter)
         )
 
-    def end(self, asking: Producer, commits: bool = True, version: int = V1, name: str = TXN) -> Any:
+    def end(self, asking: ProducerIdAndEpoch, commits: bool = True, version: int = V1, name: str = TXN) -> Any:
         return self._call(lambda spare, waiter: self.machine.end_txn(name, asking, commits, version, spare, waiter))
 
-    def verify(self, asking: Producer, *partitions: TopicPartition) -> Any:
+    def verify(self, asking: ProducerIdAndEpoch, *partitions: TopicPartition) -> Any:
         try:
             return self.machine.verify(TXN, asking, partitions or (P0,))
         except KafkaError as error:
@@ -129,11 +128,11 @@ class TransactionDriver:
         ends, self.ends = self.ends, []
         return [end for end in ends if self.carry_out(self.machine.complete(end))]
 
-    def run(self, asking: Producer, commits: bool = True, version: int = V1) -> Producer:
+    def run(self, asking: ProducerIdAndEpoch, commits: bool = True, version: int = V1) -> ProducerIdAndEpoch:
         """A whole transaction; the producer to go on with."""
         assert self.add(asking, version=version) is ErrorCode.NONE
         after = self.end(asking, commits, version)
-        assert isinstance(after, Producer), after
+        assert isinstance(after, ProducerIdAndEpoch), after
         self.complete()
         return after
 

@@ -36,7 +36,14 @@ from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
-from oncelog_protocol.records.batch import HEADER_SIZE, CorruptBatch, RecordBatch, batches
+from oncelog_protocol.records.batch import (
+    HEADER_SIZE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    CorruptBatch,
+    RecordBatch,
+    batches,
+)
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.control import ControlType, read_marker
@@ -51,8 +58,6 @@ RECORDS_PER_STEP: Final = 32
 TIMER_RETRY_SECONDS: Final = 1.0
 """When a timer is tried again whose records could not be appended."""
 ACKS_ALL: Final = -1
-NO_PRODUCER_ID: Final = -1
-NO_PRODUCER_EPOCH: Final = -1
 
 
 class Machine(Protocol):

@@ -37,7 +37,7 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionState:
     """One partition of a topic. While the controller has not yet chosen a leader (a new partition), `leader` is
     NO_LEADER, `isr` is empty, and `leader_epoch` and `partition_epoch` are -1."""
 
@@ -58,7 +58,7 @@ class Topic:
 
     name: str
     topic_id: bytes
-    partitions: Mapping[int, Partition]
+    partitions: Mapping[int, PartitionState]
 
 
 class TopicChanges(NamedTuple):
@@ -92,7 +92,7 @@ class ClusterImage:
         name = self.names_by_id.get(topic_id)
         return None if name is None else self.topics[name]
 
-    def partition(self, topic: str, partition: int) -> Partition | None:
+    def partition(self, topic: str, partition: int) -> PartitionState | None:
         found = self.topics.get(topic)
         return None if found is None else found.partitions.get(partition)
 
@@ -104,7 +104,7 @@ class ClusterImage:
         found = self.partition(topic, partition)
         return None if found is None else self.brokers.get(found.leader)
 
-    def partitions_on(self, broker: int) -> Iterator[tuple[Topic, int, Partition]]:
+    def partitions_on(self, broker: int) -> Iterator[tuple[Topic, int, PartitionState]]:
         """Every partition that has a replica on the broker."""
         for topic in self.topics.values():
             for partition_id, partition in topic.partitions.items():
@@ -155,7 +155,7 @@ class ClusterImage:
     def without_topic(self, name: str) -> ClusterImage:
         return self.with_topics((), (name,))
 
-    def with_partition(self, topic: str, partition_id: int, partition: Partition) -> ClusterImage:
+    def with_partition(self, topic: str, partition_id: int, partition: PartitionState) -> ClusterImage:
         """KeyError if there is no such topic."""
         found = self.topics[topic]
         return self.with_topic(replace(found, partitions={**found.partitions, partition_id: partition}))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.image import NO_CONTROLLER, Broker, ClusterImage, Partition, Topic
+from oncelog_broker.metadata.image import NO_CONTROLLER, Broker, ClusterImage, PartitionState, Topic
 from oncelog_broker.metadata.payloads import (
     ReplicaAssignment,
     TopicAssignment,
@@ -71,7 +71,7 @@ async def read_topics(store: MetadataStore, names: Sequence[str]) -> dict[str, T
     assignments = await read_assignments(store, names)
     keys = [PartitionKey(name, p) for name, topic in assignments.items() if topic is not None for p in topic.partitions]
     states = await store.get_many([paths.partition_state(*key) for key in keys])
-    partitions: dict[str, dict[int, Partition]] = {name: {} for name in assignments}
+    partitions: dict[str, dict[int, PartitionState]] = {name: {} for name in assignments}
     for key, state in zip(keys, states, strict=True):
         assignment = assignments[key.topic]
         assert assignment is not None
@@ -95,7 +95,7 @@ async def read_partitions(store: MetadataStore, image: ClusterImage, keys: Itera
     """The image's topics of these partitions with the partitions' states read again. Unknown ones are skipped."""
     known = [key for key in keys if image.partition(*key) is not None]
     states = await store.get_many([paths.partition_state(*key) for key in known])
-    changed: dict[str, dict[int, Partition]] = {}
+    changed: dict[str, dict[int, PartitionState]] = {}
     for key, state in zip(known, states, strict=True):
         topic = image.topics[key.topic]
         before = topic.partitions[key.partition]
@@ -136,15 +136,15 @@ async def _children_as_ids(store: MetadataStore, path: str) -> list[int]:
     return [int(name) for name in await _children(store, path) if name.isdecimal()]
 
 
-def _partition(key: PartitionKey, assignment: ReplicaAssignment, found: _Found) -> Partition:
+def _partition(key: PartitionKey, assignment: ReplicaAssignment, found: _Found) -> PartitionState:
     if found is None:
-        return Partition(
+        return PartitionState(
             assignment.replicas,
             adding_replicas=assignment.adding_replicas,
             removing_replicas=assignment.removing_replicas,
         )
     state = parse_partition_state(found[0], paths.partition_state(*key))
-    return Partition(
+    return PartitionState(
         replicas=assignment.replicas,
         isr=state.isr,
         leader=state.leader,

@@ -15,8 +15,7 @@ from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.metadata import image
-from oncelog_broker.metadata.image import ClusterImage, Topic
+from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.replication.hosted_logs import HostedLogs, Opened
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.tasks import Tasks
@@ -122,7 +121,7 @@ class Replicas:
         if new.topic_configs is not old.topic_configs:
             self._reconfigure(old, new)
 
-    def _lead(self, topic: Topic, index: int, state: image.Partition) -> None:
+    def _lead(self, topic: Topic, index: int, state: PartitionState) -> None:
         key = (topic.name, index)
         partition = self._leaders.get(key)
         if partition is not None:
@@ -154,7 +153,7 @@ class Replicas:
             if not opened_all.done() and not self._is_opening(name):
                 opened_all.set_result(None)
 
-    def _adopt(self, topic: Topic, index: int, state: image.Partition, log: PartitionLog | KafkaError) -> None:
+    def _adopt(self, topic: Topic, index: int, state: PartitionState, log: PartitionLog | KafkaError) -> None:
         key = (topic.name, index)
         if isinstance(log, KafkaError):
             logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": log})

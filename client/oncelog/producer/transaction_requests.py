@@ -28,9 +28,6 @@ from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, 
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.schema import Request
 
-TRANSACTIONS_V2: Final = 2
-"""The level of `transaction.version` from which on transactions are V2."""
-
 HIGHEST_BEFORE_V2: Final[Mapping[type[Request[Any]], int]] = {
     ProduceRequest: 11,
     EndTxnRequest: 4,

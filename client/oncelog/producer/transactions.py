@@ -30,6 +30,7 @@ from oncelog.producer import transaction_requests as requests
 from oncelog.producer.coordinator_calls import CoordinatorCalls, CoordinatorKey
 from oncelog.producer.transaction_manager import TransactionManager
 from oncelog.producer.transaction_states import TransactionState
+from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 from oncelog_protocol.producer_id import NO_IDENTITY, ProducerIdAndEpoch
@@ -241,7 +242,7 @@ class Transactions:
         self._calls.has_unanswered = False
         version = self._calls.transaction_version(self._coordinator)
         if version is not None:
-            self._is_v2 = version >= requests.TRANSACTIONS_V2
+            self._is_v2 = version >= TRANSACTIONS_V2
 
     async def _add_pending(self) -> None:
         manager = self.manager

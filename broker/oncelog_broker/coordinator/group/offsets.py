@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from oncelog_protocol.coordinator_records.consumer_offsets import OffsetCommitKey, OffsetCommitValue
+from oncelog_protocol.records.batch import NO_PRODUCER_ID
 
 NO_EXPIRY: Final = -1
-NO_PRODUCER_ID: Final = -1
 _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 

@@ -19,7 +19,7 @@ from oncelog_broker.coordinator.transaction.clients import LastClients
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
 from oncelog_broker.coordinator.transaction.markers import Fenced, Marker, MarkerAppender, write_all
-from oncelog_broker.coordinator.transaction.metadata import NeedsProducerId, Producer, TopicPartition
+from oncelog_broker.coordinator.transaction.metadata import NeedsProducerId, TopicPartition
 from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.producer_ids import ProducerIdManager, ProducerIdsExhausted
@@ -30,13 +30,14 @@ from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 logger = logging.getLogger(__name__)
 
 COMPLETE_RETRY_SECONDS: Final = 0.1
 """How soon a completion that could not be logged is tried again; twice as long each time, up to the next."""
 COMPLETE_MAX_RETRY_SECONDS: Final = 10.0
-ProducerAnswer = Answer[Producer | KafkaError]
+ProducerAnswer = Answer[ProducerIdAndEpoch | KafkaError]
 
 
 class TransactionCoordinator:
@@ -88,7 +89,9 @@ class TransactionCoordinator:
 
     # --- requests
 
-    def init_producer_id(self, transactional_id: str, timeout_ms: int, shown: Producer | None) -> ProducerAnswer:
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, shown: ProducerIdAndEpoch | None
+    ) -> ProducerAnswer:
         """The producer id and epoch to write with, or why not (S34)."""
         return self._with_producer_id(
             lambda spare: self.runtime.write(
@@ -100,7 +103,7 @@ class TransactionCoordinator:
 
     @fail_point("prepare-logged")
     def end_txn(
-        self, transactional_id: str, asking: Producer, commits: bool, client_transaction_version: int
+        self, transactional_id: str, asking: ProducerIdAndEpoch, commits: bool, client_transaction_version: int
     ) -> ProducerAnswer:
         """The producer id and epoch to go on with, once the decision is logged, or why not (S38)."""
         return self._with_producer_id(
@@ -120,7 +123,9 @@ class TransactionCoordinator:
         except NeedsProducerId:
             return self._tasks.answer("producer id for a transaction", self._with_new_producer_id(request))
 
-    async def _with_new_producer_id(self, request: Callable[[int | None], ProducerAnswer]) -> Producer | KafkaError:
+    async def _with_new_producer_id(
+        self, request: Callable[[int | None], ProducerAnswer]
+    ) -> ProducerIdAndEpoch | KafkaError:
         try:
             answer = request(await self._producer_ids.generate())
         except ProducerIdsExhausted as error:
@@ -133,7 +138,7 @@ class TransactionCoordinator:
     def add_partitions(
         self,
         transactional_id: str,
-        asking: Producer,
+        asking: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
         client_transaction_version: int,
     ) -> Answer[ErrorCode]:
@@ -147,7 +152,7 @@ class TransactionCoordinator:
         )
 
     def verify(
-        self, transactional_id: str, asking: Producer, partitions: Collection[TopicPartition]
+        self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> Answer[dict[TopicPartition, ErrorCode]]:
         """Which of `partitions` are in the open transaction of `asking`: as `TransactionMachine.verify`, at once where
         this broker coordinates it, and whether it is committed or not: what was asked for last counts (E4)."""
@@ -231,5 +236,5 @@ class TransactionCoordinator:
             return 0
 
 
-def _identity(error: KafkaError) -> Producer | KafkaError:
+def _identity(error: KafkaError) -> ProducerIdAndEpoch | KafkaError:
     return error

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from oncelog_broker.coordinator.transaction.metadata import (
     EXHAUSTED_EPOCH,
-    TRANSACTIONS_V1,
-    TRANSACTIONS_V2,
-    Producer,
     TransactionMetadata,
 )
 from oncelog_broker.coordinator.transaction.states import TransactionState
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V1, TRANSACTIONS_V2
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 
-def end_v1(metadata: TransactionMetadata, asking: Producer, commits: bool, now_ms: int) -> TransactionMetadata:
+def end_v1(
+    metadata: TransactionMetadata, asking: ProducerIdAndEpoch, commits: bool, now_ms: int
+) -> TransactionMetadata:
     """What is to be logged; or `metadata` itself where the transaction has ended that way already.
 
     Raises KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
@@ -36,7 +37,7 @@ def end_v1(metadata: TransactionMetadata, asking: Producer, commits: bool, now_m
 
 
 def end_v2(
-    metadata: TransactionMetadata, asking: Producer, commits: bool, now_ms: int, spare_producer_id: int | None
+    metadata: TransactionMetadata, asking: ProducerIdAndEpoch, commits: bool, now_ms: int, spare_producer_id: int | None
 ) -> TransactionMetadata:
     """As `end_v1`; an abort may come before anything was begun. Raises NeedsProducerId also."""
     if _is_retry(metadata, asking):
@@ -61,7 +62,7 @@ def completed_state(commits: bool) -> TransactionState:
     return TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT
 
 
-def _is_retry(metadata: TransactionMetadata, asking: Producer) -> bool:
+def _is_retry(metadata: TransactionMetadata, asking: ProducerIdAndEpoch) -> bool:
     """Whether the last transaction was ended by a request like this one, whose answer may be lost."""
     has_ended = metadata.state.is_prepared or metadata.state in (
         TransactionState.COMPLETE_COMMIT,
@@ -69,17 +70,17 @@ def _is_retry(metadata: TransactionMetadata, asking: Producer) -> bool:
     )
     if not metadata.is_v2 or not has_ended:
         return False
-    before_bump = Producer(metadata.producer_id, metadata.producer_epoch - 1)
-    before_rotation = Producer(metadata.previous_producer_id, EXHAUSTED_EPOCH)
+    before_bump = ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch - 1)
+    before_rotation = ProducerIdAndEpoch(metadata.previous_producer_id, EXHAUSTED_EPOCH)
     return asking == before_bump or (metadata.producer_epoch == 0 and asking == before_rotation)
 
 
-def _check_producer_id(metadata: TransactionMetadata, asking: Producer) -> None:
+def _check_producer_id(metadata: TransactionMetadata, asking: ProducerIdAndEpoch) -> None:
     if asking.producer_id != metadata.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{asking} is not the producer of {metadata!r}")
 
 
-def _fenced(metadata: TransactionMetadata, asking: Producer) -> KafkaError:
+def _fenced(metadata: TransactionMetadata, asking: ProducerIdAndEpoch) -> KafkaError:
     return KafkaError(ErrorCode.PRODUCER_FENCED, f"{asking} is not the producer of {metadata!r}")
 
 

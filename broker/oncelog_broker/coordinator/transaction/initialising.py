@@ -6,21 +6,16 @@ after an error shows what it has, and gets the next epoch only while nobody else
 
 from __future__ import annotations
 
-from oncelog_broker.coordinator.transaction.metadata import (
-    NO_EPOCH,
-    NeedsProducerId,
-    Producer,
-    TransactionMetadata,
-    is_exhausted,
-)
+from oncelog_broker.coordinator.transaction.metadata import NO_EPOCH, NeedsProducerId, TransactionMetadata, is_exhausted
 from oncelog_broker.coordinator.transaction.states import TransactionState
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 
 def initialise(
     transactional_id: str,
     metadata: TransactionMetadata | None,
-    shown: Producer | None,
+    shown: ProducerIdAndEpoch | None,
     timeout_ms: int,
     now_ms: int,
     spare_producer_id: int | None,
@@ -45,7 +40,7 @@ def initialise(
     return metadata.reinitialised(timeout_ms, now_ms, spare_producer_id, last_epoch=shown_epoch)
 
 
-def _checked_epoch(metadata: TransactionMetadata, shown: Producer) -> int:
+def _checked_epoch(metadata: TransactionMetadata, shown: ProducerIdAndEpoch) -> int:
     """The epoch that a producer shows which may go on: the current one, or where no transaction is open the one before.
 
     Kafka aborts an open transaction whatever epoch is shown; a late duplicate of the request that led to the current

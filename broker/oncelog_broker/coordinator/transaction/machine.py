@@ -18,15 +18,12 @@ from oncelog_broker.coordinator.transaction import records
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.ending import end_v1, end_v2
 from oncelog_broker.coordinator.transaction.initialising import initialise
-from oncelog_broker.coordinator.transaction.metadata import (
-    TRANSACTIONS_V2,
-    Producer,
-    TopicPartition,
-    TransactionMetadata,
-)
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition, TransactionMetadata
 from oncelog_broker.coordinator.transaction.records import TransactionRecord
 from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V2
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 MAX_EXPIRED_PER_STEP: Final = 500
 """Tombstones in one batch of the expiry: a few milliseconds of work."""
@@ -36,7 +33,7 @@ class TransactionEnd(NamedTuple):
     """A decided transaction, to be written into the logs of all its partitions (S39)."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     commits: bool
     partitions: frozenset[TopicPartition]
     transaction_version: int
@@ -107,12 +104,12 @@ class TransactionMachine:
         self,
         transactional_id: str,
         timeout_ms: int,
-        shown: Producer | None,
+        shown: ProducerIdAndEpoch | None,
         spare_producer_id: int | None,
         waiter: Waiter,
     ) -> Effects:
-        """Answers with the Producer to write as (S34). Raises KafkaError INVALID_TRANSACTION_TIMEOUT (S42), and as
-        `initialise`, NeedsProducerId."""
+        """Answers with the producer id and epoch to write with (S34). Raises KafkaError INVALID_TRANSACTION_TIMEOUT
+        (S42), and as `initialise`, NeedsProducerId."""
         if not 0 < timeout_ms <= self._config.max_timeout_ms:
             raise KafkaError(
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
@@ -133,7 +130,7 @@ class TransactionMachine:
     def add_partitions(
         self,
         transactional_id: str,
-        asking: Producer,
+        asking: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
         client_transaction_version: int,
         waiter: Waiter,
@@ -150,7 +147,7 @@ class TransactionMachine:
         return effects
 
     def verify(
-        self, transactional_id: str, asking: Producer, partitions: Iterable[TopicPartition]
+        self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """For each partition whether it is in the open transaction: NONE, or TRANSACTION_ABORTABLE (KIP-890).
 
@@ -165,13 +162,13 @@ class TransactionMachine:
     def end_txn(
         self,
         transactional_id: str,
-        asking: Producer,
+        asking: ProducerIdAndEpoch,
         commits: bool,
         client_transaction_version: int,
         spare_producer_id: int | None,
         waiter: Waiter,
     ) -> Effects:
-        """Answers, when the decision is logged, with the Producer to go on as (S38). Raises as `end_v1`, `end_v2`."""
+        """Answers, when the decision is logged, with whom to go on as (S38). Raises as `end_v1`, `end_v2`."""
         before = self._known(transactional_id)
         if client_transaction_version >= TRANSACTIONS_V2:
             after = end_v2(before, asking, commits, self._now_ms(), spare_producer_id)
@@ -241,7 +238,7 @@ class TransactionMachine:
             )
         return metadata
 
-    def _owned(self, transactional_id: str, asking: Producer) -> TransactionMetadata:
+    def _owned(self, transactional_id: str, asking: ProducerIdAndEpoch) -> TransactionMetadata:
         """The transactional id, if `asking` is its producer and its last transaction is complete."""
         metadata = self._known(transactional_id)
         if metadata.state.is_prepared and asking in (metadata.producer, metadata.producer_when_complete):

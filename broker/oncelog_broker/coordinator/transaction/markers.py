@@ -15,11 +15,12 @@ from typing import Final, NamedTuple
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime
-from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.answers import Answer
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ NEEDS_NO_MARKER: Final = frozenset(
 class Marker(NamedTuple):
     """The end of one producer's transaction, for any partition."""
 
-    producer: Producer
+    producer: ProducerIdAndEpoch
     commits: bool
     coordinator_epoch: int
     transaction_version: int

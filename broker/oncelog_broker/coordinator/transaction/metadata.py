@@ -10,29 +10,21 @@ from typing import Any, Final, NamedTuple
 
 from oncelog_broker.coordinator.effects import Interruption
 from oncelog_broker.coordinator.transaction.states import TransactionState, check_transition
+from oncelog_protocol.features import TRANSACTIONS_V1, TRANSACTIONS_V2
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
+from oncelog_protocol.records.batch import NO_PRODUCER_ID
 
-NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 EXHAUSTED_EPOCH: Final = 32766
 """The last epoch that a producer is given (S35)."""
 FENCING_EPOCH: Final = 32767
 """Left for the markers that fence the last producer of a producer id: nobody writes with it."""
-TRANSACTIONS_V1: Final = 0
-TRANSACTIONS_V2: Final = 2
-"""What a client works by, as logged: with V2 every transaction has an epoch of its own (KIP-890)."""
 
 
 class TopicPartition(NamedTuple):
     topic: str
     partition: int
-
-
-class Producer(NamedTuple):
-    """A producer id and the epoch that its owner writes with."""
-
-    producer_id: int
-    epoch: int
 
 
 class NeedsProducerId(Interruption):
@@ -43,14 +35,14 @@ def is_exhausted(epoch: int) -> bool:
     return epoch >= EXHAUSTED_EPOCH
 
 
-def next_producer(producer: Producer, spare_producer_id: int | None) -> Producer:
+def next_producer(producer: ProducerIdAndEpoch, spare_producer_id: int | None) -> ProducerIdAndEpoch:
     """As whom the owner of `producer` goes on: one epoch up, or once the epochs are used up, under another producer id
     (S35). The one place where an epoch is raised. Raises NeedsProducerId."""
     if not is_exhausted(producer.epoch):
-        return Producer(producer.producer_id, producer.epoch + 1)
+        return ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)
     if spare_producer_id is None:
         raise NeedsProducerId
-    return Producer(spare_producer_id, 0)
+    return ProducerIdAndEpoch(spare_producer_id, 0)
 
 
 class TransactionMetadata(NamedTuple):
@@ -84,10 +76,10 @@ class TransactionMetadata(NamedTuple):
         )
 
     @property
-    def producer(self) -> Producer:
-        return Producer(self.producer_id, self.producer_epoch)
+    def producer(self) -> ProducerIdAndEpoch:
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
-    def belongs_to(self, asking: Producer) -> bool:
+    def belongs_to(self, asking: ProducerIdAndEpoch) -> bool:
         """Whether `asking` is the producer that may write and end transactions."""
         return asking == self.producer and asking.epoch <= EXHAUSTED_EPOCH
 
@@ -96,10 +88,10 @@ class TransactionMetadata(NamedTuple):
         return self.client_transaction_version >= TRANSACTIONS_V2
 
     @property
-    def producer_when_complete(self) -> Producer:
+    def producer_when_complete(self) -> ProducerIdAndEpoch:
         """Of a prepared transaction: with what the producer goes on."""
         if self.next_producer_id != NO_PRODUCER_ID:
-            return Producer(self.next_producer_id, 0)
+            return ProducerIdAndEpoch(self.next_producer_id, 0)
         return self.producer
 
     def _to(self, state: TransactionState, now_ms: int, **changes: Any) -> TransactionMetadata:

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 MAX_REFUSED: Final = 10_000
 """The newest are remembered: two megabytes. What is forgotten costs a transaction that could have gone on, no more."""
@@ -30,7 +31,7 @@ class RefusedSequences:
     def __len__(self) -> int:
         return len(self._lowest)
 
-    def note(self, where: TopicPartition, producer: Producer, sequence: int) -> None:
+    def note(self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int) -> None:
         """Verification has refused a batch of `producer` that begins with `sequence`."""
         key = where, producer.producer_id
         epoch, lowest = self._lowest.get(key, (producer.epoch, sequence))
@@ -40,7 +41,7 @@ class RefusedSequences:
         if len(self._lowest) > MAX_REFUSED:
             self._lowest.popitem(last=False)
 
-    def check(self, where: TopicPartition, producer: Producer, sequence: int) -> None:
+    def check(self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int) -> None:
         """Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that comes after one that was refused."""
         epoch, lowest = self._lowest.get((where, producer.producer_id), (-1, -1))
         if epoch == producer.epoch and sequence > lowest:
@@ -49,7 +50,7 @@ class RefusedSequences:
             )
 
     def after_verification(
-        self, where: TopicPartition, producer: Producer, sequence: int, refused: KafkaError | None
+        self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int, refused: KafkaError | None
     ) -> KafkaError | None:
         """What verification says, and if that is nothing, whether another batch has to come first."""
         if refused is not None:

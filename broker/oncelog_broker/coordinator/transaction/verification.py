@@ -15,12 +15,14 @@ from functools import partial
 from typing import Final
 
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
-from oncelog_broker.coordinator.transaction.metadata import TRANSACTIONS_V2, Producer, TopicPartition
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.tasks import Deadlines
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V2
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 ANSWER_SECONDS: Final = 10.0
 """When the coordinator has not answered in this time its answer counts as lost, and the producer comes again."""
@@ -29,7 +31,7 @@ ANSWER_SECONDS: Final = 10.0
 def check_in_transaction(
     coordinator: TransactionCoordinator,
     transactional_id: str,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     partitions: Iterable[Partition],
     deadlines: Deadlines,
     *,
@@ -53,7 +55,9 @@ def check_in_transaction(
     return then(answer, partial(_error_of, producer, unknown, registers))
 
 
-def _error_of(producer: Producer, unknown: list[TopicPartition], registers: bool, code: ErrorCode) -> KafkaError | None:
+def _error_of(
+    producer: ProducerIdAndEpoch, unknown: list[TopicPartition], registers: bool, code: ErrorCode
+) -> KafkaError | None:
     if code is ErrorCode.NONE:
         return None
     if code is ErrorCode.PRODUCER_FENCED:
@@ -66,7 +70,7 @@ def _error_of(producer: Producer, unknown: list[TopicPartition], registers: bool
 def _ask(
     coordinator: TransactionCoordinator,
     transactional_id: str,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     unknown: list[TopicPartition],
     registers: bool,
 ) -> Answer[ErrorCode]:

@@ -42,14 +42,13 @@ from oncelog_broker.log.producers.entry import (
     without_transaction,
 )
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.records.batch import TRANSACTIONAL_BIT
 from oncelog_protocol.records.control import EndTransactionMarker
 from oncelog_protocol.records.sequence import decrement_sequence, in_sequence, increment_sequence
 
 NOTHING_UNSTABLE: Final = LONG_MAX
 """`first_unstable_offset` where all transactions are complete and replicated."""
-TRANSACTIONS_V2: Final = 2
-"""From this transaction version on, each transaction has an epoch of its own (KIP-890)."""
 
 EXPIRY_SLICE: Final = 2000
 """Producers looked at before other work gets its turn: well below a millisecond."""

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from oncelog_broker.coordinator.transaction.metadata import TRANSACTIONS_V1, Producer, TopicPartition
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.runtime.answers import Answer, settled, then
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V1
 from oncelog_protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 
 def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Answer[AddOffsetsToTxnResponse]:
@@ -36,7 +38,7 @@ def _add(request: AddOffsetsToTxnRequest, context: RequestContext) -> Answer[Add
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     answer = services.transactions.add_partitions(
         request.transactional_id,
-        Producer(request.producer_id, request.producer_epoch),
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         [TopicPartition(CONSUMER_OFFSETS, index)],
         TRANSACTIONS_V1,
     )

@@ -10,18 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from oncelog_broker.coordinator.transaction.metadata import (
-    TRANSACTIONS_V1,
-    TRANSACTIONS_V2,
-    Producer,
-    TopicPartition,
-)
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS, TRANSACTION_STATE
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V1, TRANSACTIONS_V2
 from oncelog_protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -29,6 +25,7 @@ from oncelog_protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
@@ -69,7 +66,7 @@ def _serve(transaction: Transaction, context: RequestContext) -> Answer[Result]:
     closed = CLOSED_TO_CLIENTS if context.version < FIRST_BATCHED_VERSION else CLOSED_TO_BROKERS
     coordinator, image = context.services.transactions, context.services.image
     transactional_id = transaction.transactional_id
-    asking = Producer(transaction.producer_id, transaction.producer_epoch)
+    asking = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
 
     def result(code_of: Callable[[TopicPartition], ErrorCode]) -> Result:

@@ -10,11 +10,11 @@ import re
 from functools import cache
 from typing import Final
 
-from oncelog_broker.coordinator.transaction.metadata import TRANSACTIONS_V2
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 FIRST_SOFTWARE_NAME_VERSION: Final = 3

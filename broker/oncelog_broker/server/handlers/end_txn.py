@@ -10,12 +10,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from oncelog_broker.coordinator.transaction.metadata import TRANSACTIONS_V1, TRANSACTIONS_V2, Producer
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V1, TRANSACTIONS_V2
 from oncelog_protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 FIRST_TRANSACTIONS_V2_VERSION: Final = 5
 
@@ -24,12 +25,14 @@ def handle(request: EndTxnRequest, context: RequestContext) -> Answer[EndTxnResp
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V1
-    asking = Producer(request.producer_id, request.producer_epoch)
+    asking = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     answer = context.services.transactions.end_txn(request.transactional_id, asking, request.committed, version)
     return then(answer, partial(_response, request.transactional_id, context))
 
 
-def _response(transactional_id: str, context: RequestContext, answer: Producer | KafkaError) -> EndTxnResponse:
+def _response(
+    transactional_id: str, context: RequestContext, answer: ProducerIdAndEpoch | KafkaError
+) -> EndTxnResponse:
     if isinstance(answer, KafkaError):
         return EndTxnResponse(error_code=code_for(context.api_key, context.version, answer.code))
     context.services.transactions.last_clients.note(transactional_id, context.client)

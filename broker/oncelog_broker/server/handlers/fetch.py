@@ -25,11 +25,11 @@ from oncelog_broker.server.fetch_sessions import NO_SESSION, FetchPlan, Wanted
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.records.batch import batches
+from oncelog_protocol.records.compression import Compression
 
 PartitionResponse = FetchResponse.FetchableTopicResponse.PartitionData
 AbortedTransaction = PartitionResponse.AbortedTransaction
 
-ZSTD: Final = 4
 FIRST_ZSTD_VERSION: Final = 10
 FIRST_TOPIC_ID_VERSION: Final = 13
 NO_RECORDS: Final = memoryview(b"")
@@ -205,5 +205,5 @@ def _diverging(partition: Partition, index: int, epoch: int, end_offset: int) ->
 
 def _refuse_zstd(records: memoryview) -> None:
     """Clients of Fetch before v10 cannot read zstd (KIP-110, T19)."""
-    if any(batch.compression == ZSTD for batch in batches(records)):
+    if any(batch.compression == Compression.ZSTD for batch in batches(records)):
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.metadata.producer_ids import ProducerIdsExhausted
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 
 def handle(request: InitProducerIdRequest, context: RequestContext) -> Answer[InitProducerIdResponse]:
@@ -24,14 +24,16 @@ def handle(request: InitProducerIdRequest, context: RequestContext) -> Answer[In
         return _failed(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
         return context.in_a_task(_new_producer(context))
-    shown = None if request.producer_id == -1 else Producer(request.producer_id, request.producer_epoch)
+    shown = None if request.producer_id == -1 else ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     answer = context.services.transactions.init_producer_id(
         request.transactional_id, request.transaction_timeout_ms, shown
     )
     return then(answer, partial(_response, request.transactional_id, context))
 
 
-def _response(transactional_id: str, context: RequestContext, answer: Producer | KafkaError) -> InitProducerIdResponse:
+def _response(
+    transactional_id: str, context: RequestContext, answer: ProducerIdAndEpoch | KafkaError
+) -> InitProducerIdResponse:
     if isinstance(answer, KafkaError):
         return _failed(code_for(context.api_key, context.version, answer.code))
     context.services.transactions.last_clients.note(transactional_id, context.client)

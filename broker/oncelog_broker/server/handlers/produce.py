@@ -21,9 +21,8 @@ from struct import Struct
 from typing import Final, NoReturn
 
 from oncelog.fail_points.point import fail_point
-from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
-from oncelog_broker.log.producers.state import TRANSACTIONS_V2
 from oncelog_broker.log.record_validation import RecordsRefused
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.replication.partition import Partition
@@ -33,8 +32,11 @@ from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
+from oncelog_protocol.records.compression import Compression
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +47,6 @@ PartitionResponse = TopicResponse.PartitionProduceResponse
 
 ACKS_ALL: Final = -1
 ACKS_ALLOWED: Final = (ACKS_ALL, 0, 1)
-ZSTD: Final = 4
 FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
 FIRST_TRANSACTIONS_V2_VERSION: Final = 12
@@ -107,7 +108,7 @@ class _Produce:
             return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
         if not producers or context.version < FIRST_TRANSACTIONS_V2_VERSION:
             return None
-        services, producer, led = context.services, Producer(*producers.pop()), _led(request, context)
+        services, producer, led = context.services, ProducerIdAndEpoch(*producers.pop()), _led(request, context)
         return check_in_transaction(
             services.transactions, transactional_id, producer, led, services.deadlines, registers=True
         )
@@ -338,7 +339,7 @@ def _checked(records: object, request: ProduceRequest, context: RequestContext) 
             )
     elif request.transactional_id is not None:
         raise _not_transactional()
-    if attributes & COMPRESSION_MASK == ZSTD and context.version < FIRST_ZSTD_VERSION:
+    if attributes & COMPRESSION_MASK == Compression.ZSTD and context.version < FIRST_ZSTD_VERSION:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce version {FIRST_ZSTD_VERSION} or later, this is {context.version}",
@@ -358,7 +359,7 @@ def _append_in_transaction(
     (T7). The guard sees to it that no marker comes between the question and the append: it would end what was just
     found open (E3)."""
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
-    producer = Producer(*PRODUCER.unpack_from(records, PRODUCER_AT))
+    producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
     guards, services = partition.guards, context.services
     where, refused_sequences = TopicPartition(partition.topic, partition.index), services.transactions.refused_sequences
     is_open = partition.log.has_open_transaction(*producer)

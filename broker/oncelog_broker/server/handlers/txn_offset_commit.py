@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
 from oncelog.fail_points.point import fail_point
-from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 TopicResponse = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 
@@ -66,7 +66,7 @@ def _commit(
     verified = check_in_transaction(
         services.transactions,
         request.transactional_id,
-        Producer(request.producer_id, request.producer_epoch),
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         [partition],
         services.deadlines,
         registers=context.version >= FIRST_TRANSACTIONS_V2_VERSION,

@@ -9,12 +9,13 @@ from __future__ import annotations
 from functools import partial
 
 from oncelog_broker.coordinator.transaction.markers import Marker
-from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 Asked = WriteTxnMarkersRequest.WritableTxnMarker
 Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
@@ -32,7 +33,7 @@ def _write_each(request: WriteTxnMarkersRequest, context: RequestContext) -> Ste
     answers = list[Answer[ErrorCode]]()
     for asked in request.markers:
         marker = Marker(
-            Producer(asked.producer_id, asked.producer_epoch),
+            ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch),
             asked.transaction_result,
             asked.coordinator_epoch,
             asked.transaction_version,

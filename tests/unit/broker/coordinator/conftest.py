@@ -67,7 +67,7 @@ class InternalTopic:
         return self._publish()
 
     def _publish(self) -> ClusterImage:
-        partition = images.Partition((1,), (1,), 1, self.epoch, self.epoch)
+        partition = images.PartitionState((1,), (1,), 1, self.epoch, self.epoch)
         self.image = self.image.with_topic(Topic(TOPIC, TOPIC_ID, dict.fromkeys(range(self.count), partition)))
         return self.image
 

@@ -17,10 +17,10 @@ from tests.support.producers import (
 from tests.support.storage import NOW, SMALL, FaultyDisk, append, fill, make_batch, open_log
 
 from oncelog_broker.log.config import LOG_APPEND_TIME
-from oncelog_broker.log.producers.state import TRANSACTIONS_V2
 from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.records.batch import NO_SEQUENCE, RecordBatch
 from oncelog_protocol.records.control import EndTransactionMarker, read_marker
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from oncelog_broker.metadata.image import NO_LEADER, Broker, ClusterImage, Partition, Topic
+from oncelog_broker.metadata.image import NO_LEADER, Broker, ClusterImage, PartitionState, Topic
 from oncelog_broker.metadata.payloads import Endpoint
 from oncelog_protocol.uuids import ZERO_UUID
 
@@ -12,7 +12,7 @@ ID_A, ID_B = b"a" * 16, b"b" * 16
 
 
 def topic(name="t", topic_id=ID_A, partitions=1, leader=1):
-    return Topic(name, topic_id, {p: Partition((leader, 2), (leader,), leader, 0, 0) for p in range(partitions)})
+    return Topic(name, topic_id, {p: PartitionState((leader, 2), (leader,), leader, 0, 0) for p in range(partitions)})
 
 
 def broker(broker_id=1):
@@ -54,12 +54,12 @@ def test_leader_of_a_partition_is_a_live_broker():
 
 def test_one_partition_is_replaced():
     before = EMPTY.with_topic(topic(partitions=2))
-    after = before.with_partition("t", 1, Partition((1,)))
+    after = before.with_partition("t", 1, PartitionState((1,)))
     assert after.partition("t", 1).leader == NO_LEADER
     assert after.partition("t", 0) is before.partition("t", 0)
     assert before.partition("t", 1).leader == 1
     with pytest.raises(KeyError):
-        before.with_partition("u", 0, Partition((1,)))
+        before.with_partition("u", 0, PartitionState((1,)))
 
 
 def test_partitions_on_a_broker():

@@ -13,7 +13,7 @@ from tests.support.logs import make_log
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.metadata.image import ClusterImage, Partition, Topic
+from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.replication import hosted_logs
 from oncelog_broker.replication.hosted_logs import LOGS_AT_A_TIME
 from oncelog_broker.replication.replicas import Replicas
@@ -81,7 +81,7 @@ def topic(name: str, number: int, partitions: int = 1, *, epoch: int = 0) -> Top
     return Topic(
         name,
         bytes([number]) * 16,
-        {index: Partition((1,), (1,), leader=1, leader_epoch=epoch) for index in range(partitions)},
+        {index: PartitionState((1,), (1,), leader=1, leader_epoch=epoch) for index in range(partitions)},
     )
 
 

@@ -11,9 +11,9 @@ import pytest
 from tests.support.producers import ABORT, COMMIT, sequenced
 from tests.support.served import Client, Served, produce
 
-from oncelog_broker.coordinator.transaction.metadata import Producer
 from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.control import EndTransactionMarker
 
 V1, V2 = 9, 12
@@ -30,10 +30,10 @@ class Coordinator:
         self.asked: list[asyncio.Future[Any]] = []
         self.refused_sequences = RefusedSequences()
 
-    def verify(self, transactional_id: str, asking: Producer, partitions: Any) -> Any:
+    def verify(self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Any) -> Any:
         return self._question()
 
-    def add_partitions(self, transactional_id: str, asking: Producer, partitions: Any, version: int) -> Any:
+    def add_partitions(self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Any, version: int) -> Any:
         return self._question()
 
     def _question(self) -> asyncio.Future[Any]:

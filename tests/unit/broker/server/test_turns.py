@@ -12,7 +12,7 @@ import pytest
 from tests.support.served import Client, Served, produce
 from tests.support.storage import make_batch
 
-from oncelog_broker.metadata.image import ClusterImage, Partition, Topic
+from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import SLICE_SECONDS
 from oncelog_broker.server.limits import ELEMENTS_AT_ONCE
@@ -39,7 +39,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
     made = Served(tmp_path, clock=TickingClock())
     made.partitions[0].lead(0, (1,))
     image = ClusterImage("cluster")
-    partitions = {0: Partition((1,), (1,), 1, 0, 0)}
+    partitions = {0: PartitionState((1,), (1,), 1, 0, 0)}
     for number in range(TOPICS):
         image = image.with_topic(Topic(f"topic{number}", number.to_bytes(16), partitions))
     made.services.image = image

@@ -14,14 +14,14 @@ from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordi
 from oncelog_broker.coordinator.transaction.machine import TransactionMachine
 from oncelog_broker.coordinator.transaction.metadata import (
     EXHAUSTED_EPOCH,
-    TRANSACTIONS_V1,
-    Producer,
     TopicPartition,
     TransactionMetadata,
 )
 from oncelog_broker.coordinator.transaction.records import TransactionRecord
 from oncelog_broker.coordinator.transaction.states import TransactionState
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V1
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 TIMEOUT_MS = 1000
 NAMES = ["a", "b", "c"]
@@ -72,7 +72,7 @@ def open_all(transactions: TransactionCoordinator, epochs: dict[str, int]) -> No
         metadata = TransactionMetadata(name, 100 + number, epoch, TIMEOUT_MS)
         shard.machine.replay(TransactionRecord(name, metadata), 0, -1)
         partitions = [TopicPartition("t", number)]
-        added = transactions.add_partitions(name, Producer(100 + number, epoch), partitions, TRANSACTIONS_V1)
+        added = transactions.add_partitions(name, ProducerIdAndEpoch(100 + number, epoch), partitions, TRANSACTIONS_V1)
         assert added is ErrorCode.NONE
 
 
@@ -117,4 +117,4 @@ async def test_s35_s42_one_that_needs_a_producer_id_waits_alone(
     producer_ids.fails = False
     await transactions.abort_timed_out()
     await internal_topic.tasks.close()
-    assert transactions.runtime.shard("a").machine.transactions["a"].producer == Producer(1, 0)
+    assert transactions.runtime.shard("a").machine.transactions["a"].producer == ProducerIdAndEpoch(1, 0)

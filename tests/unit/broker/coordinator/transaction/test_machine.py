@@ -11,12 +11,7 @@ from oncelog_broker.coordinator.effects import Encoded
 from oncelog_broker.coordinator.transaction import records
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.machine import MAX_EXPIRED_PER_STEP
-from oncelog_broker.coordinator.transaction.metadata import (
-    EXHAUSTED_EPOCH,
-    FENCING_EPOCH,
-    Producer,
-    TransactionMetadata,
-)
+from oncelog_broker.coordinator.transaction.metadata import EXHAUSTED_EPOCH, FENCING_EPOCH, TransactionMetadata
 from oncelog_broker.coordinator.transaction.states import (
     LEGAL_PREVIOUS,
     IllegalTransition,
@@ -26,6 +21,7 @@ from oncelog_broker.coordinator.transaction.states import (
 from oncelog_protocol.coordinator_records.transaction_state import TransactionLogKey, TransactionLogValue
 from oncelog_protocol.coordinator_records.versioned import encode_versioned
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 S = TransactionState
 DAY_SECONDS = 24 * 3600
@@ -36,17 +32,19 @@ def driver() -> TransactionDriver:
     return TransactionDriver()
 
 
-def begun(driver: TransactionDriver, version: int = V1) -> Producer:
+def begun(driver: TransactionDriver, version: int = V1) -> ProducerIdAndEpoch:
     producer = driver.init()
     assert driver.add(producer, P0, P1, version=version) is ErrorCode.NONE
     return producer
 
 
-def exhausted(driver: TransactionDriver, state: TransactionState = S.EMPTY, epoch: int = EXHAUSTED_EPOCH) -> Producer:
+def exhausted(
+    driver: TransactionDriver, state: TransactionState = S.EMPTY, epoch: int = EXHAUSTED_EPOCH
+) -> ProducerIdAndEpoch:
     """A transactional id whose producer has used up its epochs."""
     partitions = frozenset({P0}) if state is S.ONGOING else frozenset()
     driver.put(TransactionMetadata(TXN, 7, epoch, TIMEOUT_MS, state, partitions, start_timestamp=driver.now_ms()))
-    return Producer(7, epoch)
+    return ProducerIdAndEpoch(7, epoch)
 
 
 # --- S32: the records
@@ -140,15 +138,15 @@ def test_s33_a_fence_is_never_logged_as_such(driver: TransactionDriver) -> None:
 
 
 def test_s34_the_first_gets_epoch_0(driver: TransactionDriver) -> None:
-    assert driver.init() == Producer(1000, 0)
+    assert driver.init() == ProducerIdAndEpoch(1000, 0)
     assert driver.states == [S.EMPTY]
 
 
 def test_s34_each_init_bumps_the_epoch(driver: TransactionDriver) -> None:
     producer = driver.init()
-    assert driver.init() == Producer(1000, 1)
-    driver.run(Producer(1000, 1))
-    assert driver.init() == Producer(1000, 2)
+    assert driver.init() == ProducerIdAndEpoch(1000, 1)
+    driver.run(ProducerIdAndEpoch(1000, 1))
+    assert driver.init() == ProducerIdAndEpoch(1000, 2)
     assert driver.add(producer) is ErrorCode.PRODUCER_FENCED
 
 
@@ -158,8 +156,8 @@ def test_s34_an_open_transaction_is_aborted_first(driver: TransactionDriver) -> 
     assert driver.state is S.PREPARE_ABORT
     assert driver.init() is ErrorCode.CONCURRENT_TRANSACTIONS
     (end,) = driver.complete()
-    assert (end.producer, end.commits, end.partitions) == (Producer(1000, 1), False, {P0, P1})
-    assert driver.init() == Producer(1000, 2)
+    assert (end.producer, end.commits, end.partitions) == (ProducerIdAndEpoch(1000, 1), False, {P0, P1})
+    assert driver.init() == ProducerIdAndEpoch(1000, 2)
     assert driver.end(old) is ErrorCode.PRODUCER_FENCED
 
 
@@ -176,13 +174,13 @@ def test_s34_e12_a_failed_fence_bumps_nothing(driver: TransactionDriver) -> None
 def test_s34_e17_kip_360_current_previous_other(driver: TransactionDriver) -> None:
     first = driver.init()
     second = driver.init(first)
-    assert second == Producer(1000, 1)
+    assert second == ProducerIdAndEpoch(1000, 1)
     logged = len(driver.log)
     assert driver.init(first) == second  # asked again: the same answer, nothing logged
     assert len(driver.log) == logged
-    assert driver.init(second) == Producer(1000, 2)
+    assert driver.init(second) == ProducerIdAndEpoch(1000, 2)
     assert driver.init(first) is ErrorCode.PRODUCER_FENCED
-    assert driver.init(Producer(999, 2)) is ErrorCode.PRODUCER_FENCED
+    assert driver.init(ProducerIdAndEpoch(999, 2)) is ErrorCode.PRODUCER_FENCED
 
 
 def test_s34_e17_who_was_taken_over_cannot_go_on(driver: TransactionDriver) -> None:
@@ -203,11 +201,11 @@ def test_s34_e17_the_owner_of_an_open_transaction_goes_on_after_its_abort(driver
     producer = begun(driver)
     assert driver.init(producer) is ErrorCode.CONCURRENT_TRANSACTIONS
     driver.complete()
-    assert driver.init(producer) == Producer(1000, 1)
+    assert driver.init(producer) == ProducerIdAndEpoch(1000, 1)
 
 
 def test_s34_kip_360_for_an_id_that_has_expired(driver: TransactionDriver) -> None:
-    assert driver.init(Producer(5, 5)) == Producer(1000, 0)
+    assert driver.init(ProducerIdAndEpoch(5, 5)) == ProducerIdAndEpoch(1000, 0)
 
 
 @pytest.mark.parametrize("timeout_ms", [900_001, 0, -1])
@@ -221,50 +219,50 @@ def test_s42_e31_a_timeout_over_the_brokers_is_refused(driver: TransactionDriver
 
 def test_s35_used_up_epochs_give_a_new_producer_id(driver: TransactionDriver) -> None:
     old = exhausted(driver)
-    assert driver.init() == Producer(1000, 0)
+    assert driver.init() == ProducerIdAndEpoch(1000, 0)
     assert driver.init(old) is ErrorCode.PRODUCER_FENCED  # another one took over
 
 
 def test_s35_one_epoch_before_they_are_not_used_up(driver: TransactionDriver) -> None:
     exhausted(driver, epoch=EXHAUSTED_EPOCH - 1)
-    assert driver.init() == Producer(7, EXHAUSTED_EPOCH)
+    assert driver.init() == ProducerIdAndEpoch(7, EXHAUSTED_EPOCH)
 
 
 def test_s35_a_retry_with_the_old_id_is_recognised(driver: TransactionDriver) -> None:
     old = exhausted(driver)
     new = driver.init(old)
-    assert new == Producer(1000, 0)
+    assert new == ProducerIdAndEpoch(1000, 0)
     assert driver.init(old) == new
 
 
 def test_s35_the_last_epoch_can_be_fenced(driver: TransactionDriver) -> None:
     exhausted(driver, S.ONGOING)
     assert driver.init() is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert driver.metadata.producer == Producer(7, FENCING_EPOCH)
+    assert driver.metadata.producer == ProducerIdAndEpoch(7, FENCING_EPOCH)
     driver.complete()
-    assert driver.init() == Producer(1000, 1)
+    assert driver.init() == ProducerIdAndEpoch(1000, 1)
 
 
 def test_s35_nobody_writes_with_the_fencing_epoch(driver: TransactionDriver) -> None:
     old = exhausted(driver, S.ONGOING)
     driver.init(old)
     driver.complete()
-    assert driver.init(old) == Producer(1000, 0)
-    assert driver.init(old) == Producer(1000, 0)
+    assert driver.init(old) == ProducerIdAndEpoch(1000, 0)
+    assert driver.init(old) == ProducerIdAndEpoch(1000, 0)
 
 
 def test_s35_s39_v2_end_at_the_last_epoch_changes_the_producer_id(driver: TransactionDriver) -> None:
     old = exhausted(driver, S.ONGOING)
     new = driver.end(old, version=V2)
-    assert new == Producer(1000, 0)
+    assert new == ProducerIdAndEpoch(1000, 0)
     assert driver.metadata.next_producer_id == 1000
     assert driver.add(new, version=V2) is ErrorCode.CONCURRENT_TRANSACTIONS
     driver.reload()  # what it will be is in the log
     assert driver.end(old, version=V2) is ErrorCode.CONCURRENT_TRANSACTIONS
     (end,) = driver.complete()
-    assert end.producer == Producer(7, 32767)
+    assert end.producer == ProducerIdAndEpoch(7, 32767)
     assert driver.end(old, version=V2) == new  # the answer was lost
-    assert driver.run(new, version=V2) == Producer(1000, 1)
+    assert driver.run(new, version=V2) == ProducerIdAndEpoch(1000, 1)
 
 
 @pytest.mark.parametrize("version", [V1, V2])
@@ -274,9 +272,9 @@ def test_s35_s42_a_timeout_at_the_last_epoch_changes_the_producer_id(driver: Tra
     driver.advance(TIMEOUT_MS / 1000 + 1)
     assert driver.abort_timed_out() == [TXN]
     (end,) = driver.complete()
-    assert end.producer == Producer(7, FENCING_EPOCH)
-    assert driver.metadata.producer == Producer(1000, 0)
-    assert driver.init(old) == Producer(1000, 0)
+    assert end.producer == ProducerIdAndEpoch(7, FENCING_EPOCH)
+    assert driver.metadata.producer == ProducerIdAndEpoch(1000, 0)
+    assert driver.init(old) == ProducerIdAndEpoch(1000, 0)
 
 
 def test_s35_an_abort_after_the_timeout_at_the_last_epoch_goes_on_as_another_producer(
@@ -289,8 +287,8 @@ def test_s35_an_abort_after_the_timeout_at_the_last_epoch_goes_on_as_another_pro
     assert driver.end(old, commits=False, version=V2) is ErrorCode.CONCURRENT_TRANSACTIONS
     driver.complete()
     new = driver.end(old, commits=False, version=V2)
-    assert new == Producer(1000, 0)
-    assert driver.run(new, version=V2) == Producer(1000, 1)
+    assert new == ProducerIdAndEpoch(1000, 0)
+    assert driver.run(new, version=V2) == ProducerIdAndEpoch(1000, 1)
 
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.ONGOING, S.COMPLETE_ABORT])
@@ -311,9 +309,9 @@ def test_s35_what_is_open_at_the_fencing_epoch_can_be_aborted(driver: Transactio
     driver.put(driver.metadata._replace(client_transaction_version=V2))
     assert driver.init() is ErrorCode.CONCURRENT_TRANSACTIONS
     (end,) = driver.complete()
-    assert end.producer == Producer(7, FENCING_EPOCH)
+    assert end.producer == ProducerIdAndEpoch(7, FENCING_EPOCH)
     assert end.transaction_version == V1  # under V2 partitions take only markers of a higher epoch
-    assert driver.init() == Producer(1000, 1)
+    assert driver.init() == ProducerIdAndEpoch(1000, 1)
 
 
 # --- S36: partitions
@@ -339,9 +337,9 @@ def test_s36_partitions_that_are_in_it_are_not_logged_again(driver: TransactionD
 
 @pytest.mark.parametrize("version", [V1, V2])
 def test_s36_refusals(driver: TransactionDriver, version: int) -> None:
-    assert driver.add(Producer(1, 0), version=version) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert driver.add(ProducerIdAndEpoch(1, 0), version=version) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     producer = driver.init()
-    assert driver.add(Producer(1, 0), version=version) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert driver.add(ProducerIdAndEpoch(1, 0), version=version) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert driver.add(producer._replace(epoch=1), version=version) is ErrorCode.PRODUCER_FENCED
     driver.add(producer, version=version)
     after = driver.end(producer, version=version)
@@ -356,7 +354,7 @@ def test_s36_verify_only_adds_nothing(driver: TransactionDriver) -> None:
     logged = len(driver.log)
     assert driver.verify(producer, P0, P1) == {P0: ErrorCode.NONE, P1: ErrorCode.TRANSACTION_ABORTABLE}
     assert driver.verify(producer._replace(epoch=4)) is ErrorCode.PRODUCER_FENCED
-    assert driver.verify(Producer(4, 0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert driver.verify(ProducerIdAndEpoch(4, 0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     driver.end(producer)
     assert driver.verify(producer) is ErrorCode.CONCURRENT_TRANSACTIONS
     driver.complete()
@@ -391,7 +389,7 @@ def test_s38_e20_e21_retries_of_v1(driver: TransactionDriver, commits: bool) -> 
 
 
 def test_s38_nothing_to_end_in_v1(driver: TransactionDriver) -> None:
-    assert driver.end(Producer(1, 1)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert driver.end(ProducerIdAndEpoch(1, 1)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     producer = driver.init()
     assert driver.end(producer, True) is ErrorCode.INVALID_TXN_STATE
     assert driver.end(producer, False) is ErrorCode.INVALID_TXN_STATE
@@ -402,7 +400,7 @@ def test_s38_e19_only_the_current_epoch_ends(driver: TransactionDriver, version:
     producer = begun(driver, version)
     for epoch in (producer.epoch + 1, producer.epoch - 1):
         assert driver.end(producer._replace(epoch=epoch), version=version) is ErrorCode.PRODUCER_FENCED
-    assert driver.end(Producer(1, 0), version=version) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert driver.end(ProducerIdAndEpoch(1, 0), version=version) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert driver.state is S.ONGOING
 
 
@@ -577,7 +575,7 @@ def test_s43_idle_ids_are_forgotten(driver: TransactionDriver) -> None:
     assert driver.log[-1][1] is None
     assert TXN not in driver.machine.transactions
     assert driver.add(producer) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert driver.init() == Producer(1001, 0)
+    assert driver.init() == ProducerIdAndEpoch(1001, 0)
 
 
 @pytest.mark.parametrize("ends", [False, True])

@@ -9,10 +9,11 @@ import pytest
 
 from oncelog_broker.coordinator.transaction import markers as module
 from oncelog_broker.coordinator.transaction.markers import Fenced, Marker, MarkerAppender, write_all
-from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
-MARKER = Marker(Producer(7, 1), True, 3, 0)
+MARKER = Marker(ProducerIdAndEpoch(7, 1), True, 3, 0)
 PARTITIONS = [TopicPartition("t", index) for index in range(120)]
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from oncelog_broker.coordinator.transaction import refused_sequences as module
-from oncelog_broker.coordinator.transaction.metadata import Producer, TopicPartition
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-PRODUCER = Producer(7, 3)
+PRODUCER = ProducerIdAndEpoch(7, 3)
 
 
 def test_what_comes_after_it_waits() -> None:
@@ -32,8 +33,8 @@ def test_others_are_not_concerned() -> None:
     refused = RefusedSequences()
     refused.note(P0, PRODUCER, 0)
     refused.check(P1, PRODUCER, 1)
-    refused.check(P0, Producer(8, 3), 1)
-    refused.check(P0, Producer(7, 4), 1)
+    refused.check(P0, ProducerIdAndEpoch(8, 3), 1)
+    refused.check(P0, ProducerIdAndEpoch(7, 4), 1)
     refused.forget(P1, 7)
     assert len(refused) == 1
 
@@ -41,19 +42,19 @@ def test_others_are_not_concerned() -> None:
 def test_a_later_epoch_begins_anew() -> None:
     refused = RefusedSequences()
     refused.note(P0, PRODUCER, 0)
-    refused.note(P0, Producer(7, 4), 5)
+    refused.note(P0, ProducerIdAndEpoch(7, 4), 5)
     refused.note(P0, PRODUCER, 1)
-    refused.check(P0, Producer(7, 4), 5)
+    refused.check(P0, ProducerIdAndEpoch(7, 4), 5)
     with pytest.raises(KafkaError):
-        refused.check(P0, Producer(7, 4), 6)
+        refused.check(P0, ProducerIdAndEpoch(7, 4), 6)
 
 
 def test_only_the_newest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_REFUSED", 2)
     refused = RefusedSequences()
     for producer_id in (1, 2, 1, 3):
-        refused.note(P0, Producer(producer_id, 0), 0)
-    refused.check(P0, Producer(2, 0), 1)
+        refused.note(P0, ProducerIdAndEpoch(producer_id, 0), 0)
+    refused.check(P0, ProducerIdAndEpoch(2, 0), 1)
     for producer_id in (1, 3):
         with pytest.raises(KafkaError):
-            refused.check(P0, Producer(producer_id, 0), 1)
+            refused.check(P0, ProducerIdAndEpoch(producer_id, 0), 1)

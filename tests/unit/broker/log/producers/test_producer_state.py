@@ -11,11 +11,11 @@ from oncelog_broker.log.producers.state import (
     EXPIRY_SLICE,
     MAX_STREAKS,
     NOTHING_UNSTABLE,
-    TRANSACTIONS_V2,
     DuplicateBatch,
     ProducerState,
 )
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.records.batch import TRANSACTIONAL_BIT
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker
 

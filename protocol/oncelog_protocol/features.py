@@ -1,0 +1,9 @@
+"""Features that brokers finalise for a whole cluster (KIP-584): what their levels mean."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TRANSACTIONS_V1: Final = 0
+TRANSACTIONS_V2: Final = 2
+"""Levels of `transaction.version`: from V2 on every transaction has an epoch of its own (KIP-890)."""
