@@ -252,7 +252,8 @@ def test_e31_what_is_committed_with_an_offset_comes_back(raw: RawClient, topic: 
 
 @pytest.mark.parametrize("endpoint_type", [0, 2, 3])
 def test_endpoints_that_there_are_not_are_refused_as_kafka_does(raw: RawClient, endpoint_type: int) -> None:
-    answer = raw.call(DescribeClusterRequest(endpoint_type=endpoint_type), ApiKey.DESCRIBE_CLUSTER, 1)
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=endpoint_type)
+    answer = raw.call(request, ApiKey.DESCRIBE_CLUSTER, 1)
     mismatched, unsupported = ErrorCode.MISMATCHED_ENDPOINT_TYPE, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
     assert answer.error_code == (mismatched if endpoint_type == 2 else unsupported)
     assert answer.endpoint_type == 1

@@ -60,6 +60,8 @@ KNOWN: Final = (
     Known("latest-of-nothing", "log_offsets.delete", "offset", 8, -1, label="nothing left"),
     Known("latest-of-nothing", "log_offsets.delete", "leader_epoch", 0, -1, label="nothing left"),
     Known("empty-log-epoch", "log_offsets.list_odd_values", "leader_epoch", 0, -1, label="empty log: *"),
+    Known("empty-log-epoch", "log_offsets.leader_epochs", "leader_epoch", -2, -1, label="empty log, epoch -2"),
+    Known("empty-log-epoch", "log_offsets.leader_epochs", "end_offset", 0, -1, label="empty log, epoch -2"),
     Known("empty-log-epoch", "topics.made_again", "leader_epoch", 0, -1, "ListOffsets"),
     Known("newer-versions", "log_offsets.by_time", "", CLOSED, api="ListOffsets"),
 )
