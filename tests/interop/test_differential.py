@@ -14,7 +14,7 @@ from apache_kafka import ApacheKafka
 from broker_process import BrokerProcess
 from tests.interop.differential.coverage import missing_versions
 from tests.interop.differential.known import KNOWN, OBLIGED, OBLIGING, OPTIONAL
-from tests.interop.differential.register import may_show_in, stale, unexplained
+from tests.interop.differential.register import shares_an_area, stale, unexplained
 from tests.interop.differential.scenario import Outcome, Scenario, play
 from tests.interop.differential.scenarios import SCENARIOS
 from tests.interop.differential.side import NODE_ID
@@ -74,7 +74,7 @@ def test_both_brokers_answer_alike(
 
 @of_one_release
 @pytest.mark.parametrize(
-    "scenario", [one for one in SCENARIOS if may_show_in(one.name, OPTIONAL)], ids=lambda scenario: scenario.name
+    "scenario", [one for one in SCENARIOS if shares_an_area(one.name, OPTIONAL)], ids=lambda scenario: scenario.name
 )
 def test_settings_take_differences_away(
     scenario: Scenario, apache_kafka: ApacheKafka, obliging_broker: BrokerProcess, run_name: str

@@ -12,7 +12,7 @@ from tests.interop.differential.comparison import Difference, compare
 from tests.interop.differential.coverage import missing_versions
 from tests.interop.differential.known import KNOWN, OBLIGED, OPTIONAL, STAYING
 from tests.interop.differential.known.pending import COMING, GOING, PENDING
-from tests.interop.differential.register import NOWHERE, Known, may_show_in, stale, unexplained
+from tests.interop.differential.register import NOWHERE, Known, shares_an_area, stale, unexplained
 from tests.interop.differential.scenario import Outcome
 from tests.interop.differential.scenarios import SCENARIOS
 from tests.interop.differential.side import Step
@@ -55,7 +55,7 @@ def test_a_setting_that_takes_a_difference_away_is_named_in_its_row(entry: Known
 
 
 def test_what_shows_only_with_settings_has_scenarios_that_are_played_with_them() -> None:
-    assert not [entry for entry in OBLIGED if not may_show_in(entry.must_show_in, OPTIONAL)]
+    assert not [entry for entry in OBLIGED if not shares_an_area(entry.must_show_in, OPTIONAL)]
 
 
 @pytest.mark.parametrize("entry", (*KNOWN, *OBLIGED), ids=str)
