@@ -9,10 +9,12 @@ from broker_process import BrokerProcess
 from foreign_clients import eventually
 from raw_client import CREATE_TOPICS_VERSION, FETCH_VERSION, PRODUCE_VERSION, RawClient, produce_request
 
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
 from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest
 from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest, ResourceType
 from oncelog_protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -23,6 +25,7 @@ from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsets
 from oncelog_protocol.messages.metadata import MetadataRequest
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
 from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
+from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from oncelog_protocol.records.batch import batches
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.compression import Compression
@@ -245,3 +248,43 @@ def test_e31_what_is_committed_with_an_offset_comes_back(raw: RawClient, topic: 
     assert {answer.partition_index: (answer.committed_offset, answer.metadata) for answer in found} == {
         index: (index + 5, text or "") for index, text in told.items()
     }
+
+
+@pytest.mark.parametrize("endpoint_type", [0, 2, 3])
+def test_endpoints_that_there_are_not_are_refused_as_kafka_does(raw: RawClient, endpoint_type: int) -> None:
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=endpoint_type)
+    answer = raw.call(request, ApiKey.DESCRIBE_CLUSTER, 1)
+    mismatched, unsupported = ErrorCode.MISMATCHED_ENDPOINT_TYPE, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+    assert answer.error_code == (mismatched if endpoint_type == 2 else unsupported)
+    assert answer.endpoint_type == 1
+
+
+def test_records_of_internal_topics_are_not_deleted(raw: RawClient, group: str) -> None:
+    lookup = FindCoordinatorRequest(key=group, key_type=CoordinatorType.GROUP)
+    eventually(lambda: raw.call(lookup, ApiKey.FIND_COORDINATOR, 2).error_code == 0, "there is a coordinator")
+    wanted = DeleteRecordsRequest.DeleteRecordsTopic
+    partition = wanted.DeleteRecordsPartition(partition_index=0, offset=0)
+    request = DeleteRecordsRequest(topics=[wanted(name=CONSUMER_OFFSETS, partitions=[partition])], timeout_ms=5000)
+    (topic,) = raw.call(request, ApiKey.DELETE_RECORDS, 2).topics
+    assert topic.partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_epochs_that_no_leader_can_have_come_before_all_others(raw: RawClient, topic: str) -> None:
+    raw.create_topic(topic)
+    wanted = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    epochs = (-1, -2, -(2**31))
+
+    def ends() -> list[tuple[int, int, int]]:
+        found = []
+        for epoch in epochs:
+            partition = wanted.OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
+            request = OffsetForLeaderEpochRequest(topics=[wanted(topic=topic, partitions=[partition])])
+            (answer,) = raw.call(request, ApiKey.OFFSET_FOR_LEADER_EPOCH, 4).topics
+            (end,) = answer.partitions
+            found.append((end.error_code, end.leader_epoch, end.end_offset))
+        return found
+
+    assert ends() == [(0, -1, -1)] * 3, "of an empty log"
+    batch = build_batch([Record(0, 1, b"key", b"value", [])])
+    raw.call(produce_request(topic, 0, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
+    assert ends() == [(0, -1, -1), (0, -2, 0), (0, -(2**31), 0)]

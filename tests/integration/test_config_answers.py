@@ -61,6 +61,31 @@ def test_a_resource_that_is_named_twice_is_refused_and_stays_as_it_is(broker: Br
         assert settings_of(client, topic, ["retention.ms"]) == before
 
 
+def test_what_is_wrong_with_a_change_itself_is_said_before_its_topic_is_looked_for(
+    broker: BrokerProcess, topic: str
+) -> None:
+    def answers(name: str, *values: str | None) -> tuple[int, int]:
+        one, whole = IncrementalAlterConfigsRequest.AlterConfigsResource, AlterConfigsRequest.AlterConfigsResource
+        changes = [one.AlterableConfig(name="retention.ms", config_operation=SET, value=value) for value in values]
+        settings = [whole.AlterableConfig(name="retention.ms", value=value) for value in values]
+        change = one(resource_type=ResourceType.TOPIC, resource_name=name, configs=changes)
+        replacement = whole(resource_type=ResourceType.TOPIC, resource_name=name, configs=settings)
+        changing = IncrementalAlterConfigsRequest(resources=[change], validate_only=False)
+        replacing = AlterConfigsRequest(resources=[replacement], validate_only=False)
+        changed = client.call(changing, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1).responses[0].error_code
+        return changed, client.call(replacing, ApiKey.ALTER_CONFIGS, 2).responses[0].error_code
+
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        before = settings_of(client, topic, None)
+        for name in (topic, f"{topic}-unknown", ""):
+            assert answers(name, None) == (ErrorCode.INVALID_REQUEST,) * 2
+            assert answers(name, "1", "2") == (ErrorCode.INVALID_REQUEST,) * 2
+        assert answers("", "1") == (ErrorCode.INVALID_REQUEST,) * 2
+        assert answers(f"{topic}-unknown", "1") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,) * 2
+        assert settings_of(client, topic, None) == before
+
+
 def test_a_topic_can_be_made_by_a_script_for_kafka_but_not_under_a_name_that_is_kept(
     broker: BrokerProcess, topic: str
 ) -> None:

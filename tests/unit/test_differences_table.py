@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tests.interop.differential.comparison import Difference, compare
 from tests.interop.differential.coverage import missing_versions
-from tests.interop.differential.known import KNOWN, OPTIONAL, STAYING
+from tests.interop.differential.known import KNOWN, OBLIGED, OPTIONAL, STAYING
 from tests.interop.differential.known.pending import COMING, GOING, PENDING
-from tests.interop.differential.register import NOWHERE, Known, stale, unexplained
+from tests.interop.differential.register import NOWHERE, Known, shares_an_area, stale, unexplained
 from tests.interop.differential.scenario import Outcome
 from tests.interop.differential.scenarios import SCENARIOS
 from tests.interop.differential.side import Step
@@ -28,7 +28,7 @@ def rows() -> list[str]:
 
 
 def test_each_row_has_entries_and_each_entry_a_row() -> None:
-    assert set(rows()) == {entry.row for entry in (*STAYING, *COMING)}
+    assert set(rows()) == {entry.row for entry in (*STAYING, *OBLIGED, *COMING)}
     assert [name for name, count in Counter(rows()).items() if count > 1] == []
     assert len(rows()) == len(re.findall(r"^\| `", DOCUMENT.read_text(), re.MULTILINE)), "a row without a verdict"
 
@@ -37,7 +37,6 @@ def test_what_is_about_to_go_has_no_row() -> None:
     assert {entry.row for entry in GOING}.isdisjoint(rows())
 
 
-@pytest.mark.xfail(bool(PENDING), reason="the work that changes these is under way", strict=True)
 def test_nothing_is_pending() -> None:
     assert not PENDING
 
@@ -55,7 +54,11 @@ def test_a_setting_that_takes_a_difference_away_is_named_in_its_row(entry: Known
     assert f"`{entry.setting}`" in row
 
 
-@pytest.mark.parametrize("entry", KNOWN, ids=str)
+def test_what_shows_only_with_settings_has_scenarios_that_are_played_with_them() -> None:
+    assert not [entry for entry in OBLIGED if not shares_an_area(entry.must_show_in, OPTIONAL)]
+
+
+@pytest.mark.parametrize("entry", (*KNOWN, *OBLIGED), ids=str)
 def test_each_entry_is_of_a_scenario_that_there_is(entry: Known) -> None:
     for pattern in {entry.scenario, entry.must_show_in} - {NOWHERE}:
         assert any(fnmatchcase(scenario.name, pattern) for scenario in SCENARIOS), pattern

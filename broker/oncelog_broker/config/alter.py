@@ -36,7 +36,7 @@ class ConfigChange(NamedTuple):
 
 
 def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
-    """The settings of CreateTopics or AlterConfigs, which are all that a topic then has.
+    """The settings of CreateTopics, which are all that a topic then has.
 
     Raises KafkaError(INVALID_CONFIG).
     """
@@ -61,10 +61,10 @@ def alter_topic_overrides(current: Mapping[str, str], changes: Iterable[ConfigCh
 
     APPEND and SUBTRACT start from the default where the topic has no value of its own, as in Kafka. Raises KafkaError:
     INVALID_CONFIG for an unknown key, a bad value, or a list operation on what is no list; INVALID_REQUEST for a
-    key that comes twice, or an operation that does not exist.
+    key that comes twice, a value that is missing, or an operation that does not exist.
     """
     altered = dict(current)
-    for name, change in _one_change_each(changes).items():
+    for name, change in one_change_each(changes).items():
         _apply(altered, _topic_key(name), change)
     _check_together(altered)
     return altered
@@ -76,7 +76,7 @@ def alter_broker_overrides(current: Mapping[str, str], changes: Iterable[ConfigC
     A key that cannot change while the broker runs is INVALID_REQUEST, as in Kafka.
     """
     altered = dict(current)
-    for name, change in _one_change_each(changes).items():
+    for name, change in one_change_each(changes).items():
         key = BROKER_KEYS.get(name)
         if key is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, unknown_key(name, BROKER_KEYS))
@@ -92,11 +92,16 @@ def _topic_key(name: str) -> ConfigKey[Any]:
     return TOPIC_KEYS[name].key
 
 
-def _one_change_each(changes: Iterable[ConfigChange]) -> dict[str, ConfigChange]:
+def one_change_each(changes: Iterable[ConfigChange]) -> dict[str, ConfigChange]:
+    """By name. Raises KafkaError(INVALID_REQUEST) for what is wrong whatever the resource is, and whether there is one:
+    a key that comes twice, or a value that is missing.
+    """
     by_name: dict[str, ConfigChange] = {}
     for change in changes:
         if change.name in by_name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {change.name} is changed twice in one request")
+        if change.value is None and change.operation != AlterOperation.DELETE:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {change.name} has no value")
         by_name[change.name] = change
     return by_name
 

@@ -74,10 +74,10 @@ class LeaderEpochs:
     def end_offset_for_epoch(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(the largest epoch not above `epoch`, the offset after its last record): OffsetForLeaderEpoch's answer.
 
-        (-1, -1) if `epoch` is none or newer than all that is known; for an epoch older than all, `epoch` itself
-        and the start of the first.
+        (-1, -1) if `epoch` is UNDEFINED_EPOCH or newer than all that is known; for an epoch older than all (so, too,
+        for one that no leader can have, as -2), `epoch` itself and the start of the first.
         """
-        if epoch < 0 or epoch > self.latest_epoch:
+        if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest_epoch:
             return epoch, log_end_offset
@@ -86,7 +86,7 @@ class LeaderEpochs:
             if entry.epoch > epoch:
                 return floor, entry.start_offset
             floor = entry.epoch
-        raise AssertionError("the latest epoch is above `epoch`")
+        return UNDEFINED_EPOCH, UNDEFINED_OFFSET
 
     def truncate_from_end(self, end_offset: int, *, persist: bool = True) -> None:
         """Forget epochs that begin at or after `end_offset`."""

@@ -57,6 +57,8 @@ async def change_configs(
     """Change the settings of a topic or broker, and return when they hold here. Raises KafkaError."""
     services = context.services
     if resource_type == ResourceType.TOPIC:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common: name one")
         existing_topic(name, context)
         topic_overrides = await services.topics.alter_topic_config(name, change_topic, validate_only)
         if not validate_only:

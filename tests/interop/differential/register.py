@@ -69,9 +69,9 @@ class Known:
         return f"{self.row} ({' '.join(part for part in parts if part != '*')}: Kafka {self.kafka!r}, we {self.ours!r})"
 
 
-def may_show_in(scenario: str, known: Iterable[Known]) -> bool:
-    """Whether one of the entries is of that scenario."""
-    return any(fnmatchcase(scenario, entry.scenario) for entry in known)
+def shares_an_area(scenario: str, known: Iterable[Known]) -> bool:
+    """Whether one of the entries is of a scenario of the same area: what a setting changes may show in any of them."""
+    return scenario.partition(".")[0] in {entry.scenario.partition(".")[0] for entry in known}
 
 
 def unexplained(outcome: Outcome, known: tuple[Known, ...]) -> list[Difference]:

@@ -257,7 +257,7 @@ class GroupMachine:
         effects.reply(waiter, response)
         return effects
 
-    def delete_offsets(self, request: OffsetDeleteRequest, known_topics: Collection[str], waiter: Waiter) -> Effects:
+    def delete_offsets(self, request: OffsetDeleteRequest, exists: Exists, waiter: Waiter) -> Effects:
         """Serve an OffsetDelete: offsets of topics that the group does not read."""
         _check_group_id(request.group_id)
         group = self.find(request.group_id)
@@ -268,15 +268,14 @@ class GroupMachine:
         effects.may_be_divided = True
         response = OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[])
         for topic in request.topics:
-            if topic.name not in known_topics:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif reads is None or topic.name in reads:
-                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            else:
-                code = ErrorCode.NONE
+            is_read = reads is None or topic.name in reads
             answers = []
             for partition in topic.partitions:
                 index = partition.partition_index
+                if not exists(topic.name, index):
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                else:
+                    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
                 if code is ErrorCode.NONE and self.offsets.keeps(request.group_id, topic.name, index):
                     effects.append(offset_record(request.group_id, topic.name, index, None))
                 answers.append(

@@ -8,14 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from oncelog_broker.config.alter import AlterOperation, ConfigChange, alter_broker_overrides, check_topic_overrides
+from oncelog_broker.config.alter import (
+    AlterOperation,
+    ConfigChange,
+    alter_broker_overrides,
+    alter_topic_overrides,
+    one_change_each,
+)
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.config_resources import change_configs, named_twice
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
-Resource = AlterConfigsRequest.AlterConfigsResource
 Response = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
@@ -30,14 +35,16 @@ async def _alter(request: AlterConfigsRequest, context: RequestContext) -> Alter
     for resource in request.resources:
         await pauses.here()
         code, message = ErrorCode.NONE, None
+        settings = [ConfigChange(config.name, AlterOperation.SET, config.value) for config in resource.configs]
         try:
             if (resource.resource_type, resource.resource_name) in refused:
                 raise refused[resource.resource_type, resource.resource_name]
+            one_change_each(settings)
             await change_configs(
                 resource.resource_type,
                 resource.resource_name,
-                partial(_replace_topic, resource),
-                partial(_replace_broker, resource),
+                partial(_replace_topic, settings),
+                partial(_replace_broker, settings),
                 request.validate_only,
                 context,
             )
@@ -54,10 +61,9 @@ async def _alter(request: AlterConfigsRequest, context: RequestContext) -> Alter
     return AlterConfigsResponse(responses=responses)
 
 
-def _replace_topic(resource: Resource, _: dict[str, str]) -> Mapping[str, str]:
-    return check_topic_overrides({config.name: config.value for config in resource.configs})
+def _replace_topic(settings: list[ConfigChange], _: dict[str, str]) -> Mapping[str, str]:
+    return alter_topic_overrides({}, settings)
 
 
-def _replace_broker(resource: Resource, _: dict[str, str]) -> Mapping[str, str]:
-    changes = [ConfigChange(config.name, AlterOperation.SET, config.value) for config in resource.configs]
-    return alter_broker_overrides({}, changes)
+def _replace_broker(settings: list[ConfigChange], _: dict[str, str]) -> Mapping[str, str]:
+    return alter_broker_overrides({}, settings)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from oncelog_broker.metadata.topic_names import is_internal
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
@@ -59,6 +60,8 @@ def _delete_all(request: DeleteRecordsRequest, context: RequestContext) -> Steps
 def _delete(topic: str, index: int, offset: int, context: RequestContext) -> int:
     """The new log start offset. Raises KafkaError."""
     partition = context.services.replicas.leader(topic, index)
+    if is_internal(topic):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own: its records are not deleted")
     if "delete" not in partition.log.config.cleanup_policy:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} has cleanup.policy=compact: records are not deleted")
     target = partition.high_watermark if offset == HIGH_WATERMARK else offset

@@ -25,7 +25,6 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
         return DescribeClusterResponse(
             error_code=code,
             error_message=code.meaning,
-            endpoint_type=request.endpoint_type,
             cluster_id=image.cluster_id,
             brokers=[],
         )

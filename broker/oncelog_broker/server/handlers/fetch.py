@@ -33,6 +33,9 @@ AbortedTransaction = PartitionResponse.AbortedTransaction
 FIRST_ZSTD_VERSION: Final = 10
 FIRST_TOPIC_ID_VERSION: Final = 13
 NO_RECORDS: Final = memoryview(b"")
+NOT_THERE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Of a partition that there is not, the aborted transactions are an empty list, as in Kafka; of others they are not
+told beside an error."""
 MAX_WAIT_SECONDS: Final = 600.0
 """However long a client says that it would wait."""
 
@@ -139,6 +142,7 @@ class _Read:
                 error_code=error.code,
                 high_watermark=-1,
                 log_start_offset=-1,
+                aborted_transactions=[] if error.code in NOT_THERE else None,
                 records=b"",
             )
         self.partitions.append(partition)

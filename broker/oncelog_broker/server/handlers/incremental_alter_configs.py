@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from oncelog_broker.config.alter import ConfigChange, alter_broker_overrides, alter_topic_overrides
+from oncelog_broker.config.alter import ConfigChange, alter_broker_overrides, alter_topic_overrides, one_change_each
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.config_resources import change_configs, named_twice
 from oncelog_broker.server.context import RequestContext
@@ -35,6 +35,7 @@ async def _alter(request: IncrementalAlterConfigsRequest, context: RequestContex
         try:
             if (resource.resource_type, resource.resource_name) in refused:
                 raise refused[resource.resource_type, resource.resource_name]
+            one_change_each(changes)
             await change_configs(
                 resource.resource_type,
                 resource.resource_name,

@@ -9,9 +9,9 @@ from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest, OffsetD
 
 
 def handle(request: OffsetDeleteRequest, context: RequestContext) -> Answer[OffsetDeleteResponse]:
-    known = context.services.image.topics
+    exists = context.services.image.has_partition
     return context.services.groups.runtime.write(
-        request.group_id, lambda machine, waiter: machine.delete_offsets(request, known, waiter), _failed
+        request.group_id, lambda machine, waiter: machine.delete_offsets(request, exists, waiter), _failed
     )
 
 

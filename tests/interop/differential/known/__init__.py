@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.interop.differential.known import admin, everywhere, groups, pending, producing, reading, transactions
+from tests.interop.differential.known import (
+    admin,
+    everywhere,
+    groups,
+    obliging,
+    pending,
+    producing,
+    reading,
+    transactions,
+)
 from tests.interop.differential.register import Known
 
 STAYING: Final[tuple[Known, ...]] = (
@@ -21,3 +30,5 @@ OPTIONAL: Final = tuple(entry for entry in KNOWN if entry.setting)
 """Those that a setting of our broker takes away."""
 OBLIGING: Final = dict(entry.setting.split("=") for entry in OPTIONAL)
 """All these settings."""
+OBLIGED: Final[tuple[Known, ...]] = obliging.KNOWN
+"""Those that show only with all these settings."""

@@ -18,5 +18,6 @@ KNOWN: Final = (
     Known("tie-of-votes", "group_rebalance.votes", "protocol_name", "rr", "range", label="tie"),
     Known("empty-groups", "group_membership.pending_members", ERROR, 0, 69, label="the pending one left"),
     Known("empty-groups", "offsets.last_offset_deleted", ERROR, 0, 69, "DescribeGroups"),
-    Known("deleting-unknown-offset", "offsets.deleting", ERROR, 3, 0, label="gone, and unknown"),
+    Known("named-twice", "offsets.many_groups", "groups", label="twice"),
+    Known("named-twice", "offsets.groups_described", "groups", label="twice"),
 )

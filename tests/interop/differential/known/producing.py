@@ -10,12 +10,21 @@ from tests.interop.differential.side import NO_ANSWER
 
 ERROR: Final = "error_code"
 KAFKAS_CODES: Final = "idempotence.duplicate.classification=kafka"
+READING_ALL: Final = "log.record.validation=full"
+LONG_VALUE: Final = "record: value longer than the record"
 
 KNOWN: Final = (
     Known("older-duplicates", "produce.duplicates", ERROR, 45, 46, label="too old *", setting=KAFKAS_CODES),
     Known("older-duplicates", "produce.duplicates", ERROR, 45, 46, label="part: *", setting=KAFKAS_CODES),
     Known("older-duplicates", "produce.sequences_wrap", ERROR, 45, 46, label="part: *", setting=KAFKAS_CODES),
     Known("older-duplicates", "walk.produce.*", ERROR, 45, 46, seen_in=NOWHERE, setting=KAFKAS_CODES),
+    Known("records-unread", "odd_batches.records", ERROR, 87, 0, label=LONG_VALUE, setting=READING_ALL),
+    Known("records-unread", "odd_batches.compressed_garbage", ERROR, -1, 0, setting=READING_ALL),
+    Known("records-unread", "odd_batches.record_timestamps", ERROR, 32, 0, setting=READING_ALL),
+    Known("records-unread", "odd_batches.record_timestamps", "", 0, -1, setting=READING_ALL),
+    Known("records-unread", "produce.timestamps", "record_errors", label="limits, gzip: *", setting=READING_ALL),
+    Known("unreadable-code", "odd_batches.records", ERROR, -1, 87, label="*: garbage"),
+    Known("first-fault", "odd_batches.records", "record_errors", label="compacted: *"),
     Known("null-records", "odd_batches.framing", "", NO_ANSWER, label="null"),
     Known("bytes-behind-a-batch", "odd_batches.framing", ERROR, 0, 87, label="a byte to spare"),
     Known("bytes-behind-a-batch", "odd_batches.framing", ERROR, 0, 87, label="the second is cut"),

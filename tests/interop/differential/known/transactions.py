@@ -22,6 +22,7 @@ KNOWN: Final = (
     Known("start-of-the-ended", "transaction_timeouts.timeouts", START_TIME, "now", -1),
     Known("start-of-the-ended", "inspection.describe", START_TIME, "now", -1, label="ended"),
     Known("start-of-the-ended", "walk.transactions.*", START_TIME, "now", -1, seen_in=NOWHERE),
+    Known("named-twice", "inspection.describe", "transaction_states", label="twice"),
     Known("offsets-of-nobody", "transaction_offsets.odd_values", ERROR, 0, 42, label="empty transactional id"),
     Known("fenced-marker", "inspection.markers", ERROR, -1, 47, label="epoch before"),
 )

@@ -203,6 +203,7 @@ def altering_topics(side: Side) -> None:
         _show(side, "a", f"after: {label}")
     alter(side, "only validated", TOPIC, mine, ("retention.ms", SET, "4242"), only_validate=True)
     _show(side, "a", "after validation")
+    alter(side, "null of an unknown topic", TOPIC, side.own("none"), ("retention.ms", SET, None))
     for name, label in ((side.own("none"), "unknown topic"), ("", "empty name"), ("bad name", "bad name")):
         alter(side, label, TOPIC, name, ("retention.ms", SET, "1"))
     alter(side, "version 0", TOPIC, mine, ("retention.ms", SET, "5"), version=0)
@@ -297,13 +298,18 @@ def altering_all_at_once(side: Side) -> None:
     _show(side, "a", "after none")
     _replace(side, "null", {"retention.ms": None})
     _replace(side, "unknown key", {"no.such": "1"})
+    _replace(side, "empty name", {"retention.ms": "1"}, name="")
+    _replace(side, "null of an unknown topic", {"retention.ms": None}, name=side.own("none"))
+    _replace(side, "key twice", {"retention.ms": "1"}, times=2)
     _show(side, "a", "at last")
 
 
-def _replace(side: Side, label: str, configs: dict[str, str | None], version: int = 2) -> None:
+def _replace(
+    side: Side, label: str, configs: dict[str, str | None], version: int = 2, *, name: str | None = None, times: int = 1
+) -> None:
     resource = {
         "resource_type": TOPIC,
-        "resource_name": side.own("a"),
-        "configs": [{"name": key, "value": value} for key, value in configs.items()],
+        "resource_name": side.own("a") if name is None else name,
+        "configs": [{"name": key, "value": value} for key, value in configs.items()] * times,
     }
     side.ask(ApiKey.ALTER_CONFIGS, version, {"resources": [resource], "validate_only": False}, label)

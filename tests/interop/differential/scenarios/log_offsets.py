@@ -91,7 +91,8 @@ def leader_epochs(side: Side) -> None:
     ask(0, "unknown partition", partition=9)
     ask(0, "unknown topic", "none")
     ask(0, "as a replica", replica_id=7)
-    ask(0, "empty log", "empty")
+    for epoch in (0, -1, -2):
+        ask(epoch, f"empty log, epoch {epoch}", "empty")
 
 
 @scenario

@@ -113,9 +113,9 @@ def test_append_and_subtract(current, operation, value, policy):
     [
         ([change("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG),
         ([change("cleanup.policy", APPEND, "shrink")], ErrorCode.INVALID_CONFIG),
-        ([change("cleanup.policy", APPEND)], ErrorCode.INVALID_CONFIG),
+        ([change("cleanup.policy", APPEND)], ErrorCode.INVALID_REQUEST),
         ([change("nothing", DELETE)], ErrorCode.INVALID_CONFIG),
-        ([change("retention.ms", SET)], ErrorCode.INVALID_CONFIG),
+        ([change("retention.ms", SET)], ErrorCode.INVALID_REQUEST),
         ([change("retention.ms", SET, "x")], ErrorCode.INVALID_CONFIG),
         ([change("retention.ms", 4, "1")], ErrorCode.INVALID_REQUEST),
         ([change("retention.ms", SET, "1"), change("retention.ms", DELETE)], ErrorCode.INVALID_REQUEST),

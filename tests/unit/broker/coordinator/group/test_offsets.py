@@ -197,7 +197,11 @@ class TestDelete:
                 for topic, partition in wanted
             ],
         )
-        return driver.run(lambda answer: driver.machine.delete_offsets(request, ("t", "u"), answer))
+
+        def exists(topic: str, partition: int) -> bool:
+            return topic in ("t", "u") and partition < 2
+
+        return driver.run(lambda answer: driver.machine.delete_offsets(request, exists, answer))
 
     def test_a_group_with_its_offsets(self, driver):
         (member,) = driver.stable()
@@ -216,10 +220,11 @@ class TestDelete:
 
     def test_offsets(self, driver):
         driver.commit({("t", 0): 1, ("u", 0): 1})
-        answer = self.delete_offsets(driver, ("t", 0), ("t", 9), ("gone", 0))
+        answer = self.delete_offsets(driver, ("t", 0), ("t", 1), ("t", 9), ("gone", 0))
         assert codes(answer) == {
             ("t", 0): ErrorCode.NONE,
-            ("t", 9): ErrorCode.NONE,
+            ("t", 1): ErrorCode.NONE,
+            ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
         assert committed(driver) is None

@@ -76,6 +76,8 @@ class TestLeaderEpochs:
         ("epoch", "answer"),
         [
             (-1, (-1, -1)),
+            (-2, (-2, 0)),
+            (-(2**31), (-(2**31), 0)),
             (0, (0, 0)),
             (1, (1, 0)),
             (2, (2, 10)),
@@ -89,8 +91,9 @@ class TestLeaderEpochs:
     def test_end_offset(self, epochs, epoch, answer):
         assert epochs.end_offset_for_epoch(epoch, 55) == answer
 
-    def test_end_offset_when_nothing_is_known(self, tmp_path):
-        assert LeaderEpochs(DISK, "unused", []).end_offset_for_epoch(0, 5) == (-1, -1)
+    @pytest.mark.parametrize("epoch", [-(2**31), -2, -1, 0, 2**31 - 1])
+    def test_end_offset_when_nothing_is_known(self, epoch):
+        assert LeaderEpochs(DISK, "unused", []).end_offset_for_epoch(epoch, 5) == (-1, -1)
 
     def test_epoch_for_offset(self, epochs):
         assert [epochs.epoch_for_offset(offset) for offset in (0, 9, 10, 29, 30, 99)] == [2, 2, 4, 4, 7, 7]
