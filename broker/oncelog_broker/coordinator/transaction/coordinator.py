@@ -63,6 +63,7 @@ class TransactionCoordinator:
         self._markers = markers
         self._producer_ids = producer_ids
         self._tasks = tasks
+        self._slices = slices
         self.runtime = CoordinatorRuntime(
             TRANSACTION_STATE,
             lambda _: TransactionMachine(settings, clock.now_ms, clock.monotonic),
@@ -163,7 +164,13 @@ class TransactionCoordinator:
     async def _finish(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
         marker = Marker(end.producer, end.commits, shard.partition.leader_epoch, end.transaction_version)
         try:
-            await write_all(self._markers.append, marker, end.partitions, lambda: self.runtime.is_current(shard))
+            await write_all(
+                self._markers.append,
+                marker,
+                end.partitions,
+                lambda: self.runtime.is_current(shard),
+                self._slices.pauses(),
+            )
         except Fenced:
             logger.warning(
                 "transaction is left to another coordinator", extra={"transactional_id": end.transactional_id}
