@@ -16,7 +16,7 @@ from typing import Any, Final
 from oncelog.fail_points.point import FailPoint, fail_point
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
-from oncelog_broker.server.answer_queue import Slot, coalesce
+from oncelog_broker.server.answer_queue import SCATTER_BYTES, Slot, coalesce, size_of
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.context import RequestContext, Services
 from oncelog_broker.server.handlers.api_versions import unsupported_version
@@ -35,6 +35,8 @@ RESPONSE_PREFIX: Final = Struct(">ii")
 """Size of what follows, correlation id."""
 PARTS_PER_JOIN: Final = 1000
 """Parts of a large answer that are joined at a time."""
+JOINED_BYTES: Final = 256 * 1024
+"""An answer up to this size leaves as one piece; a larger one, made in slices, in the pieces that these have left."""
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
 ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", ApiKey.END_TXN: "reply-sent"}
 
@@ -77,7 +79,7 @@ class Route:
         for _ in self._encode_steps(response, parts):
             if len(parts) - joined >= PARTS_PER_JOIN:
                 parts[joined:] = coalesce(parts[joined:])
-                joined = len(parts)
+                joined = len(parts) if len(parts[-1]) >= SCATTER_BYTES else len(parts) - 1
             yield None
 
 
@@ -177,9 +179,9 @@ class Dispatcher:
 
 
 def _send(body: list[Buffer], route: Route, context: RequestContext, slot: Slot | None) -> None:
-    if not route.has_records:
+    if not route.has_records and size_of(body) <= JOINED_BYTES:
         joined = b"".join(body)
         body = [RESPONSE_PREFIX.pack(4 + len(joined), context.correlation_id), joined]
     else:
-        body[0] = RESPONSE_PREFIX.pack(4 + sum(map(len, body)), context.correlation_id)
+        body[0] = RESPONSE_PREFIX.pack(4 + size_of(body), context.correlation_id)
     context.connection.respond(body, slot)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 PENDING: Mapping[str, str] = {
-    "many topics to be made": "an answer of 38 MB in one piece of fresh memory: 300 ms",
     "a fetch session of unknown partitions": "45,000 partitions are looked at in one piece: p99 of 21 ms",
 }
 """By name: what is seen."""
