@@ -18,7 +18,7 @@ from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
 from oncelog_broker.coordinator.transaction.clients import LastClients
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
-from oncelog_broker.coordinator.transaction.markers import Fenced, Marker, MarkerAppender, write_all
+from oncelog_broker.coordinator.transaction.markers import MARKERS_SECONDS, Fenced, Marker, MarkerAppender, write_all
 from oncelog_broker.coordinator.transaction.metadata import NeedsProducerId, Producer, TopicPartition
 from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
 from oncelog_broker.metadata.image import ClusterImage
@@ -169,7 +169,7 @@ class TransactionCoordinator:
                 marker,
                 end.partitions,
                 lambda: self.runtime.is_current(shard),
-                self._slices.pauses(),
+                self._slices.pauses(MARKERS_SECONDS),
             )
         except Fenced:
             logger.warning(

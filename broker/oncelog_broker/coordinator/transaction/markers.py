@@ -31,6 +31,8 @@ MAX_RETRY_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 30.0
 """When a marker is not acknowledged in this time its answer counts as lost: the marker is sent again, which does no
 harm where it was written (S39)."""
+MARKERS_SECONDS: Final = 0.008
+"""Markers are written for so long before other work gets its turn: some 200, or 15 that each roll a segment."""
 NEEDS_NO_MARKER: Final = frozenset(
     {
         ErrorCode.NONE,
