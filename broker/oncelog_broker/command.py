@@ -7,7 +7,6 @@ standard error, from warnings up unless asked for more.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import resource
 import signal
@@ -82,6 +81,7 @@ async def _run(broker: object) -> int:
     from oncelog_broker.metadata.embedded import StoreFileError
     from oncelog_broker.metadata.payloads import MalformedPayload
     from oncelog_broker.metadata.registration import BrokerIdInUse
+    from oncelog_broker.runtime.garbage import keep_collections_short
     from oncelog_protocol.errors import KafkaError
 
     assert isinstance(broker, Broker)
@@ -96,12 +96,12 @@ async def _run(broker: object) -> int:
     except (*reasons, KafkaError, OSError, RuntimeError) as error:
         click.echo(f"oncelog: cannot start: {error}", err=True)
         return 1
+    keep_collections_short()
     await asyncio.to_thread(flush_logs)  # what is said of the start comes before the line that ends it
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)
     click.echo(f"oncelog broker {broker.node_id} ready on {addresses} (embedded metadata, data in {directories})")
     sys.stdout.flush()
-    gc.freeze()  # what is there now stays: going through it again and again would stop the loop for 10 ms each time
     signalled, failed = loop.create_task(stop.wait()), loop.create_task(broker.failed.wait())
     await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
     code = 1 if failed.done() else 0

@@ -13,6 +13,7 @@ from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.create_partitions import CreatePartitionsRequest
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
 from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest
@@ -288,3 +289,32 @@ def test_epochs_that_no_leader_can_have_come_before_all_others(raw: RawClient, t
     batch = build_batch([Record(0, 1, b"key", b"value", [])])
     raw.call(produce_request(topic, 0, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
     assert ends() == [(0, -1, -1), (0, -2, 0), (0, -(2**31), 0)]
+
+
+@pytest.mark.parametrize("partitions", [[5000, 5000], [5000, 5000, 1], [10_001], [-1, 9999], [-1, 10_000]])
+def test_a_request_may_make_ten_thousand_partitions(broker: BrokerProcess, topic: str, partitions: list[int]) -> None:
+    """Else none of its topics is made, as with Kafka's controller."""
+    wanted = [
+        CreateTopicsRequest.CreatableTopic(
+            name=f"{topic}-{number}", num_partitions=count, replication_factor=1, assignments=[], configs=[]
+        )
+        for number, count in enumerate(partitions)
+    ]
+    with RawClient(broker.port) as client:
+        request = CreateTopicsRequest(topics=wanted, validate_only=True)
+        codes = [answer.error_code for answer in client.call(request, ApiKey.CREATE_TOPICS, 5).topics]
+    may_be = sum(1 if count == -1 else count for count in partitions) <= 10_000
+    assert codes == [ErrorCode.NONE if may_be else ErrorCode.POLICY_VIOLATION] * len(partitions)
+
+
+@pytest.mark.parametrize("counts", [[5001, 5001], [5002, 5001]])
+def test_a_request_may_add_ten_thousand_partitions(broker: BrokerProcess, topic: str, counts: list[int]) -> None:
+    wanted = CreatePartitionsRequest.CreatePartitionsTopic
+    with RawClient(broker.port) as client:
+        for number in range(len(counts)):
+            client.create_topic(f"{topic}-{number}")
+        topics = [wanted(name=f"{topic}-{number}", count=count) for number, count in enumerate(counts)]
+        request = CreatePartitionsRequest(topics=topics, timeout_ms=30_000, validate_only=True)
+        codes = [answer.error_code for answer in client.call(request, ApiKey.CREATE_PARTITIONS, 2).results]
+    may_be = sum(counts) - len(counts) <= 10_000
+    assert codes == [ErrorCode.NONE if may_be else ErrorCode.POLICY_VIOLATION] * len(counts)

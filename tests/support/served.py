@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.support.storage import SMALL, open_log
 
-from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
+from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES, GROUP_METADATA_MAX_BYTES
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
@@ -176,7 +176,7 @@ class Served:
             deadlines=self.deadlines,
             replicas=self,
             fetch_sessions=FetchSessions(10),
-            config={FETCH_MAX_BYTES: 1 << 20},
+            config={FETCH_MAX_BYTES: 1 << 20, GROUP_METADATA_MAX_BYTES: 1 << 20},
             transactions=self.transactions,
         )
         limits = Limits(100, 100, 1 << 20, -1, -1, 600.0)

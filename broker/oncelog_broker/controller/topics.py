@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from oncelog_broker.controller.assignment import Assignment, assign_replicas, check_assignment
 from oncelog_broker.controller.election import first_leader
@@ -49,6 +50,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_ATTEMPTS = 20
 """How often a change is tried anew after somebody else changed the same nodes between our reading and writing."""
+MAX_PARTITIONS_PER_BATCH: Final = 10_000
+"""Made by one request, as in Kafka (KRaft's ReplicationControlManager): as many as a broker is planned for."""
 
 ConfigChange = Callable[[dict[str, str]], Mapping[str, str]]
 """Old overrides -> new overrides. Pure, since it may be called again; may raise KafkaError to refuse."""
@@ -249,6 +252,14 @@ class TopicController:
     async def _holds(self, path: str, data: bytes) -> bool:
         found = (await self._store.get_many([path]))[0]
         return found is not None and found[0] == data
+
+
+def too_many(partitions: int) -> KafkaError | None:
+    """POLICY_VIOLATION for a request that would make so many `partitions` in all, None for one that may."""
+    if partitions <= MAX_PARTITIONS_PER_BATCH:
+        return None
+    message = f"One request may make {MAX_PARTITIONS_PER_BATCH} partitions, this one asks for {partitions}."
+    return KafkaError(ErrorCode.POLICY_VIOLATION, message)
 
 
 class _translated:  # noqa: N801  (reads as a statement)

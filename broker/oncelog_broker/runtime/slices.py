@@ -50,16 +50,19 @@ AT_ONCE: Final = Pace()
 class Pauses:
     """Where a coroutine lets others have their turn, once it has worked for a slice."""
 
-    __slots__ = ("_began", "_monotonic", "_turn")
+    __slots__ = ("_began", "_monotonic", "_seconds", "_turn")
 
-    def __init__(self, monotonic: Callable[[], float], turn: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, monotonic: Callable[[], float], turn: Callable[[], Awaitable[None]], seconds: float = SLICE_SECONDS
+    ) -> None:
+        self._seconds = seconds
         self._monotonic = monotonic
         self._turn = turn
         self._began = monotonic()
 
     async def here(self) -> None:
         """Nothing, or the rest of a turn of the loop."""
-        if self._monotonic() - self._began >= SLICE_SECONDS:
+        if self._monotonic() - self._began >= self._seconds:
             await self._turn()
             self._began = self._monotonic()
 
@@ -95,9 +98,9 @@ class Slices:
         )
         return asyncio.shield(rest) if must_finish else rest
 
-    def pauses(self) -> Pauses:
+    def pauses(self, seconds: float = SLICE_SECONDS) -> Pauses:
         """For a coroutine that does many things one after another, and may never have to wait for any of them."""
-        return Pauses(self._clock.monotonic, self._turn)
+        return Pauses(self._clock.monotonic, self._turn, seconds)
 
     async def _rest(self, steps: Steps[R], job: Job | None, taken: float, pace: Pace) -> R:
         monotonic = self._clock.monotonic

@@ -14,14 +14,15 @@ from struct import Struct
 from typing import Any, Final
 
 from oncelog.fail_points.point import FailPoint, fail_point
+from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
-from oncelog_broker.server.answer_queue import Slot, coalesce
+from oncelog_broker.server.answer_queue import SCATTER_BYTES, Slot, coalesce, size_of
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.context import RequestContext, Services
 from oncelog_broker.server.handlers.api_versions import unsupported_version
 from oncelog_broker.server.known_header import PREFIX, KnownHeader
-from oncelog_broker.server.limits import ELEMENTS_AT_ONCE, MAX_REQUEST_ELEMENTS
+from oncelog_broker.server.limits import BYTES_BESIDE_METADATA, ELEMENTS_AT_ONCE, MAX_REQUEST_ELEMENTS
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
 from oncelog_protocol.codec import MessageCodec, codec
@@ -35,6 +36,8 @@ RESPONSE_PREFIX: Final = Struct(">ii")
 """Size of what follows, correlation id."""
 PARTS_PER_JOIN: Final = 1000
 """Parts of a large answer that are joined at a time."""
+JOINED_BYTES: Final = 256 * 1024
+"""An answer up to this size leaves as one piece; a larger one, made in slices, in the pieces that these have left."""
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
 ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", ApiKey.END_TXN: "reply-sent"}
 
@@ -77,7 +80,7 @@ class Route:
         for _ in self._encode_steps(response, parts):
             if len(parts) - joined >= PARTS_PER_JOIN:
                 parts[joined:] = coalesce(parts[joined:])
-                joined = len(parts)
+                joined = len(parts) if len(parts[-1]) >= SCATTER_BYTES else len(parts) - 1
             yield None
 
 
@@ -87,6 +90,7 @@ class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._routes: dict[int, Route] = {}
+        self._max_copied = services.config[GROUP_METADATA_MAX_BYTES] + BYTES_BESIDE_METADATA
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
         """Serve one request. Raises MalformedMessage for a frame that cannot be answered: the connection is closed."""
@@ -95,6 +99,8 @@ class Dispatcher:
         if route is None:
             self._refuse_api_versions(connection, correlation_id)
             return
+        if len(frame) > self._max_copied and not route.reads_frame:
+            raise MalformedMessage(f"api key {api_key}: {len(frame)} bytes, and no records among them")
         known = connection.known_header
         position, client_id = PREFIX.size + len(known.tail), known.client_id
         if known.route_header is not route.header or frame[PREFIX.size : position] != known.tail:
@@ -178,9 +184,9 @@ class Dispatcher:
 
 
 def _send(body: list[Buffer], route: Route, context: RequestContext, slot: Slot | None) -> None:
-    if not route.has_records:
+    if not route.has_records and size_of(body) <= JOINED_BYTES:
         joined = b"".join(body)
         body = [RESPONSE_PREFIX.pack(4 + len(joined), context.correlation_id), joined]
     else:
-        body[0] = RESPONSE_PREFIX.pack(4 + sum(map(len, body)), context.correlation_id)
+        body[0] = RESPONSE_PREFIX.pack(4 + size_of(body), context.correlation_id)
     context.connection.respond(body, slot)

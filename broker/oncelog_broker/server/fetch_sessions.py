@@ -1,7 +1,8 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once, then sends and gets only what changed.
 
-Pure: requests in, plans out. A session remembers, for each partition, what the client last asked and what it was last
-told. The epoch counts the requests of a session, so that a lost or repeated request is noticed.
+Pure: requests in, plans out, both in steps, since either may be about tens of thousands of partitions. A session
+remembers, for each partition, what the client last asked and what it was last told. The epoch counts the requests of a
+session, so that a lost or repeated request is noticed.
 
     session id  epoch   meaning
     0           -1      no session: everything is asked, everything is answered
@@ -21,6 +22,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 
@@ -37,6 +39,8 @@ MAX_SESSION_PARTITIONS: Final = 10_000
 """In one session: as many as a broker is planned for."""
 MAX_CACHED_PARTITIONS: Final = 100_000
 """In all sessions together; each costs some 500 bytes."""
+PARTITIONS_PER_STEP: Final = 100
+"""Some 0.1 ms."""
 EVICTION_SECONDS: Final = 120.0
 """A session that rested this long gives its slot to a new one (min.incremental.fetch.session.eviction.ms)."""
 
@@ -77,28 +81,28 @@ class _Cached:
         return bool(answer.records) or told != (answer.high_watermark, answer.log_start_offset)
 
 
+Key = tuple[TopicName, int]
+Named = dict[Key, _Cached]
+"""The partitions that a request names, in its order."""
+
+
 class FetchSession:
     """What one client fetches. Invariant: `epoch` is what its next incremental request must carry."""
 
     __slots__ = ("by_id", "epoch", "last_used", "partitions", "session_id")
 
-    def __init__(self, session_id: int, wanted: Iterable[Wanted], *, by_id: bool, now: float) -> None:
+    def __init__(self, session_id: int, named: Named, *, by_id: bool, now: float) -> None:
         self.session_id = session_id
         self.by_id = by_id
         self.epoch = 1
         self.last_used = now
-        self.partitions: OrderedDict[tuple[TopicName, int], _Cached] = OrderedDict()
-        self.update(wanted, ())
+        self.partitions: OrderedDict[Key, _Cached] = OrderedDict(named)
 
-    def update(self, wanted: Iterable[Wanted], forgotten: Iterable[tuple[TopicName, int]]) -> None:
+    def update(self, named: Named, forgotten: Iterable[Key]) -> None:
         """Take in what an incremental request changes."""
-        for entry in wanted:
-            key = (entry.topic, entry.request.partition)
-            cached = self.partitions.get(key)
-            if cached is None:
-                self.partitions[key] = _Cached(entry)
-            else:
-                cached.wanted = entry
+        for key, new in named.items():
+            cached = self.partitions.setdefault(key, new)
+            cached.wanted = new.wanted
         for key in forgotten:
             self.partitions.pop(key, None)
 
@@ -115,9 +119,28 @@ class FetchPlan:
 
     def response(self, answers: list[PartitionResponse]) -> FetchResponse:
         """The answer; `answers` in the order of `wanted`."""
-        session = self._session
         topics: dict[TopicName, TopicResponse] = {}
-        for wanted, answer in zip(self.wanted, answers, strict=True):
+        self._tell(self.wanted, answers, topics)
+        return self._response(topics)
+
+    def response_in_steps(self, answers: list[PartitionResponse]) -> Steps[FetchResponse]:
+        """As `response`, of more than PARTITIONS_PER_STEP."""
+        topics: dict[TopicName, TopicResponse] = {}
+        for start in range(0, len(answers), PARTITIONS_PER_STEP):
+            end = start + PARTITIONS_PER_STEP
+            self._tell(self.wanted[start:end], answers[start:end], topics)
+            yield None
+        return self._response(topics)
+
+    def _response(self, topics: dict[TopicName, TopicResponse]) -> FetchResponse:
+        session_id = NO_SESSION if self._session is None else self._session.session_id
+        return FetchResponse(session_id=session_id, responses=list(topics.values()))
+
+    def _tell(
+        self, some: list[Wanted], answers: list[PartitionResponse], topics: dict[TopicName, TopicResponse]
+    ) -> None:
+        session = self._session
+        for wanted, answer in zip(some, answers, strict=True):
             if session is not None and not self._is_told(session, wanted, answer):
                 continue
             topic = topics.get(wanted.topic)
@@ -125,9 +148,6 @@ class FetchPlan:
                 name, topic_id = wanted.topic
                 topic = topics[wanted.topic] = TopicResponse(topic=name, topic_id=topic_id, partitions=[])
             topic.partitions.append(answer)
-        return FetchResponse(
-            session_id=NO_SESSION if session is None else session.session_id, responses=list(topics.values())
-        )
 
     def _is_told(self, session: FetchSession, wanted: Wanted, answer: PartitionResponse) -> bool:
         key = (wanted.topic, wanted.request.partition)
@@ -152,8 +172,10 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def plan(self, request: FetchRequest, *, by_id: bool, now: float) -> FetchPlan:
+    def plan(self, request: FetchRequest, *, by_id: bool, now: float) -> Steps[FetchPlan]:
         """What `request` is to read. `by_id`: it names topics by id; `now` is monotonic, in seconds.
+
+        Sessions change in the last step only.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
@@ -161,19 +183,22 @@ class FetchSessions:
         if is_incremental and sum(len(topic.partitions) for topic in request.topics) > MAX_SESSION_PARTITIONS:
             self._close(request.session_id)  # before any of them is looked at
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        named: dict[tuple[TopicName, int], Wanted] = {}
+        named: Named = {}
+        number = 0
         for topic in request.topics:
             name = TopicName(topic.topic, topic.topic_id)
             for partition in topic.partitions:  # of one that is named twice the last counts, as in Kafka
-                named[name, partition.partition] = Wanted(name, partition)
-        wanted = list(named.values())
+                named[name, partition.partition] = _Cached(Wanted(name, partition))
+                number += 1
+                if number % PARTITIONS_PER_STEP == 0:
+                    yield None
         if not is_incremental:
             if request.session_id != NO_SESSION:
                 self._close(request.session_id)
             session = None
-            if request.session_epoch == INITIAL_EPOCH and wanted:
-                session = self._create(wanted, by_id=by_id, now=now)
-            return FetchPlan(wanted, session, incremental=False)
+            if request.session_epoch == INITIAL_EPOCH and named:
+                session = self._create(named, by_id=by_id, now=now)
+            return FetchPlan([cached.wanted for cached in named.values()], session, incremental=False)
         session = self._continued(request, by_id=by_id)
         forgotten = [
             (TopicName(topic.topic, topic.topic_id), index)
@@ -181,7 +206,7 @@ class FetchSessions:
             for index in topic.partitions
         ]
         before = len(session.partitions)
-        session.update(wanted, forgotten)
+        session.update(named, forgotten)
         self._cached_partitions += len(session.partitions) - before
         session.last_used = now
         self._sessions.move_to_end(session.session_id)
@@ -201,17 +226,17 @@ class FetchSessions:
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
         return session
 
-    def _create(self, wanted: list[Wanted], *, by_id: bool, now: float) -> FetchSession | None:
+    def _create(self, named: Named, *, by_id: bool, now: float) -> FetchSession | None:
         """A new session; None where those in use leave no slot, or no room for its partitions."""
-        if len(wanted) > MAX_SESSION_PARTITIONS:
+        if len(named) > MAX_SESSION_PARTITIONS:
             return None
-        while len(self._sessions) >= self._slots or self._cached_partitions + len(wanted) > self._max_partitions:
+        while len(self._sessions) >= self._slots or self._cached_partitions + len(named) > self._max_partitions:
             if not self._evict(now):
                 return None
         session_id = random.randint(1, MAX_SESSION_ID)  # noqa: S311  no secret: a session holds no rights
         while session_id in self._sessions:
             session_id = random.randint(1, MAX_SESSION_ID)  # noqa: S311
-        session = self._sessions[session_id] = FetchSession(session_id, wanted, by_id=by_id, now=now)
+        session = self._sessions[session_id] = FetchSession(session_id, named, by_id=by_id, now=now)
         self._cached_partitions += len(session.partitions)
         return session
 

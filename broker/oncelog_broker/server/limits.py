@@ -32,6 +32,9 @@ ANSWER_ESTIMATE_BYTES: Final = 64 * 1024
 MAX_REQUEST_ELEMENTS: Final = 50_000
 """Array elements in one request, each of which costs a microsecond or more; several for each of the 10,000 partitions
 that a broker is planned for."""
+BYTES_BESIDE_METADATA: Final = 4 << 20
+"""In a request without records, beside what a group may keep for its members (group.metadata.max.bytes). Its fields are
+copied in one step, 0.6 ms for each MB; socket.request.max.bytes is for records, which are not."""
 ELEMENTS_AT_ONCE: Final = 4_000
 """A request with more is decoded in slices: so many cost two to four milliseconds."""
 

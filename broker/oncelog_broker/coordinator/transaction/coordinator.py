@@ -18,7 +18,7 @@ from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
 from oncelog_broker.coordinator.transaction.clients import LastClients
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
-from oncelog_broker.coordinator.transaction.markers import Fenced, Marker, MarkerAppender, write_all
+from oncelog_broker.coordinator.transaction.markers import MARKERS_SECONDS, Fenced, Marker, MarkerAppender, write_all
 from oncelog_broker.coordinator.transaction.metadata import NeedsProducerId, TopicPartition
 from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
 from oncelog_broker.metadata.image import ClusterImage
@@ -64,6 +64,7 @@ class TransactionCoordinator:
         self._markers = markers
         self._producer_ids = producer_ids
         self._tasks = tasks
+        self._slices = slices
         self.runtime = CoordinatorRuntime(
             TRANSACTION_STATE,
             lambda _: TransactionMachine(settings, clock.now_ms, clock.monotonic),
@@ -168,7 +169,13 @@ class TransactionCoordinator:
     async def _finish(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
         marker = Marker(end.producer, end.commits, shard.partition.leader_epoch, end.transaction_version)
         try:
-            await write_all(self._markers.append, marker, end.partitions, lambda: self.runtime.is_current(shard))
+            await write_all(
+                self._markers.append,
+                marker,
+                end.partitions,
+                lambda: self.runtime.is_current(shard),
+                self._slices.pauses(MARKERS_SECONDS),
+            )
         except Fenced:
             logger.warning(
                 "transaction is left to another coordinator", extra={"transactional_id": end.transactional_id}

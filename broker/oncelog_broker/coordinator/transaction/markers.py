@@ -19,6 +19,7 @@ from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.slices import Pauses
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker
@@ -31,9 +32,8 @@ MAX_RETRY_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 30.0
 """When a marker is not acknowledged in this time its answer counts as lost: the marker is sent again, which does no
 harm where it was written (S39)."""
-MARKERS_PER_SLICE: Final = 200
-"""Markers written before other work gets its turn: some 3 ms. The producer of a larger transaction may come back before
-it is complete; it is told CONCURRENT_TRANSACTIONS, and its client backs off for 20 ms or more."""
+MARKERS_SECONDS: Final = 0.008
+"""Markers are written for so long before other work gets its turn: some 200, or 15 that each roll a segment."""
 NEEDS_NO_MARKER: Final = frozenset(
     {
         ErrorCode.NONE,
@@ -97,17 +97,22 @@ async def write_all(
     marker: Marker,
     partitions: Collection[TopicPartition],
     goes_on: Callable[[], bool],
+    pauses: Pauses,
 ) -> None:
     """Return when every partition has its marker. Raises Fenced if a log knows a later coordinator, or if `goes_on`
-    says that this broker coordinates no more."""
+    says that this broker coordinates no more.
+
+    Others have their turn after each slice, however few markers that was: one may roll a segment, which opens files.
+    The producer of a large transaction may come back before it is complete; it is told CONCURRENT_TRANSACTIONS, and its
+    client backs off for 20 ms or more.
+    """
     left = sorted(partitions)
     pause = RETRY_SECONDS
     while left:
         failed: list[TopicPartition] = []
         late: list[tuple[TopicPartition, asyncio.Future[ErrorCode]]] = []
-        for number, where in enumerate(left):
-            if number % MARKERS_PER_SLICE == 0 and number:
-                await asyncio.sleep(0)
+        for where in left:
+            await pauses.here()
             if not goes_on():
                 raise Fenced
             answer = append(marker, where)

@@ -56,7 +56,7 @@ class LocalLog:
         self._bases = [segment.base_offset for segment in segments]
         self._marked: list[tuple[int, list[str]]] = []
         """(when their bytes may be freed, in ms, paths), oldest first."""
-        self._reader = LogReader(self.from_offset)
+        self._reader = LogReader()
         self.active = segments[-1]
         self.log_end_offset = self.active.next_offset
         self.directory_dirty = True
@@ -165,7 +165,9 @@ class LocalLog:
         self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool, may_copy: bool = True
     ) -> tuple[memoryview, int]:
         """As `PartitionLog.read`, for an offset that the log holds, and the offset after the last batch."""
-        return self._reader.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch, may_copy=may_copy)
+        return self._reader.read(
+            self.from_offset, offset, max_bytes, upper_bound, min_one_batch=min_one_batch, may_copy=may_copy
+        )
 
     def files_to_sync(self, start: int, end: int) -> tuple[list[File], list[File]]:
         """(log files that hold what lies between the offsets, index files to be synced and closed by the caller)."""

@@ -19,11 +19,9 @@ REMEMBERED_POSITIONS: Final = 32
 class LogReader:
     """Reads one log. Sequential readers find their place without the index: it is remembered by the next offset."""
 
-    __slots__ = ("_positions", "_segments_from")
+    __slots__ = ("_positions",)
 
-    def __init__(self, segments_from: Callable[[int], list[Segment]]) -> None:
-        """`segments_from` gives the segments from the one on in whose range an offset lies."""
-        self._segments_from = segments_from
+    def __init__(self) -> None:
         self._positions: dict[int, tuple[Segment, int]] = {}
 
     def forget_positions(self) -> None:
@@ -31,15 +29,25 @@ class LogReader:
         self._positions.clear()
 
     def read(
-        self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool, may_copy: bool = True
+        self,
+        segments_from: Callable[[int], list[Segment]],
+        offset: int,
+        max_bytes: int,
+        upper_bound: int,
+        *,
+        min_one_batch: bool,
+        may_copy: bool = True,
     ) -> tuple[memoryview, int]:
         """As `PartitionLog.read`, for an offset that the log holds, and the offset after the last batch.
+
+        `segments_from` gives the segments from the one on in whose range an offset lies. It is not kept: it is the
+        log's, which keeps this reader, and a log that is deleted must not be held by itself (`runtime/garbage.py`).
 
         Raises CorruptBatch, OSError.
         """
         place = self._positions.get(offset)
         if place is None or place[1] >= place[0].size:
-            place = self._locate(offset)
+            place = _locate(segments_from(offset), offset)
             if place is None:
                 return EMPTY, offset
         segment, position = place
@@ -59,18 +67,19 @@ class LogReader:
         self._remember(next_offset, segment, position + end)
         return (view if end == len(view) else view[:end]), next_offset
 
-    def _locate(self, offset: int) -> tuple[Segment, int] | None:
-        """The batch that contains `offset`, or the next one where compaction left a gap."""
-        for segment in self._segments_from(offset):
-            for batch in segment.batches_from(offset):
-                return segment, batch.position
-        return None
-
     def _remember(self, next_offset: int, segment: Segment, position: int) -> None:
         positions = self._positions
         if next_offset not in positions and len(positions) >= REMEMBERED_POSITIONS:
             del positions[next(iter(positions))]
         positions[next_offset] = (segment, position)
+
+
+def _locate(segments: list[Segment], offset: int) -> tuple[Segment, int] | None:
+    """The batch that contains `offset`, or the next one where compaction left a gap."""
+    for segment in segments:
+        for batch in segment.batches_from(offset):
+            return segment, batch.position
+    return None
 
 
 def _bytes_of(file: File, position: int, size: int, may_copy: bool) -> memoryview:

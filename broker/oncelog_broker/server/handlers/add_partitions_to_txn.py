@@ -8,7 +8,7 @@ Versions: v0-3 one transaction, from a producer; v4-5 many, from a broker for it
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS, TRANSACTION_STATE
@@ -22,7 +22,6 @@ from oncelog_protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
@@ -36,6 +35,9 @@ CLOSED_TO_CLIENTS: Final = INTERNAL_TOPICS
 CLOSED_TO_BROKERS: Final = frozenset({TRANSACTION_STATE})
 """A broker asks for the partition of `__consumer_offsets` that a TxnOffsetCommit writes to."""
 
+PARTITIONS_PER_STEP: Final = 100
+CodeOf = Callable[[TopicPartition], ErrorCode]
+
 
 def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Answer[AddPartitionsToTxnResponse]:
     if context.version >= FIRST_BATCHED_VERSION:
@@ -47,8 +49,9 @@ def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Answe
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
+    served: Answer[Any] = context.services.slices.run(_serve(transaction, context), must_finish=True)
     return then(
-        _serve(transaction, context),
+        then(served, lambda answer: answer),  # which may come later, too
         lambda result: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results),
     )
 
@@ -56,25 +59,35 @@ def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Answe
 def _serve_each(request: AddPartitionsToTxnRequest, context: RequestContext) -> Steps[list[Answer[Result]]]:
     answers = list[Answer[Result]]()
     for transaction in request.transactions:
-        answers.append(_serve(transaction, context))
+        answers.append((yield from _serve(transaction, context)))
         yield None
     return answers
 
 
-def _serve(transaction: Transaction, context: RequestContext) -> Answer[Result]:
+def _serve(transaction: Transaction, context: RequestContext) -> Steps[Answer[Result]]:
     """One transaction; its record may wait for replicas."""
     closed = CLOSED_TO_CLIENTS if context.version < FIRST_BATCHED_VERSION else CLOSED_TO_BROKERS
     coordinator, image = context.services.transactions, context.services.image
     transactional_id = transaction.transactional_id
     asking = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
-    partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
 
-    def result(code_of: Callable[[TopicPartition], ErrorCode]) -> Result:
-        topics = [_topic_result(topic, code_of, context) for topic in transaction.topics]
-        return Result(transactional_id=transactional_id, topic_results=topics)
+    def result(code_of: CodeOf) -> Answer[Result]:
+        return context.services.slices.run(_result(transaction, code_of, context))
 
     if not transactional_id:
         return result(lambda _: ErrorCode.INVALID_REQUEST)
+    partitions: list[TopicPartition] = []
+    refused: dict[TopicPartition, ErrorCode] = {}
+    for topic in transaction.topics:
+        for index in topic.partitions:
+            where = TopicPartition(topic.name, index)
+            partitions.append(where)
+            if topic.name in closed:
+                refused[where] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif image.leader_of(topic.name, index) is None:
+                refused[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if len(partitions) % PARTITIONS_PER_STEP == 0:
+                yield None
     if transaction.verify_only:
         try:
             codes = coordinator.verify(transactional_id, asking, partitions)
@@ -82,11 +95,6 @@ def _serve(transaction: Transaction, context: RequestContext) -> Answer[Result]:
             code = error.code
             return result(lambda _: code)
         return then(codes, lambda codes: result(codes.__getitem__))
-    refused = {
-        where: ErrorCode.TOPIC_AUTHORIZATION_FAILED if where.topic in closed else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for where in partitions
-        if where.topic in closed or image.leader_of(*where) is None
-    }
     if refused:
         return result(lambda where: refused.get(where, ErrorCode.OPERATION_NOT_ATTEMPTED))
     version = TRANSACTIONS_V2 if context.version >= FIRST_BATCHED_VERSION else TRANSACTIONS_V1
@@ -94,18 +102,14 @@ def _serve(transaction: Transaction, context: RequestContext) -> Answer[Result]:
     return then(answer, lambda code: result(lambda _: code))
 
 
-def _topic_result(
-    topic: AddPartitionsToTxnTopic, code_of: Callable[[TopicPartition], ErrorCode], context: RequestContext
-) -> AddPartitionsToTxnTopicResult:
-    return AddPartitionsToTxnTopicResult(
-        name=topic.name,
-        results_by_partition=[
-            AddPartitionsToTxnPartitionResult(
-                partition_index=index,
-                partition_error_code=code_for(
-                    context.api_key, context.version, code_of(TopicPartition(topic.name, index))
-                ),
-            )
-            for index in topic.partitions
-        ],
-    )
+def _result(transaction: Transaction, code_of: CodeOf, context: RequestContext) -> Steps[Result]:
+    topics = []
+    for topic in transaction.topics:
+        results = []
+        for number, index in enumerate(topic.partitions, 1):
+            code = code_for(context.api_key, context.version, code_of(TopicPartition(topic.name, index)))
+            results.append(AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code))
+            if number % PARTITIONS_PER_STEP == 0:
+                yield None
+        topics.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=results))
+    return Result(transactional_id=transaction.transactional_id, topic_results=topics)

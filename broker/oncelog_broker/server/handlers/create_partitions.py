@@ -1,9 +1,15 @@
-"""CreatePartitions (37), v0-3: let topics have more partitions. `count` is the new total, not the increase."""
+"""CreatePartitions (37), v0-3: let topics have more partitions. `count` is the new total, not the increase.
+
+Behaviour: each topic succeeds or fails by itself; one that is named twice fails with INVALID_REQUEST; where all
+together ask for too many new partitions, each with POLICY_VIOLATION.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 
+from oncelog_broker.controller.topics import too_many
+from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.shown import wait_until_usable
@@ -19,19 +25,28 @@ def handle(request: CreatePartitionsRequest, context: RequestContext) -> Answer[
 
 
 async def _grow_all(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
-    named = Counter(topic.name for topic in request.topics)
-    results = []
     pauses = context.services.slices.pauses()
+    named = Counter(topic.name for topic in request.topics)
+    increase = 0
     for topic in request.topics:
         await pauses.here()
-        code, message = ErrorCode.NONE, None
+        if named[topic.name] == 1:
+            increase += _increase(topic, context.services.image)
+    refused = too_many(increase)
+    results = []
+    for topic in request.topics:
+        await pauses.here()
+        if refused is not None:
+            results.append(_failed(topic.name, refused))
+            continue
         try:
             if named[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is named twice in the request.")
             await _grow(topic, request, context)
         except KafkaError as error:
-            code, message = error.code, error.message
-        results.append(TopicResult(name=topic.name, error_code=code, error_message=message))
+            results.append(_failed(topic.name, error))
+        else:
+            results.append(TopicResult(name=topic.name, error_code=ErrorCode.NONE))
     return CreatePartitionsResponse(results=results)
 
 
@@ -42,3 +57,13 @@ async def _grow(topic: TopicRequest, request: CreatePartitionsRequest, context: 
     if not request.validate_only:
         partitions = len(grown.partitions)
         await wait_until_usable(services.metadata, services.replicas, topic.name, partitions, request.timeout_ms)
+
+
+def _increase(topic: TopicRequest, image: ClusterImage) -> int:
+    """How many partitions it asks for, as far as this broker knows."""
+    known = image.topic(topic.name)
+    return 0 if known is None else max(0, topic.count - len(known.partitions))
+
+
+def _failed(name: str, error: KafkaError) -> TopicResult:
+    return TopicResult(name=name, error_code=error.code, error_message=error.message)

@@ -1,7 +1,8 @@
 """CreateTopics (19), v2-7: create topics, and answer when their partitions can be used.
 
-Behaviour: each topic succeeds or fails by itself; one that is named twice fails with INVALID_REQUEST. -1 stands for the
-broker's default number of partitions or replicas (KIP-464). With validate_only nothing is created.
+Behaviour: each topic succeeds or fails by itself; one that is named twice fails with INVALID_REQUEST; where all
+together ask for too many partitions, each with POLICY_VIOLATION. -1 stands for the broker's default number of
+partitions or replicas (KIP-464). With validate_only nothing is created.
 Versions: v5 answers with the configuration and the numbers (KIP-525), v7 with the topic id.
 """
 
@@ -12,6 +13,7 @@ from collections import Counter
 from oncelog_broker.config.alter import check_topic_overrides
 from oncelog_broker.config.broker_keys import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
 from oncelog_broker.config.resolve import describe_topic
+from oncelog_broker.controller.topics import too_many
 from oncelog_broker.metadata.topic_names import check_topic_may_be_made
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.server.context import RequestContext
@@ -29,11 +31,15 @@ def handle(request: CreateTopicsRequest, context: RequestContext) -> Answer[Crea
 
 
 async def _create_all(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    named = Counter(topic.name for topic in request.topics)
-    results = []
     pauses = context.services.slices.pauses()
+    named = Counter(topic.name for topic in request.topics)
+    refused = await _refused(request, named, context)
+    results = []
     for topic in request.topics:
         await pauses.here()
+        if refused is not None:
+            results.append(_failed(topic.name, refused))
+            continue
         if named[topic.name] > 1:
             error = KafkaError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is named twice in the request.")
             results.append(_failed(topic.name, error))
@@ -43,6 +49,16 @@ async def _create_all(request: CreateTopicsRequest, context: RequestContext) -> 
         except KafkaError as error:
             results.append(_failed(topic.name, error))
     return CreateTopicsResponse(topics=results)
+
+
+async def _refused(request: CreateTopicsRequest, named: Counter[str], context: RequestContext) -> KafkaError | None:
+    """Why nothing of the request is done."""
+    pauses, default, partitions = context.services.slices.pauses(), context.services.config[NUM_PARTITIONS], 0
+    for topic in request.topics:
+        await pauses.here()
+        if named[topic.name] == 1:
+            partitions += _partitions(topic, default)
+    return too_many(partitions)
 
 
 async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: RequestContext) -> TopicResult:
@@ -80,6 +96,13 @@ async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: Re
             for line in describe_topic(overrides, services.config)
         ],
     )
+
+
+def _partitions(topic: TopicRequest, default: int) -> int:
+    """How many it asks for."""
+    if topic.assignments:
+        return len(topic.assignments)
+    return default if topic.num_partitions == -1 else max(0, topic.num_partitions)
 
 
 def _assignment(topic: TopicRequest) -> dict[int, list[int]] | None:

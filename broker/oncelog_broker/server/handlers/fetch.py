@@ -21,7 +21,7 @@ from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.answer_queue import SCATTER_BYTES
 from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.fetch_sessions import NO_SESSION, FetchPlan, Wanted
+from oncelog_broker.server.fetch_sessions import NO_SESSION, PARTITIONS_PER_STEP, FetchPlan, Wanted
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.records.batch import batches
@@ -44,34 +44,45 @@ def handle(request: FetchRequest, context: RequestContext) -> Answer[FetchRespon
     if request.replica_id >= 0 or (request.replica_state is not None and request.replica_state.replica_id >= 0):
         # A consumer that pretends to be a follower would see past the high watermark (CVE-2018-1288).
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, responses=[])
-    by_id = context.version >= FIRST_TOPIC_ID_VERSION
-    try:
-        plan = context.services.fetch_sessions.plan(request, by_id=by_id, now=context.services.clock.monotonic())
-    except KafkaError as error:
-        return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
-    fetch = _Fetch(plan, request, context)
-    return then(fetch.read(), fetch.answer_or_wait)
+    fetch = _Fetch(request, context)
+    return then(context.in_slices(fetch.plan_and_read()), fetch.answer_or_wait)
 
 
 class _Fetch:
     """One request, which reads its partitions, perhaps waits for more, and then reads them again."""
 
-    __slots__ = ("_context", "_plan", "_request")
+    __slots__ = ("_context", "_plan", "_refused", "_request")
 
-    def __init__(self, plan: FetchPlan, request: FetchRequest, context: RequestContext) -> None:
-        self._plan = plan
+    def __init__(self, request: FetchRequest, context: RequestContext) -> None:
+        self._refused = ErrorCode.NONE
         self._request = request
         self._context = context
+        self._plan: FetchPlan
 
-    def read(self) -> Answer[_Read]:
-        return self._context.in_slices(_Read(self._request, self._context).all_of(self._plan))
+    def plan_and_read(self) -> Steps[_Read | None]:
+        """None where the session refuses."""
+        services, by_id = self._context.services, self._context.version >= FIRST_TOPIC_ID_VERSION
+        try:
+            self._plan = yield from services.fetch_sessions.plan(
+                self._request, by_id=by_id, now=services.clock.monotonic()
+            )
+        except KafkaError as error:
+            self._refused = error.code
+            return None
+        return (yield from self._read())
 
-    def answer_or_wait(self, read: _Read) -> Answer[FetchResponse]:
+    def _read(self) -> Steps[_Read]:
+        return _Read(self._request, self._context).all_of(self._plan)
+
+    def answer_or_wait(self, read: _Read | None) -> Answer[FetchResponse]:
+        if read is None:
+            return FetchResponse(error_code=self._refused, session_id=NO_SESSION, responses=[])
         request, limit = self._request, self._context.services.config[FETCH_MAX_BYTES]
         missing_bytes = min(request.min_bytes, request.max_bytes, limit) - read.total_bytes
         if request.max_wait_ms <= 0 or read.is_urgent or missing_bytes <= 0 or not read.partitions:
-            return self._plan.response(read.answers)
-        return then(then(self._wait(read, missing_bytes), lambda _: self.read()), self._answer)
+            return self._answer(read)
+        waited = self._wait(read, missing_bytes)
+        return then(then(waited, lambda _: self._context.in_slices(self._read())), self._answer)
 
     def _wait(self, read: _Read, missing_bytes: int) -> Answer[None]:
         """Until `missing_bytes` more are there or the time is up, whichever is first."""
@@ -83,8 +94,10 @@ class _Fetch:
         self._context.services.deadlines.unless_done(waiting.enough, seconds, waiting.finish)
         return waiting.enough
 
-    def _answer(self, read: _Read) -> FetchResponse:
-        return self._plan.response(read.answers)
+    def _answer(self, read: _Read) -> Answer[FetchResponse]:
+        if len(read.answers) <= PARTITIONS_PER_STEP:
+            return self._plan.response(read.answers)
+        return self._context.in_slices(self._plan.response_in_steps(read.answers))
 
 
 class _Read:

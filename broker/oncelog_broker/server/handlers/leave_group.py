@@ -9,20 +9,51 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from oncelog_broker.runtime.answers import Answer, then
+from oncelog_broker.runtime.answers import Answer, all_of, then
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+
+Member = LeaveGroupRequest.MemberIdentity
 
 logger = logging.getLogger(__name__)
 
 FIRST_BATCHED_VERSION: Final = 3
 
 
+MEMBERS_PER_STEP: Final = 500
+"""Some 2 ms. The members of a larger request leave in several steps, as if there had been several requests."""
+
+
 def handle(request: LeaveGroupRequest, context: RequestContext) -> Answer[LeaveGroupResponse]:
-    members = request.members
     if context.version < FIRST_BATCHED_VERSION:
-        members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
+        return then(_leave(request, [Member(member_id=request.member_id)], context), _of_one_member)
+    if len(request.members) <= MEMBERS_PER_STEP:
+        return _leave(request, request.members, context)
+    answers = context.services.slices.run(_leave_in_parts(request, context), must_finish=True)
+    return then(then(answers, all_of), _joined)
+
+
+def _leave_in_parts(request: LeaveGroupRequest, context: RequestContext) -> Steps[list[Answer[LeaveGroupResponse]]]:
+    answers = []
+    for start in range(0, len(request.members), MEMBERS_PER_STEP):
+        answers.append(_leave(request, request.members[start : start + MEMBERS_PER_STEP], context))
+        yield None
+    return answers
+
+
+def _joined(answers: list[LeaveGroupResponse]) -> LeaveGroupResponse:
+    """The error of one part is that of all: the group is not ours, or not there, and the client comes again."""
+    for answer in answers:
+        if answer.error_code:
+            return answer
+    return LeaveGroupResponse(
+        error_code=ErrorCode.NONE, members=[member for answer in answers for member in answer.members]
+    )
+
+
+def _leave(request: LeaveGroupRequest, members: list[Member], context: RequestContext) -> Answer[LeaveGroupResponse]:
     for member in members:
         if member.reason:
             logger.info(
@@ -35,10 +66,9 @@ def handle(request: LeaveGroupRequest, context: RequestContext) -> Answer[LeaveG
             return LeaveGroupResponse(error_code=error.code)
         return LeaveGroupResponse(error_code=ErrorCode.NONE, members=[_unknown(member) for member in members])
 
-    answer: Answer[LeaveGroupResponse] = context.services.groups.runtime.write(
+    return context.services.groups.runtime.write(
         request.group_id, lambda machine, waiter: machine.leave(request.group_id, members, waiter), failed
     )
-    return answer if context.version >= FIRST_BATCHED_VERSION else then(answer, _of_one_member)
 
 
 def _of_one_member(answer: LeaveGroupResponse) -> LeaveGroupResponse:
@@ -46,7 +76,7 @@ def _of_one_member(answer: LeaveGroupResponse) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=code)
 
 
-def _unknown(member: LeaveGroupRequest.MemberIdentity) -> LeaveGroupResponse.MemberResponse:
+def _unknown(member: Member) -> LeaveGroupResponse.MemberResponse:
     """The group does not exist, so neither does its member."""
     return LeaveGroupResponse.MemberResponse(
         member_id=member.member_id,

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.steps import Steps
@@ -13,8 +17,9 @@ from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.server.answer_queue import Slot
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.server.limits import BYTES_BESIDE_METADATA
 from oncelog_protocol.api import ApiKey
-from oncelog_protocol.errors import MAX_MESSAGE_CHARS, ErrorCode, KafkaError, UnencodableMessage
+from oncelog_protocol.errors import MAX_MESSAGE_CHARS, ErrorCode, KafkaError, MalformedMessage, UnencodableMessage
 
 
 class WaitingConnection:
@@ -50,8 +55,12 @@ class RecordingRoute:
         parts.append(response.encode())
 
 
+def services() -> SimpleNamespace:
+    return SimpleNamespace(slices=Slices(ManualClock(), Tasks()), config={GROUP_METADATA_MAX_BYTES: 1 << 20})
+
+
 async def events_of(answer: Any) -> list[str]:
-    broker, connection = SimpleNamespace(slices=Slices(ManualClock(), Tasks())), WaitingConnection()
+    broker, connection = services(), WaitingConnection()
     context = RequestContext(broker, connection, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, None)  # type: ignore[arg-type]
     route: Any = RecordingRoute()
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -78,3 +87,9 @@ async def test_a_late_answer_that_cannot_be_given_closes_the_connection_instead_
 
 def test_an_error_message_fits_every_response_whatever_it_quotes() -> None:
     assert len(KafkaError(ErrorCode.INVALID_CONFIG, "x" * 100_000).message) == MAX_MESSAGE_CHARS
+
+
+def test_what_has_no_records_is_not_copied_however_large_it_is() -> None:
+    frame = struct.pack(">hhi", ApiKey.JOIN_GROUP, 5, 1) + bytes((1 << 20) + BYTES_BESIDE_METADATA)
+    with pytest.raises(MalformedMessage, match="no records"):
+        Dispatcher(services()).handle(WaitingConnection(), memoryview(frame))  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog_broker.runtime.steps import run_steps
 from oncelog_broker.server.fetch_sessions import (
     EVICTION_SECONDS,
     FINAL_EPOCH,
@@ -42,9 +43,18 @@ def request(
     )
 
 
+def planned(sessions: FetchSessions, asked: FetchRequest, *, by_id: bool, now: float) -> FetchPlan:
+    return run_steps(sessions.plan(asked, by_id=by_id, now=now))
+
+
+def response_of(plan: FetchPlan, answers: list[Answer]) -> FetchResponse:
+    return plan.response(answers)
+
+
 def answer(plan: FetchPlan, high_watermark: int = 0, **records: bytes) -> FetchResponse:
     """Answer every partition of the plan; `p1=b"..."` gives partition 1 records."""
-    return plan.response(
+    return response_of(
+        plan,
         [
             Answer(
                 partition_index=wanted.request.partition,
@@ -54,7 +64,7 @@ def answer(plan: FetchPlan, high_watermark: int = 0, **records: bytes) -> FetchR
                 records=records.get(f"p{wanted.request.partition}", b""),
             )
             for wanted in plan.wanted
-        ]
+        ],
     )
 
 
@@ -68,18 +78,18 @@ def asked(plan: FetchPlan) -> dict[int, int]:
 
 def refused(sessions: FetchSessions, bad: FetchRequest, *, by_id: bool = False) -> ErrorCode:
     with pytest.raises(KafkaError) as error:
-        sessions.plan(bad, by_id=by_id, now=0)
+        planned(sessions, bad, by_id=by_id, now=0)
     return error.value.code
 
 
 def established(sessions: FetchSessions, partitions: dict[int, int], now: float = 0) -> int:
-    plan = sessions.plan(request(partitions=partitions), by_id=False, now=now)
+    plan = planned(sessions, request(partitions=partitions), by_id=False, now=now)
     return answer(plan).session_id
 
 
 def test_a_request_without_a_session_is_answered_whole_and_leaves_nothing() -> None:
     sessions = FetchSessions(10)
-    response = answer(sessions.plan(request(epoch=FINAL_EPOCH, partitions={0: 5, 1: 7}), by_id=False, now=0))
+    response = answer(planned(sessions, request(epoch=FINAL_EPOCH, partitions={0: 5, 1: 7}), by_id=False, now=0))
     assert told(response) == [0, 1]
     assert response.session_id == 0
     assert len(sessions) == 0
@@ -89,13 +99,13 @@ def test_a_partition_that_is_named_twice_is_read_once() -> None:
     """As in Kafka: or one request could have the same records read ten thousand times."""
     asked = request(epoch=FINAL_EPOCH, partitions={0: 5, 1: 5})
     asked.topics += request(partitions={0: 7}).topics
-    plan = FetchSessions(1).plan(asked, by_id=False, now=0.0)
+    plan = planned(FetchSessions(1), asked, by_id=False, now=0.0)
     assert [(wanted.request.partition, wanted.request.fetch_offset) for wanted in plan.wanted] == [(0, 7), (1, 5)]
 
 
 def test_the_first_request_of_a_session_is_answered_whole() -> None:
     sessions = FetchSessions(10)
-    response = answer(sessions.plan(request(partitions={0: 5, 1: 7}), by_id=False, now=0))
+    response = answer(planned(sessions, request(partitions={0: 5, 1: 7}), by_id=False, now=0))
     assert told(response) == [0, 1]
     assert response.session_id > 0
     assert len(sessions) == 1
@@ -104,7 +114,7 @@ def test_the_first_request_of_a_session_is_answered_whole() -> None:
 def test_an_incremental_request_reads_all_partitions_and_tells_what_is_new() -> None:
     sessions = FetchSessions(10)
     session_id = established(sessions, {0: 5, 1: 7, 2: 9})
-    plan = sessions.plan(request(session_id, 1), by_id=False, now=0)
+    plan = planned(sessions, request(session_id, 1), by_id=False, now=0)
     assert asked(plan) == {0: 5, 1: 7, 2: 9}
     response = answer(plan, p1=b"data")
     assert told(response) == [1]
@@ -114,31 +124,31 @@ def test_an_incremental_request_reads_all_partitions_and_tells_what_is_new() -> 
 def test_a_high_watermark_that_moved_is_news_once() -> None:
     sessions = FetchSessions(10)
     session_id = established(sessions, {0: 5})
-    assert told(answer(sessions.plan(request(session_id, 1), by_id=False, now=0), high_watermark=8)) == [0]
-    assert told(answer(sessions.plan(request(session_id, 2), by_id=False, now=0), high_watermark=8)) == []
+    assert told(answer(planned(sessions, request(session_id, 1), by_id=False, now=0), high_watermark=8)) == [0]
+    assert told(answer(planned(sessions, request(session_id, 2), by_id=False, now=0), high_watermark=8)) == []
 
 
 def test_an_error_is_told_and_so_is_what_follows_it() -> None:
     sessions = FetchSessions(10)
     session_id = established(sessions, {0: 5})
-    plan = sessions.plan(request(session_id, 1), by_id=False, now=0)
+    plan = planned(sessions, request(session_id, 1), by_id=False, now=0)
     failed = Answer(partition_index=0, error_code=6, high_watermark=-1, log_start_offset=-1, records=b"")
-    assert told(plan.response([failed])) == [0]
-    assert told(answer(sessions.plan(request(session_id, 2), by_id=False, now=0))) == [0]
+    assert told(response_of(plan, [failed])) == [0]
+    assert told(answer(planned(sessions, request(session_id, 2), by_id=False, now=0))) == [0]
 
 
 def test_offsets_are_updated_partitions_added_and_forgotten() -> None:
     sessions = FetchSessions(10)
     session_id = established(sessions, {0: 5, 1: 7})
-    plan = sessions.plan(request(session_id, 1, {0: 6, 3: 1}, forgotten=(1,)), by_id=False, now=0)
+    plan = planned(sessions, request(session_id, 1, {0: 6, 3: 1}, forgotten=(1,)), by_id=False, now=0)
     assert asked(plan) == {0: 6, 3: 1}
 
 
 def test_a_partition_that_gave_data_goes_behind_the_others() -> None:
     sessions = FetchSessions(10)
     session_id = established(sessions, {0: 0, 1: 0, 2: 0})
-    answer(sessions.plan(request(session_id, 1), by_id=False, now=0), p0=b"data")
-    assert list(asked(sessions.plan(request(session_id, 2), by_id=False, now=0))) == [1, 2, 0]
+    answer(planned(sessions, request(session_id, 1), by_id=False, now=0), p0=b"data")
+    assert list(asked(planned(sessions, request(session_id, 2), by_id=False, now=0))) == [1, 2, 0]
 
 
 def test_an_unknown_session_is_refused() -> None:
@@ -150,7 +160,7 @@ def test_a_lost_or_repeated_request_is_noticed(epoch: int) -> None:
     sessions = FetchSessions(10)
     session_id = established(sessions, {0: 0})
     assert refused(sessions, request(session_id, epoch)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    sessions.plan(request(session_id, 1), by_id=False, now=0)
+    planned(sessions, request(session_id, 1), by_id=False, now=0)
     assert refused(sessions, request(session_id, 1)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
@@ -164,17 +174,17 @@ def test_the_epoch_wraps_to_one() -> None:
     sessions = FetchSessions(10)
     session_id = established(sessions, {0: 0})
     sessions._sessions[session_id].epoch = MAX_EPOCH
-    sessions.plan(request(session_id, MAX_EPOCH), by_id=False, now=0)
-    sessions.plan(request(session_id, 1), by_id=False, now=0)
+    planned(sessions, request(session_id, MAX_EPOCH), by_id=False, now=0)
+    planned(sessions, request(session_id, 1), by_id=False, now=0)
 
 
 def test_a_session_is_closed_by_the_final_epoch_and_replaced_by_the_initial_one() -> None:
     sessions = FetchSessions(10)
     first = established(sessions, {0: 0})
-    second = answer(sessions.plan(request(first, INITIAL_EPOCH, {1: 0}), by_id=False, now=0)).session_id
+    second = answer(planned(sessions, request(first, INITIAL_EPOCH, {1: 0}), by_id=False, now=0)).session_id
     assert len(sessions) == 1
     assert refused(sessions, request(first, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    response = answer(sessions.plan(request(second, FINAL_EPOCH, {1: 0}), by_id=False, now=0))
+    response = answer(planned(sessions, request(second, FINAL_EPOCH, {1: 0}), by_id=False, now=0))
     assert response.session_id == 0
     assert len(sessions) == 0
 
@@ -182,7 +192,7 @@ def test_a_session_is_closed_by_the_final_epoch_and_replaced_by_the_initial_one(
 def test_without_a_free_slot_the_client_fetches_without_a_session() -> None:
     sessions = FetchSessions(1)
     established(sessions, {0: 0}, now=0)
-    late = sessions.plan(request(partitions={0: 0}), by_id=False, now=EVICTION_SECONDS - 1)
+    late = planned(sessions, request(partitions={0: 0}), by_id=False, now=EVICTION_SECONDS - 1)
     assert answer(late).session_id == 0
 
 
@@ -220,7 +230,7 @@ def test_all_sessions_together_have_so_many_partitions_and_no_more() -> None:
     first, second = established(sessions, many(60), now=0), established(sessions, many(40), now=10)
     assert established(sessions, many(1), now=10) == 0
     assert refused(sessions, request(second, 1, many(1, 40))) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    grown = sessions.plan(request(first, 1, many(40, 60), forgotten=tuple(range(5))), by_id=False, now=20)
+    grown = planned(sessions, request(first, 1, many(40, 60), forgotten=tuple(range(5))), by_id=False, now=20)
     assert len(grown.wanted) == 95
     assert established(sessions, many(5), now=20) > 0
     assert established(sessions, many(60), now=20 + EVICTION_SECONDS) > 0, "those that rest make room"
@@ -229,7 +239,7 @@ def test_all_sessions_together_have_so_many_partitions_and_no_more() -> None:
 def test_a_session_that_grows_makes_those_that_rest_give_way() -> None:
     sessions = FetchSessions(10, max_partitions=100)
     first, second = established(sessions, many(60), now=0), established(sessions, many(40), now=0)
-    plan = sessions.plan(request(second, 1, many(50, 40)), by_id=False, now=EVICTION_SECONDS)
+    plan = planned(sessions, request(second, 1, many(50, 40)), by_id=False, now=EVICTION_SECONDS)
     assert len(plan.wanted) == 90
     assert refused(sessions, request(first, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
@@ -237,7 +247,7 @@ def test_a_session_that_grows_makes_those_that_rest_give_way() -> None:
 def test_where_a_reader_leaves_our_log_is_always_told() -> None:
     sessions = FetchSessions(10)
     session_id = established(sessions, {0: 5})
-    plan = sessions.plan(request(session_id, 1), by_id=False, now=0)
+    plan = planned(sessions, request(session_id, 1), by_id=False, now=0)
     diverging = Answer(
         partition_index=0,
         error_code=0,
@@ -246,10 +256,20 @@ def test_where_a_reader_leaves_our_log_is_always_told() -> None:
         diverging_epoch=Answer.EpochEndOffset(epoch=0, end_offset=3),
         records=b"",
     )
-    assert told(plan.response([diverging])) == [0]
+    assert told(response_of(plan, [diverging])) == [0]
 
 
 def test_topics_are_grouped_in_the_answer() -> None:
     sessions = FetchSessions(10)
-    response = answer(sessions.plan(request(partitions={0: 0, 1: 0}), by_id=False, now=0))
+    response = answer(planned(sessions, request(partitions={0: 0, 1: 0}), by_id=False, now=0))
     assert [(topic.topic, topic.topic_id) for topic in response.responses] == [("t", ZERO_UUID)]
+
+
+def test_many_partitions_are_planned_and_answered_in_steps() -> None:
+    sessions = FetchSessions(1)
+    steps = sessions.plan(request(epoch=FINAL_EPOCH, partitions=dict.fromkeys(range(1000), 0)), by_id=False, now=0)
+    assert len(list(steps)) == 10
+    plan = planned(sessions, request(partitions=dict.fromkeys(range(1000), 0)), by_id=False, now=0)
+    told = [Answer(partition_index=wanted.request.partition, error_code=3, high_watermark=-1) for wanted in plan.wanted]
+    assert len(list(plan.response_in_steps(told))) == 10
+    assert run_steps(plan.response_in_steps(told)) == response_of(plan, told)

@@ -10,6 +10,7 @@ import pytest
 from oncelog_broker.coordinator.transaction import markers as module
 from oncelog_broker.coordinator.transaction.markers import Fenced, Marker, MarkerAppender, write_all
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
+from oncelog_broker.runtime.slices import SLICE_SECONDS, Pauses
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
@@ -33,6 +34,11 @@ class Logs:
         return code
 
 
+def at_once() -> Pauses:
+    """No slice ever ends."""
+    return Pauses(lambda: 0.0, lambda: pytest.fail("nothing took any time"))
+
+
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RETRY_SECONDS", 0)
@@ -40,42 +46,47 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_s39_each_partition_gets_one_marker() -> None:
     logs = Logs()
-    await write_all(logs.append, MARKER, PARTITIONS, lambda: True)
+    await write_all(logs.append, MARKER, PARTITIONS, lambda: True, at_once())
     assert logs.written == list(range(120))
 
 
 async def test_e7_a_partition_that_fails_is_tried_again() -> None:
     failures = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR]
     logs = Logs(p1=failures)
-    await write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True)
+    await write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True, at_once())
     assert logs.written == [0, 2, 1]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH])
 async def test_s39_a_partition_that_needs_none_is_done_with(code: ErrorCode) -> None:
     logs = Logs(p1=[code])
-    await write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True)
+    await write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True, at_once())
     assert logs.written == [0, 2]
 
 
 async def test_s40_a_later_coordinator_takes_over() -> None:
     logs = Logs(p1=[ErrorCode.TRANSACTION_COORDINATOR_FENCED])
     with pytest.raises(Fenced):
-        await write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True)
+        await write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True, at_once())
     assert logs.written == [0]
 
 
 async def test_s40_who_coordinates_no_more_writes_no_more() -> None:
     logs = Logs()
     with pytest.raises(Fenced):
-        await write_all(logs.append, MARKER, PARTITIONS, lambda: not logs.written)
+        await write_all(logs.append, MARKER, PARTITIONS, lambda: not logs.written, at_once())
     assert logs.written == [0]
 
 
-async def test_many_markers_let_other_work_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MARKERS_PER_SLICE", 50)
+async def test_many_markers_let_other_work_in() -> None:
+    """Some, or few where each of them takes long: fifty in a slice here."""
     logs, seen = Logs(), []
-    task = asyncio.create_task(write_all(logs.append, MARKER, PARTITIONS, lambda: True))
+
+    async def turn() -> None:
+        await asyncio.sleep(0)
+
+    pauses = Pauses(lambda: len(logs.written) * SLICE_SECONDS / 50, turn)
+    task = asyncio.create_task(write_all(logs.append, MARKER, PARTITIONS, lambda: True, pauses))
     while not task.done():
         await asyncio.sleep(0)
         seen.append(len(logs.written))
@@ -115,7 +126,7 @@ class LateLogs:
 
 async def test_s39_late_answers_are_waited_for_together() -> None:
     logs = LateLogs()
-    task = asyncio.create_task(write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True))
+    task = asyncio.create_task(write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True, at_once()))
     assert await logs.asked_for(3) == [0, 1, 2]
     for _, answer in reversed(logs.asked):
         assert not task.done()
@@ -128,7 +139,7 @@ async def test_s39_late_answers_are_waited_for_together() -> None:
 async def test_e7_a_late_refusal_and_a_lost_answer_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.01)
     logs = LateLogs()
-    task = asyncio.create_task(write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True))
+    task = asyncio.create_task(write_all(logs.append, MARKER, PARTITIONS[:3], lambda: True, at_once()))
     await logs.asked_for(3)
     logs.asked[0][1].set_result(ErrorCode.NONE)
     logs.asked[1][1].set_result(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -141,7 +152,7 @@ async def test_e7_a_late_refusal_and_a_lost_answer_are_sent_again(monkeypatch: p
 
 async def test_s40_a_late_answer_may_say_that_another_has_taken_over() -> None:
     logs = LateLogs()
-    task = asyncio.create_task(write_all(logs.append, MARKER, PARTITIONS[:2], lambda: True))
+    task = asyncio.create_task(write_all(logs.append, MARKER, PARTITIONS[:2], lambda: True, at_once()))
     await logs.asked_for(2)
     logs.asked[0][1].set_result(ErrorCode.NONE)
     logs.asked[1][1].set_result(ErrorCode.TRANSACTION_COORDINATOR_FENCED)

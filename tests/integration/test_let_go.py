@@ -1,0 +1,70 @@
+"""What ends is freed by its reference counts alone: what is frozen no collection looks at (`runtime/garbage.py`)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from foreign_clients import eventually
+from raw_client import PRODUCE_VERSION, RawClient, produce_request
+from raw_transactions import RawTransactions
+
+from oncelog_broker.broker import Broker
+from oncelog_broker.config.load import load_broker_config
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record
+
+KINDS = ("LocalLog", "Segment", "PartitionLog", "Partition", "ProducerState", "Connection")
+BATCH = build_batch([Record(0, 1_700_000_000_000, None, b"x", [])])
+
+
+def alive() -> Counter[str]:
+    """How many there are of each kind."""
+    found = (type(each) for each in gc.get_objects())
+    return Counter(kind.__name__ for kind in found if kind.__module__.startswith("oncelog_") and kind.__name__ in KINDS)
+
+
+@pytest.fixture
+def no_collections() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def work(port: int) -> None:
+    """Connections, topics and their logs, a transaction; all of it ends but the transactional id."""
+    with RawClient(port, 30.0) as client:
+        transactions = RawTransactions(client, "tx")
+        transactions.take_over()
+        for number in range(3):
+            client.create_topic(f"t{number}", 4)
+            client.call(produce_request(f"t{number}", 0, BATCH), ApiKey.PRODUCE, PRODUCE_VERSION)
+        client.call(transactions.add_request("t0", 0, 1, 2, 3), ApiKey.ADD_PARTITIONS_TO_TXN, 3)
+        names = [f"t{number}" for number in range(3)]
+        client.call(DeleteTopicsRequest(topic_names=names, timeout_ms=30_000), ApiKey.DELETE_TOPICS, 5)
+
+
+async def test_connections_and_deleted_topics_need_no_collection(tmp_path: Path, no_collections: None) -> None:
+    settings = (
+        f"log.dirs={tmp_path}",
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        "offsets.topic.num.partitions=1",
+        "transaction.state.log.num.partitions=1",
+    )
+    broker = Broker(load_broker_config(None, {}, settings))
+    await broker.start()
+    port = broker.advertised[0].port
+    await asyncio.to_thread(work, port)
+    with RawClient(port, 30.0):
+        before = alive()
+        assert before["LocalLog"], "that of the transactions"
+    await asyncio.to_thread(work, port)
+    await asyncio.to_thread(eventually, lambda: alive() <= before, "all of it is freed", 30)
+    await broker.stop()

@@ -1,0 +1,77 @@
+"""How much a full collection goes through, and that what refers to itself is freed."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from oncelog_broker.runtime.garbage import FREEZE_AT, THRESHOLDS, keep_collections_short
+
+YOUNG, MIDDLE, OLD = THRESHOLDS
+MOST_LOOKED_AT = FREEZE_AT + (OLD + 2) * MIDDLE * YOUNG
+KEPT = 100_000
+ROUNDS = 50_000
+
+
+class Looked:
+    """The sizes of the full collections."""
+
+    def __init__(self) -> None:
+        self.at: list[int] = []
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            self.at.append(len(gc.get_objects()))  # those that are frozen are not among them
+
+
+@pytest.fixture
+def looked() -> Iterator[Looked]:
+    undo = keep_collections_short()
+    looked = Looked()
+    gc.callbacks.append(looked)
+    yield looked
+    gc.callbacks.remove(looked)
+    undo()
+
+
+class Knot:
+    """Refers to itself."""
+
+    alive = 0
+
+    def __init__(self) -> None:
+        self.me = self
+        Knot.alive += 1
+
+    def __del__(self) -> None:
+        Knot.alive -= 1
+
+
+def test_a_full_collection_goes_through_few_objects_however_many_are_kept(looked: Looked) -> None:
+    kept = [[number] for number in range(KEPT)]
+    for _ in range(ROUNDS):
+        Knot()
+    assert len(kept) == KEPT
+    assert looked.at
+    assert max(looked.at) <= MOST_LOOKED_AT
+
+
+def test_what_refers_to_itself_and_ends_is_freed(looked: Looked) -> None:
+    kept = []
+    most = 0
+    for number in range(ROUNDS):
+        kept.append([number])
+        Knot()
+        most = max(most, Knot.alive)
+    gc.collect()
+    assert most <= MOST_LOOKED_AT
+    assert Knot.alive < ROUNDS // 100, "but for a few that were in the middle of it when others were frozen"
+
+
+def test_undone_it_is_as_before() -> None:
+    before = gc.get_threshold(), list(gc.callbacks)
+    keep_collections_short()()
+    assert (gc.get_threshold(), list(gc.callbacks)) == before
+    assert gc.get_freeze_count() == 0
