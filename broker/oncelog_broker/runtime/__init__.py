@@ -5,5 +5,6 @@
 and `mappings` counts those that are mapped.
 
 How work and waiting are written down: `answers` a value that is there or comes later, `steps` long work as a generator,
-`slices` which runs it between everything else, `turns` how much may be done in one turn of the loop.
+`slices` which runs it between everything else, `turns` how much may be done in one turn of the loop. `garbage` keeps
+full collections short.
 """
