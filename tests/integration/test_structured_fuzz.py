@@ -31,7 +31,7 @@ SABOTAGE = """
 import asyncio
 from oncelog_broker.server.handlers import describe_cluster, list_groups
 list_groups.handle = lambda request, context: 1 / 0
-describe_cluster.handle = lambda request, context: asyncio.sleep(3600)
+describe_cluster.handle = lambda request, context: context.in_a_task(asyncio.sleep(3600))
 """
 MAX_GROWTH_MB = 128
 

@@ -379,7 +379,7 @@ def _append_in_transaction(
     verified: Answer[KafkaError | None] = check_in_transaction(
         services.transactions, transactional_id, producer, [partition], services.deadlines, registers=is_v2
     )
-    if not is_v2:
+    if not is_v2 and not partition.log.knows_producer(producer.producer_id):
         (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
         verified = then(verified, partial(refused_sequences.after_verification, where, producer, sequence))
     appended: Answer[Appended | KafkaError] = then(verified, append)

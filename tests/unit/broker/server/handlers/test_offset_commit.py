@@ -56,7 +56,7 @@ def runtime() -> Runtime:
 @pytest.fixture
 def context(runtime: Runtime) -> Any:
     services: Any = SimpleNamespace(
-        image=SimpleNamespace(topics={"a", "b", "small"}),
+        image=SimpleNamespace(has_partition=lambda topic, partition: topic in ("a", "b", "small")),
         groups=SimpleNamespace(runtime=runtime),
         slices=Slices(ManualClock(), Tasks()),
     )
