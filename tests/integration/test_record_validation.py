@@ -40,9 +40,7 @@ def test_librdkafka_fails_just_the_records_without_a_key(broker: BrokerProcess, 
     assert told == expected
 
 
-def test_others_are_answered_while_very_many_records_are_walked(
-    broker: BrokerProcess, topic: str
-) -> None:
+def test_others_are_answered_while_very_many_records_are_walked(broker: BrokerProcess, topic: str) -> None:
     """A few kilobytes of zstd that hold 300,000 records, the last one without a key."""
     records = [Record(0, 0, b"k", b"", [])] * 299_999 + [Record(0, 0, None, b"", [])]
     batch = build_batch(records, compression=Compression.ZSTD)
