@@ -29,6 +29,8 @@ from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFet
 logger = logging.getLogger(__name__)
 
 NO_OFFSET: Final = -1
+UNANSWERED: Final = error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+"""For a partition that an answer does not mention: asked again."""
 NO_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -158,7 +160,8 @@ class Commits:
         return {}
 
     async def _commit_once(self, offsets: Offsets) -> dict[TopicPartition, KafkaError]:
-        """The errors that may go away. Raises the others."""
+        """The errors that may go away; what the answer does not mention is not stored, as far as we know, and what it
+        mentions unasked does not count. Raises the other errors."""
         membership = self._membership
         is_outside = membership.generation.generation_id == NO_GENERATION and membership.state is not MemberState.LEFT
         if is_outside or membership.is_lost or membership.state is MemberState.COMPLETING:
@@ -168,14 +171,14 @@ class Commits:
             )
         sent = membership.generation
         response = await self._connection.send(commit_request(self._config, sent, offsets))
-        again: dict[TopicPartition, KafkaError] = {}
+        again: dict[TopicPartition, KafkaError] = dict.fromkeys(offsets, UNANSWERED)
         refused: dict[TopicPartition, KafkaError] = {}
         for topic in response.topics:
             for answer in topic.partitions:
                 code = ErrorCode.of(answer.error_code)
-                if code is ErrorCode.NONE:
-                    continue
                 partition = TopicPartition(topic.name, answer.partition_index)
+                if again.pop(partition, None) is None or code is ErrorCode.NONE:
+                    continue
                 reaction = membership.react(ApiKey.OFFSET_COMMIT, code, sent)
                 error = error_for(answer.error_code)
                 if reaction is Reaction.FIND_COORDINATOR:
