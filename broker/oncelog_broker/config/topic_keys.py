@@ -124,7 +124,7 @@ _DECLARED: Final = (
     _topic_key(
         "record.validation",
         "How far the broker looks into a producer's batch, so that none is stored which consumers cannot read. header: "
-        "its header and CRC. frames: also, if it is not compressed, that its first 32 records follow one another, to "
+        "its header and CRC. frames: also, if it is not compressed, that its first 8 records follow one another, to "
         "the end of the batch if they are all. full: every field of every record, compressed ones too, as Apache Kafka "
         "does, at half a microsecond a record; this alone finds what is wrong further back, compressed data that does "
         "not decompress, and timestamps beside those of the header. A compacted topic always has all walked.",

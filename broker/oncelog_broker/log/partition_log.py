@@ -17,6 +17,7 @@ from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.flush import FlushesUnderWay, PendingFlush
 from oncelog_broker.log.header_fields import (
     ATTRIBUTES,
+    BASE_TIMESTAMP,
     BATCH_LENGTH,
     LAST_OFFSET_DELTA,
     MAX_TIMESTAMP,
@@ -29,7 +30,7 @@ from oncelog_broker.log.log_content import LogContent
 from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.producers.state import DuplicateBatch
 from oncelog_broker.log.readable_log import ReadableLog
-from oncelog_broker.log.record_validation import has_wrong_timestamp, records_check, refuse_timestamps
+from oncelog_broker.log.record_validation import records_check, refuse_timestamps
 from oncelog_broker.log.segments.lost_segments import LogCorrupt
 from oncelog_broker.log.segments.recovery import LastKnown
 from oncelog_broker.log.segments.retention import SegmentFacts, deletable_segments
@@ -78,6 +79,7 @@ class PartitionLog(ReadableLog):
         "_untouched_state",
         "before_truncation",
         "cleaner_checkpoint",
+        "walks_records",
     )
 
     def __init__(
@@ -173,6 +175,7 @@ class PartitionLog(ReadableLog):
         """Takes effect from the next call on."""
         self.config = config
         self._append_limits = ValidationLimits.of(config)
+        self.walks_records = self._append_limits.walks_records or self._append_limits.requires_keys
         self._local.update_config(config)
         self.producer_state.update_config(config)
 
@@ -210,11 +213,14 @@ class PartitionLog(ReadableLog):
         now_ms = self._clock.now_ms()
         check_batch(batch, header, limits)
         if origin is AppendOrigin.CLIENT:
-            if not records_checked and (steps := records_check(batch, limits, now_ms)) is not None:
-                run_steps(steps)
+            if self.walks_records and not records_checked:
+                run_steps(records_check(batch, limits, now_ms))
                 header = HEADER.unpack_from(batch)  # the maximum timestamp may have been put right
             check_client_batch(batch, header, walks_frames=limits.walks_frames)
-            if has_wrong_timestamp(header, limits, now_ms):
+            if not limits.stamps_append_time and (
+                header[MAX_TIMESTAMP] - now_ms > limits.timestamp_after_max_ms
+                or now_ms - header[BASE_TIMESTAMP] > limits.timestamp_before_max_ms
+            ):
                 refuse_timestamps(batch, header, limits, now_ms)
         elif header[BATCH_LENGTH] + LOG_OVERHEAD != size:
             return self._append_several_as_leader(batch, leader_epoch, now_ms)
@@ -240,13 +246,11 @@ class PartitionLog(ReadableLog):
             self.producer_state.adopt(entry, header, base_offset, max_timestamp)
         return base_offset, append_time
 
-    def records_check(self, records: memoryview) -> Steps[None] | None:
-        """The walk through its records that a producer's batch needs before `append_as_leader`; None for nearly all.
+    def records_check(self, records: memoryview) -> Steps[None]:
+        """The walk through its records that a producer's batch needs before `append_as_leader`, where `walks_records`.
 
         It may put the maximum timestamp of the header right. Its steps raise KafkaError, RecordsRefused among them.
         """
-        if len(records) < HEADER_SIZE:
-            return None
         return records_check(records, self._append_limits, self._clock.now_ms())
 
     def append_marker(

@@ -11,7 +11,7 @@ An error names the records that are at fault (KIP-467), so that a client fails t
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
 from oncelog_broker.log.header_fields import (
     ATTRIBUTES,
@@ -65,29 +65,13 @@ class RecordsRefused(KafkaError):
         self.records = records
 
 
-def records_check(batch: memoryview, limits: ValidationLimits, now_ms: int) -> Steps[None] | None:
-    """The walk that `batch` needs before it is appended, or None where appending itself checks enough.
-
-    `batch` is writable: a maximum timestamp in its header that is not that of its records is put right, as by Kafka.
-    The steps raise KafkaError, RecordsRefused among them.
-    """
-    if limits.walks_records or limits.requires_keys:
-        return _walk(batch, limits, now_ms)
-    return None
-
-
-def has_wrong_timestamp(header: HeaderFields, limits: ValidationLimits, now_ms: int) -> bool:
-    """Whether, by its header, a record of the batch lies outside the bounds on timestamps."""
-    return not limits.stamps_append_time and (
-        header[MAX_TIMESTAMP] - now_ms > limits.timestamp_after_max_ms
-        or (now_ms - header[BASE_TIMESTAMP] > limits.timestamp_before_max_ms and header[BASE_TIMESTAMP] != NO_TIMESTAMP)
-    )
-
-
-def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: ValidationLimits, now_ms: int) -> NoReturn:
-    """Raises KafkaError INVALID_TIMESTAMP: RecordsRefused where it is cheap to tell which records are at fault."""
+def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: ValidationLimits, now_ms: int) -> None:
+    """For a batch whose header has timestamps out of bounds; -1 is none. Raises KafkaError INVALID_TIMESTAMP:
+    RecordsRefused where it is cheap to tell which records are at fault."""
+    if header[BASE_TIMESTAMP] == NO_TIMESTAMP and header[MAX_TIMESTAMP] - now_ms <= limits.timestamp_after_max_ms:
+        return
     if header[RECORDS_COUNT] <= NAMED_IN_PLACE and not header[ATTRIBUTES] & COMPRESSION_MASK:
-        run_steps(_walk(batch, limits, now_ms))
+        run_steps(records_check(batch, limits, now_ms))
     raise KafkaError(
         ErrorCode.INVALID_TIMESTAMP,
         f"timestamps {header[BASE_TIMESTAMP]} to {header[MAX_TIMESTAMP]}: they may lie "
@@ -95,7 +79,12 @@ def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: Validatio
     )
 
 
-def _walk(batch: memoryview, limits: ValidationLimits, now_ms: int) -> Steps[None]:
+def records_check(batch: memoryview, limits: ValidationLimits, now_ms: int) -> Steps[None]:
+    """Walk all records of `batch`, as settings or semantics ask for (`PartitionLog.walks_records`).
+
+    `batch` is writable: a maximum timestamp in its header that is not that of its records is put right, as by Kafka.
+    The steps raise KafkaError, RecordsRefused among them.
+    """
     header = HEADER.unpack_from(batch)
     check_batch(batch, header, limits)
     check_client_batch(batch, header, walks_frames=False)

@@ -40,8 +40,8 @@ from oncelog_protocol.records.record_scan import records_end
 HIGHEST_COMPRESSION: Final = 4
 """zstd; 0 none, 1 gzip, 2 snappy, 3 lz4."""
 
-FRAMES_WALKED: Final = 32
-"""Records of an uncompressed batch whose lengths are walked: a few microseconds, which everybody can afford. What a
+FRAMES_WALKED: Final = 8
+"""Records of an uncompressed batch whose lengths are walked: a microsecond, which everybody can afford. What a
 broken producer writes is wrong from the first record on."""
 
 _CONTROL_OR_TRANSACTIONAL: Final = CONTROL_BIT | TRANSACTIONAL_BIT

@@ -161,8 +161,8 @@ class _Produce:
         try:
             partition = _leader(topic, data.index, context)
             records = _checked(data.records, request, context)
-            if not walked and (walk := partition.log.records_check(records)) is not None:
-                self._append_after(walk, topic, data, answers)
+            if partition.log.walks_records and not walked:
+                self._append_after(partition.log.records_check(records), topic, data, answers)
                 return
             if request.transactional_id is None:
                 base_offset, append_time = partition.append(records, required_acks=request.acks, records_checked=True)

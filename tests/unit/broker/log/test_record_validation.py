@@ -159,9 +159,7 @@ def test_what_would_be_too_much_to_unpack_is_too_large(opened: Any) -> None:
 
 
 def steps_of(batch: bytearray, **config: Any) -> Steps[None]:
-    steps = records_check(memoryview(batch), ValidationLimits.of(LogConfig(**config)), NOW)
-    assert steps is not None
-    return steps
+    return records_check(memoryview(batch), ValidationLimits.of(LogConfig(**config)), NOW)
 
 
 def test_ten_million_records_in_six_kilobytes_are_unpacked_elsewhere_and_walked_with_pauses() -> None:
@@ -183,6 +181,8 @@ def test_only_the_first_records_of_a_large_batch_are_walked(opened: Any) -> None
     assert refusal(full, batch_of(good + b"\0", FRAMES_WALKED + 1)).code is ErrorCode.INVALID_RECORD
 
 
-def test_nearly_all_batches_need_no_walk() -> None:
-    limits = ValidationLimits.of(LogConfig())
-    assert records_check(memoryview(make_batch(*[b"v" * 100] * 600)), limits, NOW) is None
+@pytest.mark.parametrize(
+    ("config", "walks"), [({}, False), ({"record_validation": FULL}, True), ({"cleanup_policy": COMPACT}, True)]
+)
+def test_nearly_no_log_has_its_batches_walked(opened: Any, config: dict[str, Any], walks: bool) -> None:
+    assert opened(**config).walks_records is walks
