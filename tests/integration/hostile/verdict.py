@@ -8,10 +8,9 @@ from honest_prober import MAX_P99_MS, MAX_WORST_MS
 
 from hostile.run import Measured
 
-
 BESIDE_OTHER_TESTS = 5
-"""In `make test`, four brokers and their tests share two cores, caches and a disk, so waits may be so much longer there;
-what each of these clients did to a broker once was fifty times as much. The strict bounds are those of `make hostile`."""
+"""In `make test`, four brokers and their tests share two cores, caches and a disk, so waits may be so much longer; what
+each of these clients did to a broker once was fifty times as much. `make hostile` has the strict bounds."""
 
 
 def problems(measured: Measured, *, factor: int = 1) -> list[str]:
