@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DATA   ?= data
 PORT   ?= 9092
+BROKERS ?= 3
 FUZZ_SECONDS ?= 600
 
 # The tests start a thousand processes: where the environment forbids to keep compiled modules, each compiles them anew,
@@ -15,7 +16,7 @@ WORKERS ?= $(shell expr 2 \* `getconf _NPROCESSORS_ONLN`)
 PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal --durations=5
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run test lint tests unit integration zookeeper soak kill-matrix fuzz hostile bench interop clean help
+.PHONY: run cluster test lint tests unit integration zookeeper soak kill-matrix fuzz hostile bench interop clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -33,6 +34,9 @@ zookeeper: $(STAMP)   ## make sure that a local ZooKeeper can be started: Java, 
 
 run: $(STAMP)         ## set up, then start a broker on 127.0.0.1:9092 with its data in ./data (or PORT=9093 DATA=dir)
 	$(BIN)/oncelog serve --data $(DATA) --set listeners=PLAINTEXT://127.0.0.1:$(PORT)
+
+cluster: $(STAMP)     ## three brokers with a ZooKeeper in the background, in ./cluster-data (or BROKERS=5); then: oncelog cluster --help
+	$(BIN)/oncelog cluster up --brokers $(BROKERS) --port $(PORT)
 
 test: lint tests      ## everything that must pass: some four minutes on two slow cores
 
