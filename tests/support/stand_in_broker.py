@@ -16,7 +16,8 @@ from tests.support.fake_broker import FakeBroker
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 IDS = "/brokers/ids"
-SESSION_SECONDS = 2.0
+SESSION_SECONDS = 60.0
+"""As long as the server grants: one that is paused comes back as it was."""
 
 
 class StandInBroker(FakeBroker):
