@@ -7,9 +7,9 @@ both (`tests/unit/broker/metadata/test_store_contract.py`), so a caller may rely
   growing for ever, also across restarts: the broker epoch is the czxid of the broker's registration, KIP-380).
 - A write is durable when its await returns, and no reader sees it before. One caller's writes happen in call order.
 - `multi` happens wholly or not at all; all that it creates has one czxid.
-- A write that ends in `ConnectionLost` or `SessionExpired` may or may not have happened, or may happen yet. Whoever must
-  know does `sync`, reads, and decides by something that no other writer can have written: the session that owns an
-  ephemeral node, a random id. Where there is no such thing, the write counts as not ours (S1).
+- A write that ends in `ConnectionLost` or `SessionExpired` may or may not have happened, or may happen yet. Whoever
+  must know does `sync`, reads, and decides by something that no other writer can have written: the session that owns
+  an ephemeral node, a random id. Where there is no such thing, the write counts as not ours (S1).
 - Within a session the tree never goes back in time, and a session begins with a write of its own: what is read in it is
   never older than its beginning.
 - While the connection is broken, everything fails with `ConnectionLost` at once; nothing of it is done in a later
@@ -87,7 +87,8 @@ class ConnectionLost(StoreUnavailable):
 
 
 class SessionExpired(StoreUnavailable):
-    """The session is over (or the store closed): our ephemeral nodes are gone, no later try succeeds."""
+    """The session is over, and our ephemeral nodes are gone. A later try succeeds in a session that the store has begun
+    since, never in a closed store."""
 
 
 class SessionState(Enum):
