@@ -57,8 +57,8 @@ class Elector:
         self._stale_configs: set[str] = set()
         self._watches: list[Unsubscribe] = []
         self.on_term: TermCallback | None = None
-        """Runs when everything has been read and all partitions have their leaders: at the beginning of a term, and after
-    a time without the store."""
+        """Runs when everything has been read and all partitions have their leaders: at the beginning of a term, and
+        after a time without the store."""
 
     def term(self) -> PartitionController:
         """Our term as controller. Raises KafkaError NOT_CONTROLLER."""
