@@ -61,7 +61,7 @@ def next_state(
         return Decision(replace(state, isr=steady, controller_epoch=controller_epoch))
     if steady:
         return _elected(state, replicas, steady, steady, controller_epoch)
-    sure = [broker for broker in present if live[broker].log_is_sure]
+    sure = [broker for broker in present if live[broker].is_log_tail_kept]
     if sure:
         return _elected(state, replicas, sure, (), controller_epoch)
     return _without_a_sure_replica(state, replicas, present, live, controller_epoch, unclean)

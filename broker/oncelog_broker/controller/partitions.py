@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
 from oncelog_broker.controller import reading
-from oncelog_broker.controller.alter_partition import Proposal, decide, find_partition
+from oncelog_broker.controller.alter_partition import Proposal, check_sender, decide, find_partition
 from oncelog_broker.controller.leadership import Controllership
 from oncelog_broker.controller.machine import PartitionChange, in_order, wanted_change
 from oncelog_broker.controller.reading import Pause
@@ -95,10 +95,15 @@ class PartitionController:
         async with self._turn:
             await self._guarded(self._configs_changed(names))
 
-    async def alter(self, proposals: Sequence[tuple[bytes, int, Proposal]]) -> list[Altered]:
-        """What becomes of each proposal for a partition, named by topic id and index, when all are written."""
+    async def alter(
+        self, broker: int, broker_epoch: int, proposals: Sequence[tuple[bytes, int, Proposal]]
+    ) -> list[Altered]:
+        """What becomes of each proposal of a broker for a partition, named by topic id and index, when all are written.
+
+        KafkaError STALE_BROKER_EPOCH: it is not that broker any more.
+        """
         async with self._turn:
-            return await self._guarded(self._alter(proposals))
+            return await self._guarded(self._alter(broker, broker_epoch, proposals))
 
     # --- with the turn taken
 
@@ -173,12 +178,15 @@ class PartitionController:
             return set()
         return keys
 
-    async def _alter(self, proposals: Sequence[tuple[bytes, int, Proposal]]) -> list[Altered]:
+    async def _alter(
+        self, broker: int, broker_epoch: int, proposals: Sequence[tuple[bytes, int, Proposal]]
+    ) -> list[Altered]:
         if self._must_read_all:
             await self._settle(())
         answers: dict[int, Altered] = {}
         pending = list(range(len(proposals)))
         for _ in range(MAX_ATTEMPTS):
+            check_sender(self.view, broker, broker_epoch)
             changes: dict[PartitionKey, int] = {}
             wanted = []
             for index in pending:

@@ -56,7 +56,7 @@ async def read_brokers(store: MetadataStore, view: ClusterView) -> set[int]:
     for broker, path, found in zip(known, registered, await store.get_many(registered), strict=True):
         registration = None if found is None else _parsed(parse_broker, found[0], path)
         if found is not None and registration is not None:
-            brokers[broker] = LiveBroker(broker, found[1].czxid, registration.rack, registration.log_is_sure)
+            brokers[broker] = LiveBroker(broker, found[1].czxid, registration.rack, registration.is_log_tail_kept)
     return view.put_brokers(brokers, incarnations)
 
 

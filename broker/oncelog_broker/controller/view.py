@@ -20,7 +20,7 @@ class LiveBroker:
     id: int
     epoch: int
     rack: str | None = None
-    log_is_sure: bool = True
+    is_log_tail_kept: bool = True
     """Whether it has every record that it had when it was last there: False after the machine went down, or where the
     log was found shorter than it had been."""
 

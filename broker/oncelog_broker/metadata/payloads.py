@@ -42,7 +42,7 @@ class BrokerRegistration:
     rack: str | None = None
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     timestamp_ms: int = 0
-    log_is_sure: bool = True
+    is_log_tail_kept: bool = True
     """Whether its logs have every record that they had when it was last registered: not after the machine went down."""
 
 
@@ -105,7 +105,7 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
         "listener_security_protocol_map": {e.listener: e.security_protocol for e in broker.endpoints},
         "features": {n: {"min_version": low, "max_version": high} for n, (low, high) in broker.features.items()},
     }
-    if not broker.log_is_sure:
+    if not broker.is_log_tail_kept:
         document["log_tail"] = "unsure"
     if broker.rack is not None:
         document["rack"] = broker.rack
@@ -121,8 +121,8 @@ def parse_broker(data: bytes, path: str) -> BrokerRegistration:
         features[name] = (supported.integer("min_version"), supported.integer("max_version"))
     endpoints = tuple(_parse_endpoint(text, protocols, path) for text in document.required("endpoints", list))
     rack = document.optional("rack", str, "") or None
-    log_is_sure = document.optional("log_tail", str, "kept") != "unsure"
-    return BrokerRegistration(endpoints, rack, features, document.digits("timestamp"), log_is_sure)
+    is_log_tail_kept = document.optional("log_tail", str, "kept") != "unsure"
+    return BrokerRegistration(endpoints, rack, features, document.digits("timestamp"), is_log_tail_kept)
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:
