@@ -39,10 +39,6 @@ class Cluster:
         session = self.sessions[broker] = self.shared.connect()
         endpoints = (Endpoint("PLAINTEXT", "h", broker),)
         await register_broker(session, broker, BrokerRegistration(endpoints, **registration))
-        path = paths.incarnation(broker)
-        if await session.exists(path) is None:
-            await session.create(path, make_parents=True)
-        await session.set(path, b"")
         return session
 
     def stop(self, broker):
