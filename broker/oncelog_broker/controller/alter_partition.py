@@ -80,6 +80,8 @@ def decide(
     )
     if state.leader in isr:
         return PartitionChange(key, granted, known.version, is_election=False)
+    if not set(isr) <= set(state.isr):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "who gives the lead away leaves it to the ISR as it is")
     successor = next(broker for broker in view.replicas(key) if broker in isr)
     elected = replace(granted, leader=successor, leader_epoch=state.leader_epoch + 1)
     return PartitionChange(key, elected, known.version)
