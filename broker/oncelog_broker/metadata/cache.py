@@ -14,7 +14,7 @@ from oncelog_broker.metadata import paths, reader
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.payloads import MalformedPayload
 from oncelog_broker.metadata.reader import PartitionKey
-from oncelog_broker.metadata.store import MetadataStore, StoreUnavailable, Unsubscribe
+from oncelog_broker.metadata.store import ConnectionLost, MetadataStore, StoreUnavailable, Unsubscribe
 
 _log = logging.getLogger(__name__)
 
@@ -128,6 +128,18 @@ class MetadataCache:
             return await shown
         finally:
             self._waiting.remove(entry)
+
+    async def synced(self) -> ClusterImage:
+        """An image that shows at least what the store held when this was called. Raises StoreUnavailable.
+
+        For decisions that an image of the past would make wrong: that a topic is deleted, say.
+        """
+        await self._store.sync()
+        while not self._stale.is_empty():
+            if self._refreshing is None or self._refreshing.done():
+                raise ConnectionLost("the cluster image is not current")
+            await asyncio.shield(self._refreshing)
+        return self._image
 
     async def close(self) -> None:
         """Stop following; the last image stays."""

@@ -76,10 +76,7 @@ def _ask(
 ) -> Answer[ErrorCode]:
     if registers:
         return coordinator.add_partitions(transactional_id, producer, unknown, TRANSACTIONS_V2)
-    try:
-        return then(coordinator.verify(transactional_id, producer, unknown), _first_error)
-    except KafkaError as error:
-        return error.code
+    return then(coordinator.verify(transactional_id, producer, unknown), _first_error)
 
 
 def _first_error(codes: dict[TopicPartition, ErrorCode]) -> ErrorCode:

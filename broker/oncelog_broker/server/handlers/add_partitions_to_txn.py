@@ -16,7 +16,7 @@ from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
-from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.features import TRANSACTIONS_V1, TRANSACTIONS_V2
 from oncelog_protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -89,11 +89,7 @@ def _serve(transaction: Transaction, context: RequestContext) -> Steps[Answer[Re
             if len(partitions) % PARTITIONS_PER_STEP == 0:
                 yield None
     if transaction.verify_only:
-        try:
-            codes = coordinator.verify(transactional_id, asking, partitions)
-        except KafkaError as error:
-            code = error.code
-            return result(lambda _: code)
+        codes = coordinator.verify(transactional_id, asking, partitions)
         return then(codes, lambda codes: result(codes.__getitem__))
     if refused:
         return result(lambda where: refused.get(where, ErrorCode.OPERATION_NOT_ATTEMPTED))
