@@ -35,6 +35,7 @@ from oncelog_broker.coordinator.internal_topics import internal_topic
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
 from oncelog_broker.coordinator.transaction.markers import MarkerAppender
+from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.kraft_metadata import read_topic_configs
 from oncelog_broker.log.directories.log_manager import LogManager
@@ -227,6 +228,7 @@ class Broker:
                 self.slices,
                 self.deadlines,
             ),
+            RemoteCoordinators(self.peers, self.tasks),
             self.producer_ids,
             self.clock,
             self.tasks,

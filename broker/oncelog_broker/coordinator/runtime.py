@@ -28,7 +28,7 @@ from oncelog_broker.coordinator.effects import Effects, Interruption, TimerKey
 from oncelog_broker.coordinator.loading import replay_log
 from oncelog_broker.coordinator.partitioning import partition_for
 from oncelog_broker.coordinator.shard import M, R, Shard, Waiter
-from oncelog_broker.metadata.image import ClusterImage, Topic
+from oncelog_broker.metadata.image import NO_LEADER, ClusterImage, Topic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.replication.waiting import no_longer_than
@@ -194,6 +194,13 @@ class CoordinatorRuntime(Generic[M]):
     def partition_of(self, key: str) -> int | None:
         """The partition that keeps `key`; None while the topic does not exist."""
         return partition_for(key, self._partitions) if self._partitions else None
+
+    def leader_of(self, key: str) -> int:
+        """The broker that leads the partition which keeps `key`, by the image; NO_LEADER where none is known."""
+        index = self.partition_of(key)
+        if index is None or self._image_topic is None:
+            return NO_LEADER
+        return self._image_topic.partitions[index].leader
 
     def shard(self, key: str) -> Shard[M]:
         """The loaded shard that keeps `key`. Raises KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""

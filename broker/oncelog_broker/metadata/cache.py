@@ -135,10 +135,10 @@ class MetadataCache:
         For decisions that an image of the past would make wrong: that a topic is deleted, say.
         """
         await self._store.sync()
-        while not self._stale.is_empty():
-            if self._refreshing is None or self._refreshing.done():
-                raise ConnectionLost("the cluster image is not current")
+        while self._refreshing is not None and not self._refreshing.done():
             await asyncio.shield(self._refreshing)
+        if not self._stale.is_empty():
+            raise ConnectionLost("", "the cluster image is not current")
         return self._image
 
     async def close(self) -> None:

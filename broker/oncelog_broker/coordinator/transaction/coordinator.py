@@ -24,7 +24,8 @@ from oncelog_broker.coordinator.transaction.marker_queue import Decision, Outcom
 from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
 from oncelog_broker.coordinator.transaction.metadata import NeedsProducerId, TopicPartition
 from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
+from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.producer_ids import ProducerIdManager, ProducerIdsExhausted
 from oncelog_broker.metadata.topic_names import TRANSACTION_STATE
 from oncelog_broker.replication.replicas import Replicas
@@ -51,6 +52,7 @@ class TransactionCoordinator:
         config: BrokerConfig,
         replicas: Replicas,
         markers: MarkerSender,
+        remote: RemoteCoordinators,
         producer_ids: ProducerIdManager,
         clock: Clock,
         tasks: Tasks,
@@ -64,6 +66,9 @@ class TransactionCoordinator:
         self._expiry_seconds = config[keys.TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS] / 1000
         self.last_clients = LastClients()
         self.refused_sequences = RefusedSequences()
+        self.remote = remote
+        """The coordinators of other brokers."""
+        self._node_id = config.node_id
         self._markers = markers
         self._producer_ids = producer_ids
         self._tasks = tasks
@@ -90,6 +95,11 @@ class TransactionCoordinator:
 
     def close(self) -> None:
         self.runtime.close()
+
+    def elsewhere(self, transactional_id: str) -> int | None:
+        """The other broker that coordinates a transactional id; None where this one does, or nobody is known to."""
+        leader = self.runtime.leader_of(transactional_id)
+        return None if leader in (NO_LEADER, self._node_id) else leader
 
     # --- requests
 

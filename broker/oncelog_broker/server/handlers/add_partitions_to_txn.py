@@ -8,6 +8,7 @@ Versions: v0-3 one transaction, from a producer; v4-5 many, from a broker for it
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
@@ -41,8 +42,11 @@ CodeOf = Callable[[TopicPartition], ErrorCode]
 
 def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Answer[AddPartitionsToTxnResponse]:
     if context.version >= FIRST_BATCHED_VERSION:
+        if not context.is_for_brokers:
+            return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         answers = context.services.slices.run(_serve_each(request, context), must_finish=True)
-        return then(then(answers, all_of), lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
+        results = then(answers, partial(_when_committed, context))
+        return then(results, lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
     transaction = Transaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -62,6 +66,12 @@ def _serve_each(request: AddPartitionsToTxnRequest, context: RequestContext) -> 
         answers.append((yield from _serve(transaction, context)))
         yield None
     return answers
+
+
+def _when_committed(context: RequestContext, answers: list[Answer[Result]]) -> Answer[list[Result]]:
+    """A broker asks for many producers over one connection: what waits for replicas keeps nothing behind it waiting."""
+    context.effects_are_done()
+    return all_of(answers)
 
 
 def _serve(transaction: Transaction, context: RequestContext) -> Steps[Answer[Result]]:

@@ -132,7 +132,7 @@ def runtime(internal_topic):
         internal_topic.clock,
         internal_topic.tasks,
         internal_topic.slices,
-        internal_topic.call_after,
+        internal_topic.deadlines,
     )
 
 
@@ -466,7 +466,7 @@ async def test_keys_are_spread_over_partitions(tmp_path, internal_topic):
         internal_topic.clock,
         internal_topic.tasks,
         internal_topic.slices,
-        internal_topic.call_after,
+        internal_topic.deadlines,
     )
     assert runtime.partition_of("a") is None
     runtime.on_image(internal_topic.lead(2))
@@ -616,8 +616,8 @@ async def test_s39_what_is_decided_is_handed_on_when_it_is_committed_and_by_nobo
         internal_topic.clock,
         internal_topic.tasks,
         internal_topic.slices,
-        internal_topic.call_after,
-        on_end=lambda shard, end: ended.append(end),
+        internal_topic.deadlines,
+        on_end=lambda shard, end, epoch: ended.append((end, epoch)),
     )
     internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), min_insync_replicas=2)
     runtime.on_image(internal_topic.lead())
@@ -633,9 +633,9 @@ async def test_s39_what_is_decided_is_handed_on_when_it_is_committed_and_by_nobo
     partition.lead(1, (1, 2), (1, 2))
     partition.on_follower_fetch(2, partition.log.log_end_offset)
     await settle()
-    assert ended == ["first"]
+    assert ended == [("first", 1)], "logged in that leader epoch"
     again = runtime.write("a", decide("a", "second"), failed)
     internal_topic.resign()
     assert await again is ErrorCode.NOT_COORDINATOR
     await settle()
-    assert ended == ["first"], "the next coordinator finds it in the log"
+    assert len(ended) == 1, "the next coordinator finds it in the log"
