@@ -1,4 +1,4 @@
-"""Other brokers without a network: requests to them are calls, which may be lost, held, done twice or never answered."""
+"""Other brokers without a network: requests are calls, which may be lost, held, done twice or never answered."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ from oncelog_protocol.records.compression import Compression
 logger = logging.getLogger(__name__)
 
 COMMIT_SECONDS: Final = 5.0
-"""offsets.commit.timeout.ms: with too few replicas in sync for ever, nobody waits for ever."""
+"""How long replies wait for the replicas in sync, however slow those are: nobody waits for ever."""
 TIMER_RETRY_SECONDS: Final = 1.0
 """When a timer is tried again whose records could not be appended."""
 

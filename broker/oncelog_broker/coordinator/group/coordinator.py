@@ -60,6 +60,7 @@ class GroupCoordinator:
             slices,
             deadlines,
             Compression(config[keys.OFFSETS_TOPIC_COMPRESSION_CODEC]),
+            commit_seconds=config[keys.OFFSETS_COMMIT_TIMEOUT_MS] / 1000,
         )
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
