@@ -13,10 +13,11 @@ import os
 import socket
 from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config import zookeeper_keys
 from oncelog_broker.config.alter import valid_topic_overrides
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import (
@@ -42,11 +43,13 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.directories.meta_properties import read_meta_properties
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.embedded import EmbeddedStore
 from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.incarnation import Predecessor
+from oncelog_broker.metadata.membership import ClusterMember
+from oncelog_broker.metadata.opening import open_store, store_of
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse_cluster_id
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
-from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, register_broker
+from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, Membership, register_broker
 from oncelog_broker.metadata.store import MetadataStore, SessionState
 from oncelog_broker.replication.peers import BrokerPeers
 from oncelog_broker.replication.replicas import Replicas
@@ -74,8 +77,6 @@ from oncelog_protocol.uuids import uuid_to_string
 
 logger = logging.getLogger(__name__)
 
-METADATA_FILE: Final = "metadata.db"
-"""The embedded store, in the first log directory. The name is no topic-partition, so Kafka's tools pass it over."""
 ADOPTED_PRODUCER_IDS: Final = 2**40
 """Producer ids up to here may be in use in logs that another cluster wrote: ours begin above, since an id that is given
 out twice makes two producers one. Nobody has initialised that many producers."""
@@ -130,6 +131,7 @@ class Broker:
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self.advertised: tuple[Listener, ...] = ()
         self.logs: LogManager
+        self.member: ClusterMember
         self.metadata: MetadataCache
         self.peers: BrokerPeers
         self.replicas: Replicas
@@ -139,7 +141,8 @@ class Broker:
         self.topics: TopicController
         self.producer_ids: ProducerIdManager
         self.failed = asyncio.Event()
-        """Set when the broker can go on no more and must be stopped; the log says why."""
+        """Set when the broker can go on no more and must be stopped; the log says why. That ZooKeeper is away is no
+        reason: the gate shuts, and opens again when it is back."""
         self._stopping = False
 
     @property
@@ -179,9 +182,10 @@ class Broker:
             raise BrokerStartError(
                 f"the data directory {home} cannot be made: {error.strerror}. Choose another with --data or log.dirs."
             ) from error
-        store = EmbeddedStore.open(Path(home) / METADATA_FILE)
+        store = await open_store(self.config, home, self.clock)
         self._undo.push_async_callback(store.close)
-        store.watch_session(self._on_session)
+        if self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is None:
+            store.watch_session(self._on_session)
         self.logs = LogManager.open(
             self.config.log_dirs,
             node_id=self.node_id,
@@ -191,12 +195,14 @@ class Broker:
             clock=self.clock,
         )
         self._undo.push_async_callback(self._close_logs)
+        predecessor = Predecessor(store, self.disk, home)
+        await predecessor.end_session()
         self._undo.push_async_callback(self._listeners.close)
         bound = {}
         for listener in listeners(self.config):
             bound[listener.name] = await self._listeners.listen(listener)
         self.advertised = with_bound_ports(advertised, bound)
-        await self._join(store)
+        await self._join(store, predecessor)
         self._undo.push_async_callback(self.metadata.close)
         self._undo.push_async_callback(self.tasks.close)
         self.peers = BrokerPeers(self.node_id, brokers_listener, lambda: self.image, self._network, self.tasks)
@@ -209,6 +215,8 @@ class Broker:
         self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""), self.tasks)
         self.replicas.on_image(ClusterImage(""), self.image)
         self._undo.callback(self.replicas.close)
+        if self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is not None:
+            self.replicas.may_lead = self.member.may_lead
         self.replicas.on_opened = self._on_opened
         self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.slices, self.deadlines)
         self._undo.callback(self.groups.close)
@@ -239,6 +247,7 @@ class Broker:
         self.transactions.on_image(self.image)
         self.metadata.subscribe(self._on_image)
         await self.replicas.until_opened()
+        self.member.follow()
         LogMaintenance(self._current_config, self.logs, self.replicas, self.clock, self.tasks).start()
         LogCleaner(
             self._current_config, self.logs, self.replicas, self.clock, self.tasks, self.slices, self.disk
@@ -290,21 +299,51 @@ class Broker:
         known = None if properties is None else properties.cluster_id
         return known or uuid_to_string(random_uuid(system_entropy))
 
-    async def _join(self, store: EmbeddedStore) -> None:
+    async def _join(self, store: MetadataStore, predecessor: Predecessor) -> None:
         """Register in the cluster, become its controller, elect leaders, read the image."""
-        now_ms = self.clock.now_ms()
-        endpoints = tuple(
-            Endpoint(listener.name, listener.host, listener.port, listener.security_protocol)
-            for listener in self.advertised
+        is_strict = self.config[zookeeper_keys.BROKER_SESSION_LEASE] == "strict"
+        register = partial(self._register, store, predecessor)
+        self.member = ClusterMember(store, register, self.clock, self.tasks, is_strict=is_strict)
+        await self.member.join()
+        await self._become_controller(store)
+        # Only now: what is read after a write of our own is never older than that, so no log is taken for a stray.
+        self.metadata = await MetadataCache.start(store)
+
+        async def on_resumed() -> None:
+            await store.sync()
+            await self.metadata.until_current()
+
+        async def on_rejoined(membership: Membership) -> None:
+            await self._become_controller(store)
+            await self.metadata.wait_for(lambda image: _epoch_of(image, self.node_id) == membership.broker_epoch)
+            await self.metadata.until_current()
+
+        self.member.on_resumed, self.member.on_rejoined = on_resumed, on_rejoined
+
+    async def _register(self, store: MetadataStore, predecessor: Predecessor) -> Membership:
+        """In the session that runs, which our successor must be able to end before it makes anything."""
+        if store.session_key is not None:
+            await asyncio.to_thread(predecessor.leave_trace)
+        is_first = self.member.membership is None
+        registration = BrokerRegistration(
+            tuple(Endpoint(each.name, each.host, each.port, each.security_protocol) for each in self.advertised),
+            timestamp_ms=self.clock.now_ms(),
+            boot=predecessor.boot,
+            is_log_tail_kept=not is_first
+            or predecessor.has_kept_log_tail(was_closed_cleanly=self.logs.was_closed_cleanly),
         )
-        registration = BrokerRegistration(endpoints, timestamp_ms=now_ms)
-        await register_broker(store, self.node_id, registration, self._found_logs)
-        controllership = await claim_controllership(store, self.node_id, now_ms)
+        # A session that nobody has ended is over within its timeout, and told a tick later.
+        wait_seconds = store.session_timeout * 1.5
+        return await register_broker(store, self.node_id, registration, self._found_logs, wait_seconds=wait_seconds)
+
+    async def _become_controller(self, store: MetadataStore) -> None:
+        controllership = await claim_controllership(store, self.node_id, self.clock.now_ms())
         if controllership is None:
-            raise BrokerStartError("another broker is the controller of this embedded metadata store")
+            raise BrokerStartError("another broker is the controller of this cluster")
         await bring_partitions_online(store, controllership, live={self.node_id}, restarted={self.node_id})
         self.topics = TopicController(store, controllership)
-        self.metadata = await MetadataCache.start(store)
+        if self._services is not None:
+            self._services.topics = self.topics
 
     def _found_logs(self) -> FoundLogs:
         """What a data directory of another origin holds (one that Apache Kafka wrote, say)."""
@@ -387,7 +426,7 @@ class Broker:
             logger.error(
                 "logs that the metadata store does not know; if their topics were not deleted, the store lost its last "
                 "writes: stop the broker, restore the file with its -wal file, and rename the directories back",
-                extra={"count": unknown, "metadata": os.path.join(self.config.log_dirs[0], METADATA_FILE)},
+                extra={"count": unknown, "metadata": store_of(self.config)},
             )
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
@@ -425,3 +464,8 @@ class Broker:
             await asyncio.to_thread(self.logs.close)
         except (OSError, KafkaError) as error:
             logger.error("not a clean shutdown", extra={"reason": error})
+
+
+def _epoch_of(image: ClusterImage, broker_id: int) -> int:
+    broker = image.brokers.get(broker_id)
+    return -1 if broker is None else broker.epoch

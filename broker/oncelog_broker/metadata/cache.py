@@ -14,7 +14,7 @@ from oncelog_broker.metadata import paths, reader
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.payloads import MalformedPayload
 from oncelog_broker.metadata.reader import PartitionKey
-from oncelog_broker.metadata.store import ConnectionLost, MetadataStore, StoreUnavailable, Unsubscribe
+from oncelog_broker.metadata.store import MetadataStore, StoreUnavailable, Unsubscribe
 
 _log = logging.getLogger(__name__)
 
@@ -129,16 +129,24 @@ class MetadataCache:
         finally:
             self._waiting.remove(entry)
 
+    async def until_current(self) -> None:
+        """Return when the image shows all that the watches have named so far. StoreUnavailable: it could not be read.
+
+        Who wants what others have written until now calls `MetadataStore.sync` before."""
+        if not self._stale.is_empty():
+            self._begin_refresh()
+        if self._refreshing is not None:
+            await asyncio.wait([self._refreshing])
+        if not self._stale.is_empty():
+            raise StoreUnavailable("", "the cluster image is not current")
+
     async def synced(self) -> ClusterImage:
         """An image that shows at least what the store held when this was called. Raises StoreUnavailable.
 
         For decisions that an image of the past would make wrong: that a topic is deleted, say.
         """
         await self._store.sync()
-        while self._refreshing is not None and not self._refreshing.done():
-            await asyncio.shield(self._refreshing)
-        if not self._stale.is_empty():
-            raise ConnectionLost("", "the cluster image is not current")
+        await self.until_current()
         return self._image
 
     async def close(self) -> None:
@@ -152,6 +160,9 @@ class MetadataCache:
 
     def _on_change(self, path: str) -> None:
         self._stale.add(path)
+        self._begin_refresh()
+
+    def _begin_refresh(self) -> None:
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
 

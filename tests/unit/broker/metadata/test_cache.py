@@ -21,7 +21,7 @@ from oncelog_broker.metadata.payloads import (
     encode_partition_state,
     encode_topic,
 )
-from oncelog_broker.metadata.store import ConnectionLost, Create, Delete, NoNode, Set
+from oncelog_broker.metadata.store import ConnectionLost, Create, Delete, NoNode, Set, StoreUnavailable
 
 ID = b"i" * 16
 
@@ -253,5 +253,5 @@ async def test_an_image_that_cannot_be_made_current_is_none(cluster, cache, monk
 
     monkeypatch.setattr(cluster, "get_many", broken)
     await cluster.multi(list(topic_operations("orders")))
-    with pytest.raises(ConnectionLost):
+    with pytest.raises(StoreUnavailable):
         await cache.synced()
