@@ -20,15 +20,23 @@ from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config import zookeeper_keys
 from oncelog_broker.config.alter import valid_topic_overrides
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.config.listeners import Listener, advertised_listeners, listeners, with_bound_ports
+from oncelog_broker.config.listeners import (
+    Listener,
+    advertised_listeners,
+    inter_broker_listener,
+    listeners,
+    with_bound_ports,
+)
 from oncelog_broker.config.resolve import resolve_topic
-from oncelog_broker.controller.leadership import claim_controllership
-from oncelog_broker.controller.partition_states import bring_partitions_online
+from oncelog_broker.config.topic_defaults import UNCLEAN_LEADER_ELECTION_ENABLE
+from oncelog_broker.controller.configs import ConfigController
+from oncelog_broker.controller.elector import Elector
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
-from oncelog_broker.coordinator.internal_topics import internal_topic
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
 from oncelog_broker.coordinator.transaction.markers import MarkerAppender
+from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.kraft_metadata import read_topic_configs
 from oncelog_broker.log.directories.log_manager import LogManager
@@ -43,6 +51,7 @@ from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, Membership, register_broker
 from oncelog_broker.metadata.store import MetadataStore, SessionState
+from oncelog_broker.replication.peers import BrokerPeers
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock, SystemClock
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
@@ -60,10 +69,10 @@ from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
-from oncelog_broker.server.shown import wait_until_usable
+from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.upkeep.cleaning import LogCleaner
 from oncelog_broker.upkeep.maintenance import LogMaintenance
-from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.uuids import uuid_to_string
 
 logger = logging.getLogger(__name__)
@@ -77,7 +86,6 @@ KEYS_OF_LOGS: Final = (
     keys.MESSAGE_MAX_DECOMPRESSED_BYTES,
 )
 """What every log must know of the broker's own settings, beside those that topics inherit."""
-AUTO_CREATE_TIMEOUT_MS: Final = 30_000
 
 
 class BrokerStartError(Exception):
@@ -114,7 +122,8 @@ class Broker:
             ),
             TurnBudget(self.clock.monotonic),
         )
-        self._listeners = Listeners(network or RealNetwork(), self.connections)
+        self._network = network or RealNetwork()
+        self._listeners = Listeners(self._network, self.connections)
         self._services: Services | None = None
         self._undo = AsyncExitStack()
         """What `stop` does, in reverse order of the start."""
@@ -123,10 +132,12 @@ class Broker:
         self.logs: LogManager
         self.member: ClusterMember
         self.metadata: MetadataCache
+        self.peers: BrokerPeers
         self.replicas: Replicas
         self.groups: GroupCoordinator
         self.markers: MarkerAppender
         self.transactions: TransactionCoordinator
+        self.elector: Elector
         self.topics: TopicController
         self.producer_ids: ProducerIdManager
         self.failed = asyncio.Event()
@@ -163,6 +174,7 @@ class Broker:
     async def _start(self) -> None:
         self._divide_descriptors()
         advertised = advertised_listeners(self.config, socket.gethostname())
+        brokers_listener = inter_broker_listener(self.config)
         home = os.path.abspath(self.config.log_dirs[0])
         try:
             self.disk.make_directories(home)
@@ -190,9 +202,12 @@ class Broker:
         for listener in listeners(self.config):
             bound[listener.name] = await self._listeners.listen(listener)
         self.advertised = with_bound_ports(advertised, bound)
+        self._undo.push_async_callback(self.tasks.close)
         await self._join(store, predecessor)
         self._undo.push_async_callback(self.metadata.close)
         self._undo.push_async_callback(self.tasks.close)
+        self.peers = BrokerPeers(self.node_id, brokers_listener, lambda: self.image, self._network, self.tasks)
+        self._undo.callback(self.peers.close)
         self._undo.push_async_callback(self._listeners.close)
         self.producer_ids = ProducerIdManager(store, self.node_id)
         self._follow_broker_configs(self.image)
@@ -211,7 +226,18 @@ class Broker:
         self.transactions = TransactionCoordinator(
             self.config,
             self.replicas,
-            self.markers,
+            MarkerSender(
+                self.node_id,
+                lambda: self.image,
+                self.metadata.synced,
+                self.markers,
+                self.peers,
+                self.clock,
+                self.tasks,
+                self.slices,
+                self.deadlines,
+            ),
+            RemoteCoordinators(self.peers, self.tasks),
             self.producer_ids,
             self.clock,
             self.tasks,
@@ -239,16 +265,30 @@ class Broker:
             deadlines=self.deadlines,
             logs=self.logs,
             metadata=self.metadata,
+            peers=self.peers,
             replicas=self.replicas,
             groups=self.groups,
             transactions=self.transactions,
             markers=self.markers,
+            elector=self.elector,
             topics=self.topics,
+            configs=ConfigController(store),
             producer_ids=self.producer_ids,
             fetch_sessions=FetchSessions(self.config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]),
-            create_topic=self.create_topic,
+            create_topic=self._topic_creation().create,
         )
         await self._listeners.start(Dispatcher(self._services))
+
+    def _topic_creation(self) -> TopicCreation:
+        # An embedded store has no more brokers than this one.
+        return TopicCreation(
+            self._current_config,
+            self.metadata,
+            self.replicas,
+            self.topics,
+            self.peers,
+            may_degrade=self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is None,
+        )
 
     def _divide_descriptors(self) -> None:
         """Before the first log is opened: who may have how many."""
@@ -274,12 +314,23 @@ class Broker:
         return known or uuid_to_string(random_uuid(system_entropy))
 
     async def _join(self, store: MetadataStore, predecessor: Predecessor) -> None:
-        """Register in the cluster, become its controller, elect leaders, read the image."""
+        """Register in the cluster, become its controller if there is none, read the image."""
         is_strict = self.config[zookeeper_keys.BROKER_SESSION_LEASE] == "strict"
         register = partial(self._register, store, predecessor)
         self.member = ClusterMember(store, register, self.clock, self.tasks, is_strict=is_strict)
         await self.member.join()
-        await self._become_controller(store)
+        self.elector = Elector(
+            store,
+            self.node_id,
+            self.clock,
+            self.tasks,
+            self.slices.pauses().here,
+            lambda: self.config[UNCLEAN_LEADER_ELECTION_ENABLE],
+        )
+        self._undo.callback(self.elector.close)
+        self.topics = TopicController(store, self.elector.term)
+        self.elector.on_term = self.topics.finish_deletions
+        await self.elector.start()
         # Only now: what is read after a write of our own is never older than that, so no log is taken for a stray.
         self.metadata = await MetadataCache.start(store)
 
@@ -288,7 +339,6 @@ class Broker:
             await self.metadata.until_current()
 
         async def on_rejoined(membership: Membership) -> None:
-            await self._become_controller(store)
             await self.metadata.wait_for(lambda image: _epoch_of(image, self.node_id) == membership.broker_epoch)
             await self.metadata.until_current()
 
@@ -301,6 +351,7 @@ class Broker:
         is_first = self.member.membership is None
         registration = BrokerRegistration(
             tuple(Endpoint(each.name, each.host, each.port, each.security_protocol) for each in self.advertised),
+            rack=self.config[keys.RACK],
             timestamp_ms=self.clock.now_ms(),
             boot=predecessor.boot,
             is_log_tail_kept=not is_first
@@ -309,15 +360,6 @@ class Broker:
         # A session that nobody has ended is over within its timeout, and told a tick later.
         wait_seconds = store.session_timeout * 1.5
         return await register_broker(store, self.node_id, registration, self._found_logs, wait_seconds=wait_seconds)
-
-    async def _become_controller(self, store: MetadataStore) -> None:
-        controllership = await claim_controllership(store, self.node_id, self.clock.now_ms())
-        if controllership is None:
-            raise BrokerStartError("another broker is the controller of this cluster")
-        await bring_partitions_online(store, controllership, live={self.node_id}, restarted={self.node_id})
-        self.topics = TopicController(store, controllership)
-        if self._services is not None:
-            self._services.topics = self.topics
 
     def _found_logs(self) -> FoundLogs:
         """What a data directory of another origin holds (one that Apache Kafka wrote, say)."""
@@ -348,6 +390,7 @@ class Broker:
             self.replicas.reconfigure_all()
             if self._services is not None:
                 self._services.config = self.config
+        self.peers.on_image(new)
         self.replicas.on_image(old, new)
         self.groups.on_image(old, new)
         self.transactions.on_image(new)
@@ -411,24 +454,6 @@ class Broker:
             found = LogConfig.from_values(resolve_topic(overrides, self.config) | of_broker)
             self._log_configs[key] = found
         return found
-
-    async def create_topic(self, name: str) -> None:
-        """Create a topic with the broker's defaults (auto-creation), an internal one with its own; wait until it can
-        be used. One that exists already is no error.
-
-        Raises KafkaError: INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR, REQUEST_TIMED_OUT.
-        """
-        partitions, replicas, overrides = internal_topic(name, self.config, len(self.image.brokers)) or (
-            self.config[keys.NUM_PARTITIONS],
-            self.config[keys.DEFAULT_REPLICATION_FACTOR],
-            {},
-        )
-        try:
-            await self.topics.create_topic(name, partitions, replicas, overrides)
-        except KafkaError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another connection was quicker
-                raise
-        await wait_until_usable(self.metadata, self.replicas, name, 1, AUTO_CREATE_TIMEOUT_MS)
 
     async def _close_logs(self) -> None:
         try:

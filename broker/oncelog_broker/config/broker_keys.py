@@ -40,6 +40,14 @@ NODE_ID = ConfigKey[int](
     "node.id", INT, 1, "The id of this broker, unique in the cluster. Kafka has no default.", at_least(0), HIGH
 )
 BROKER_ID = ConfigKey[int | None]("broker.id", INT, None, "Older name of node.id, which goes first.", at_least(0), HIGH)
+RACK = ConfigKey[str | None](
+    "broker.rack",
+    STRING,
+    None,
+    "Where this broker stands: replicas of new partitions are spread over racks, if every broker has one (KIP-36).",
+    not_empty(),
+    LOW,
+)
 LISTENERS = ConfigKey[tuple[str, ...]](
     "listeners",
     LIST,
@@ -65,6 +73,13 @@ LISTENER_SECURITY_PROTOCOL_MAP = ConfigKey[tuple[str, ...]](
     "NAME:PROTOCOL for each listener name. The protocol served is PLAINTEXT.",
     not_empty(),
     LOW,
+)
+INTER_BROKER_LISTENER_NAME = ConfigKey[str | None](
+    "inter.broker.listener.name",
+    STRING,
+    None,
+    "The listener that the other brokers connect to. Not set: PLAINTEXT, or the first one where none is called so. "
+    "Where it is set and there are others, those refuse what brokers alone may ask (WriteTxnMarkers, say).",
 )
 
 # --- Connections and requests
@@ -182,6 +197,15 @@ OFFSETS_TOPIC_SEGMENT_BYTES = ConfigKey[int](
     INT,
     100 * 1024**2,
     "Segment size of __consumer_offsets, when it is created: small, so that it is compacted early.",
+    at_least(1),
+    HIGH,
+)
+OFFSETS_COMMIT_TIMEOUT_MS = ConfigKey[int](
+    "offsets.commit.timeout.ms",
+    INT,
+    5_000,
+    "How long the answer of a group coordinator waits until the replicas in sync have what it says; then it is "
+    "COORDINATOR_NOT_AVAILABLE.",
     at_least(1),
     HIGH,
 )

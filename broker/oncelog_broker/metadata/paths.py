@@ -12,6 +12,8 @@ TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
+ADMIN = "/admin"
+DELETE_TOPICS = "/admin/delete_topics"
 CLUSTER = "/cluster"
 CLUSTER_ID = "/cluster/id"
 LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
@@ -35,6 +37,11 @@ def incarnation(broker: int) -> str:
     """Its version counts the registrations of a broker: what a multi can check, when the registration itself is made
     anew each time and begins with version 0 again."""
     return f"{INCARNATIONS}/{broker}"
+
+
+def deletion(topic_name: str) -> str:
+    """There while the deletion of a topic goes on in several writes."""
+    return f"{DELETE_TOPICS}/{topic_name}"
 
 
 def topic(name: str) -> str:

@@ -76,6 +76,8 @@ class PartitionState:
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
+    leader_recovery_state: int = 0
+    """1 after an unclean election, until the leader says that it is whole again (KIP-704); 0 is not written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,16 +165,22 @@ def parse_topic(data: bytes, path: str) -> TopicAssignment:
     return TopicAssignment(topic_id, assignments)
 
 
+def encode_mark(topic: TopicAssignment) -> bytes:
+    """`/admin/delete_topics/<topic>`: which topic of that name is to go. Kafka's is empty."""
+    return b"" if topic.topic_id is None else uuid_to_string(topic.topic_id).encode()
+
+
 def encode_partition_state(state: PartitionState) -> bytes:
-    return _to_json(
-        {
-            "controller_epoch": state.controller_epoch,
-            "leader": state.leader,
-            "version": 1,
-            "leader_epoch": state.leader_epoch,
-            "isr": list(state.isr),
-        }
-    )
+    document: dict[str, Any] = {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.isr),
+    }
+    if state.leader_recovery_state:
+        document["leader_recovery_state"] = state.leader_recovery_state
+    return _to_json(document)
 
 
 def parse_partition_state(data: bytes, path: str) -> PartitionState:
@@ -182,6 +190,7 @@ def parse_partition_state(data: bytes, path: str) -> PartitionState:
         leader_epoch=document.integer("leader_epoch"),
         isr=_broker_ids(document.required("isr", list), "isr", path),
         controller_epoch=document.integer("controller_epoch"),
+        leader_recovery_state=document.optional("leader_recovery_state", int, 0),
     )
 
 

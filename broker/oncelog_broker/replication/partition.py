@@ -122,6 +122,7 @@ class Partition:
     def resign(self) -> None:
         """This broker leads the partition no more: whoever waits is answered now and will find out."""
         self.is_resigned = True
+        self.guards.on_new_leader_epoch()
         self.waiting.on_resigned()
 
     # --- appending
