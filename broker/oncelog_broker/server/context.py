@@ -18,7 +18,7 @@ from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.replication.replicas import Replicas
-from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.steps import Steps
@@ -108,6 +108,11 @@ class RequestContext:
     def in_slices(self, work: Steps[R]) -> Answer[R]:
         """What `work` returns, a slice at a time if it takes long; given up when the client goes."""
         return self.services.slices.run(work)
+
+    def answered_in_slices(self, work: Steps[Answer[R]]) -> Answer[R]:
+        """As `in_slices`, where what `work` returns may come later still."""
+        answer: Answer[Any] = self.services.slices.run(work)
+        return then(answer, lambda answer: answer)
 
     def in_a_task(self, work: Coroutine[Any, Any, R]) -> asyncio.Future[R]:
         """What a coroutine returns. A change that has begun is finished, whether the client stays or goes."""
