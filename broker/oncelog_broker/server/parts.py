@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final, Protocol, TypeVar
 
 from oncelog_broker.runtime.steps import Steps
@@ -59,17 +60,16 @@ def parts(topics: Iterable[T], of: str = "partitions") -> Iterator[list[T]]:
         yield part
 
 
-def joined(answers: Iterable[list[A]]) -> Steps[list[A]]:
-    """The topics of the parts' answers, each once where parts divide it."""
+def joined(answers: Iterable[Iterable[A]]) -> Steps[list[A]]:
+    """The topics of the parts' answers, in order; one that is divided between parts is one again."""
     topics: list[A] = []
-    for part in answers:
-        first, *others = part
-        if topics and _is_same(topics[-1], first):
-            topics[-1].partitions += first.partitions
+    for number, topic in enumerate(chain.from_iterable(answers), 1):
+        if topics and _is_same(topics[-1], topic):
+            topics[-1].partitions += topic.partitions
         else:
-            topics.append(first)
-        topics += others
-        yield None
+            topics.append(topic)
+        if number % PARTITIONS_PER_PART == 0:
+            yield None
     return topics
 
 

@@ -206,12 +206,11 @@ def _of_one_group(answer: GroupResponse, asked: GroupRequest, version: int) -> S
     answers = iter(answer.topics)
     if code and version < FIRST_GROUP_ERROR_VERSION:
         answers = (_refused(topic, code) for topics in parts(asked.topics or (), PARTITIONS) for topic in topics)
-    response = OffsetFetchResponse(error_code=code, topics=[])
-    for topics in parts(answers):
-        response.topics += [_single(topic) for topic in topics]
+    found: list[list[SingleTopic]] = []
+    for part in parts(answers):
+        found.append([_single(topic) for topic in part])
         yield None
-    response.topics = yield from joined([response.topics])
-    return response
+    return OffsetFetchResponse(error_code=code, topics=(yield from joined(found)))
 
 
 def _single(topic: TopicResponse) -> SingleTopic:

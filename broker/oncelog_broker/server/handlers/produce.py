@@ -90,7 +90,8 @@ class _Produce:
         self._request = request
         self._context = context
         self._response = ProduceResponse(responses=[])
-        self._failed: KafkaError | None = None
+        self._failed: str | None = None
+        """What is wrong with one of the batches, in words."""
         self._late: dict[tuple[str, bytes, int], Answer[None]] = {}
         """The last append of each partition that waits until its records are walked, or its transaction is verified."""
         self._unreplicated: list[tuple[PartitionResponse, Partition, int]] | None = None
@@ -183,9 +184,8 @@ class _Produce:
                 outcome = _append_in_transaction(partition, records, request, request.transactional_id, context)
                 if isinstance(outcome, Future):
                     return then(outcome, partial(self._note, answer, partition, records))
-                if isinstance(outcome, KafkaError):
-                    raise outcome
-                appended = outcome
+                self._note(answer, partition, records, outcome)
+                return None
         except KafkaError as error:
             self._not_appended(answer, partition, error)
             return None
@@ -228,7 +228,7 @@ class _Produce:
         self._unreplicated.append((answer, partition, next_offset))
 
     def _fail(self, answer: PartitionResponse, error: KafkaError) -> None:
-        self._failed = error
+        self._failed = str(error)
         answer.error_code = code_for(self._context.api_key, self._context.version, error.code)
         answer.error_message = error.message
         if isinstance(error, RecordsRefused):
@@ -274,7 +274,7 @@ def _wrong(walk: Steps[None]) -> Steps[KafkaError | None]:
     try:
         yield from walk
     except KafkaError as error:
-        return error
+        return error.as_value()
     return None
 
 
@@ -356,7 +356,7 @@ def _append_in_transaction(
                 records, required_acks=request.acks, transaction_version=version, guard=guard, records_checked=True
             )
         except KafkaError as error:
-            return error
+            return error.as_value()
         if guard is not None:
             refused_sequences.forget(where, producer.producer_id)
         return appended
