@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.controller.topics import TopicController
@@ -26,8 +26,12 @@ from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.server.answer_queue import Slot
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.fetch_sessions import FetchSessions
+from oncelog_protocol.api import ApiKey
 
 R = TypeVar("R")
+
+LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+"""Requests that wait for what others do, and whose effects, if they have any, are done by then."""
 
 
 @dataclass(slots=True)
@@ -133,5 +137,10 @@ class RequestContext:
     def wait_for(self, answer: asyncio.Future[Any]) -> Slot:
         """A place for the answer to this request, which comes later."""
         done = self._effects_are_done
-        self._slot = self.connection.wait_for(answer, reads_frame=self.reads_frame and not done, holds_back=not done)
+        self._slot = self.connection.wait_for(
+            answer,
+            reads_frame=self.reads_frame and not done,
+            holds_back=not done,
+            is_long_poll=self.api_key in LONG_POLLS,
+        )
         return self._slot
