@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.steps import Job, Steps, holds_nothing
+from oncelog_broker.runtime.steps import Errand, Job, Steps, holds_nothing
 from oncelog_broker.runtime.tasks import Tasks, heard_or_not, in_thread
 
 SLICE_SECONDS: Final = 0.003
@@ -110,7 +110,7 @@ class Slices:
                     if has_jobs:
                         self._has_jobs.release()
                         has_jobs = False
-                if job is not None and not has_jobs:
+                if job is not None and not has_jobs and not isinstance(job, Errand):
                     await self._has_jobs.acquire()
                     has_jobs = True
                 pause = pace.after_slice(taken)
