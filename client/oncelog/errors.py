@@ -270,3 +270,12 @@ def error_for(code: int, message: str | None = None) -> KafkaError:
     if error_code != code:
         message = f"unknown error code {code}" + (f": {message}" if message else "")
     return CLASSES.get(error_code, RetriableError if error_code.retriable else KafkaError)(error_code, message)
+
+
+def fatal(error: KafkaError) -> FatalError:
+    """The same error, for a client that cannot go on after it: whoever asks what is to be done asks for FatalError."""
+    if isinstance(error, FatalError):
+        return error
+    ended = FatalError(error.code, error.message)
+    ended.__cause__ = error
+    return ended

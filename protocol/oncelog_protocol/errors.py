@@ -8,7 +8,7 @@ Source: Kafka's `Errors`.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 
 class ErrorCode(IntEnum):
@@ -187,6 +187,12 @@ class KafkaError(Exception):
     @property
     def retriable(self) -> bool:
         return self.code.retriable
+
+    def as_value(self) -> Self:
+        """This error, to be kept or handed on and not to be raised: without its traceback, whose frames hold whatever
+        was at hand where it was raised, and with it often the error itself."""
+        self.__traceback__ = self.__context__ = None
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross processes (multiprocessing). `args` is the text, not what the class was called with.

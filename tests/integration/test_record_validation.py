@@ -9,11 +9,12 @@ import pytest
 from broker_process import BrokerProcess
 from confluent_kafka import KafkaError, Message, Producer
 from foreign_clients import eventually
-from raw_client import PRODUCE_VERSION, RawClient, produce_request
+from raw_client import FETCH_VERSION, PRODUCE_VERSION, RawClient, produce_request
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
+from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.records.batch import CRC_AT, HEADER_SIZE, batch_crc
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.compression import Compression
@@ -75,3 +76,22 @@ def test_acks_0_does_not_stay_to_hear_of_a_walk(broker: BrokerProcess, topic: st
         with RawClient(broker.port) as producer:
             producer.send(produce_request(topic, 0, batch, acks=0), ApiKey.PRODUCE, PRODUCE_VERSION)
         eventually(lambda: other.list_offset(topic, 0)[0] == 300_000, "all records are appended")
+
+
+def test_acks_0_does_not_stay_to_hear_of_what_is_before_it(broker: BrokerProcess, topic: str) -> None:
+    """It closes while its records stand behind a fetch that waits for others: they are appended, the fetch is over."""
+    batch = build_batch([Record(0, 0, b"k", b"", [])])
+    empty = FetchRequest.FetchTopic.FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1000)
+    waits = FetchRequest(
+        max_wait_ms=600_000,
+        min_bytes=1,
+        max_bytes=1000,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[empty])],
+    )
+    with RawClient(broker.port) as other:
+        other.create_topic(topic, 2)
+        with RawClient(broker.port) as producer:
+            producer.send(waits, ApiKey.FETCH, FETCH_VERSION)
+            for _ in range(3):
+                producer.send(produce_request(topic, 0, batch, acks=0), ApiKey.PRODUCE, PRODUCE_VERSION)
+        eventually(lambda: other.list_offset(topic, 0)[0] == 3, "all records are appended")

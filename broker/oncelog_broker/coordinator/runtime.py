@@ -230,7 +230,7 @@ class CoordinatorRuntime(Generic[M]):
             shard = self.shard(key)
             self.step(shard, lambda machine: operation(machine, waiter), key)
         except KafkaError as error:
-            return failed(error)
+            return failed(error.as_value())
         outcome = waiter.outcome()
         if isinstance(outcome, asyncio.Future):
             shard.wait(key, waiter, outcome)
@@ -244,7 +244,7 @@ class CoordinatorRuntime(Generic[M]):
             shard = self.shard(key)
             effects.reply(waiter, query(shard.machine))
         except KafkaError as error:
-            return failed(error)
+            return failed(error.as_value())
         except Exception as error:  # nothing was changed
             return failed(self._unthought_of(shard, key, error))
         self._carry_out(shard, effects)

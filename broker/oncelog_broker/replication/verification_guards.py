@@ -7,6 +7,14 @@ appends; a marker of the producer, or a new leader epoch, makes it worthless.
 
 from __future__ import annotations
 
+from asyncio import Future
+from collections.abc import Callable
+from typing import TypeVar
+
+from oncelog_broker.runtime.answers import Answer
+
+R = TypeVar("R")
+
 
 class Guard:
     """One question, or several at a time about the same producer and epoch."""
@@ -20,7 +28,7 @@ class Guard:
 
 
 class VerificationGuards:
-    """The guards of one partition. Each is let go by everybody who took it, so none stays for long."""
+    """The guards of one partition. Each goes with the last question that it was taken for."""
 
     __slots__ = ("_guards",)
 
@@ -30,16 +38,28 @@ class VerificationGuards:
     def __len__(self) -> int:
         return len(self._guards)
 
-    def take(self, producer_id: int, producer_epoch: int) -> Guard:
-        """The guard for a question that is about to be asked; to be given to `let_go`."""
+    def during(self, producer_id: int, producer_epoch: int, ask: Callable[[Guard], Answer[R]]) -> Answer[R]:
+        """What `ask` answers, to whom the guard is given for so long: until the answer is there or nobody waits for it
+        any more, or asking has raised."""
+        guard = self._take(producer_id, producer_epoch)
+        answer: Answer[R] | None = None
+        try:
+            answer = ask(guard)
+        finally:
+            if isinstance(answer, Future):
+                answer.add_done_callback(lambda _: self._let_go(guard))
+            else:
+                self._let_go(guard)
+        return answer
+
+    def _take(self, producer_id: int, producer_epoch: int) -> Guard:
         guard = self._guards.get(producer_id)
         if guard is None or guard.producer_epoch != producer_epoch:
             guard = self._guards[producer_id] = Guard(producer_id, producer_epoch)
         guard.askers += 1
         return guard
 
-    def let_go(self, guard: Guard) -> None:
-        """The question is done with."""
+    def _let_go(self, guard: Guard) -> None:
         guard.askers -= 1
         if not guard.askers and self.holds(guard):
             del self._guards[guard.producer_id]

@@ -6,7 +6,9 @@ partitions made at run time would be 30 ms of it, again and again. So what has s
 (`gc.freeze`) once there are many of it, and a full collection comes before many more have gathered.
 
 What is frozen is still freed by its reference counts, but no longer when only a cycle keeps it. So what may live long
-(connections, logs, members, transactions) must not refer to itself once it has ended, or it stays for good.
+(connections, logs, members, transactions) must not refer to itself once it has ended, or it stays for good. The same
+goes for what is large (a request of 50,000 elements is met by a full collection on its way): an error that is kept
+beside it is kept without its traceback (`KafkaError.as_value`).
 """
 
 from __future__ import annotations

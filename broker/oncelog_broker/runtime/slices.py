@@ -17,8 +17,8 @@ from typing import Final, TypeVar
 
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.steps import Job, Steps, holds_nothing
-from oncelog_broker.runtime.tasks import Tasks, in_thread
+from oncelog_broker.runtime.steps import Errand, Job, Steps, holds_nothing
+from oncelog_broker.runtime.tasks import Tasks, heard_or_not, in_thread
 
 SLICE_SECONDS: Final = 0.003
 """Work at a time; a step begun within it may take another millisecond or two."""
@@ -93,10 +93,8 @@ class Slices:
         except StopIteration as finished:
             answer: R = finished.value
             return answer
-        rest = self._tasks.spawn(
-            "long work", self._rest(steps, job, monotonic() - began, pace), is_awaited=not must_finish
-        )
-        return asyncio.shield(rest) if must_finish else rest
+        rest = self._tasks.spawn("long work", self._rest(steps, job, monotonic() - began, pace), is_awaited=True)
+        return heard_or_not("long work", rest) if must_finish else rest
 
     def pauses(self, seconds: float = SLICE_SECONDS) -> Pauses:
         """For a coroutine that does many things one after another, and may never have to wait for any of them."""
@@ -112,7 +110,7 @@ class Slices:
                     if has_jobs:
                         self._has_jobs.release()
                         has_jobs = False
-                if job is not None and not has_jobs:
+                if job is not None and not has_jobs and not isinstance(job, Errand):
                     await self._has_jobs.acquire()
                     has_jobs = True
                 pause = pace.after_slice(taken)

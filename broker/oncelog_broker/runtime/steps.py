@@ -21,6 +21,19 @@ def holds_nothing() -> None:
     each, and lets others have their jobs."""
 
 
+class Errand:
+    """A job that brings nothing which would have to be held (a file is written): it need not wait until others have
+    dropped what theirs have brought."""
+
+    __slots__ = ("_job",)
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def __call__(self) -> object:
+        return self._job()
+
+
 def run_steps(steps: Steps[Result]) -> Result:
     """Run to the end, jobs included. Raises what the steps raise."""
     resume: Callable[[], Job | None] = partial(steps.send, None)

@@ -35,7 +35,7 @@ class Tasks:
 
     def answer(self, name: str, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """As `spawn`, for an answer: cancelling it leaves the task at work, so what has begun is finished."""
-        return asyncio.shield(self.spawn(name, coroutine))
+        return heard_or_not(name, self.spawn(name, coroutine, is_awaited=True))
 
     def every(self, name: str, interval_seconds: float, action: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run `action` again and again, `interval_seconds` after it last ended; a failure does not end the series."""
@@ -52,8 +52,7 @@ class Tasks:
 
     def _finished(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("background task failed", exc_info=task.exception(), extra={"task": task.get_name()})
+        _log_failure(task.get_name(), task)
 
     async def close(self) -> None:
         """Cancel all tasks and wait for them."""
@@ -61,6 +60,24 @@ class Tasks:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def heard_or_not(name: str, work: asyncio.Future[T]) -> asyncio.Future[T]:
+    """The answer of work that goes on though nobody waits for it any more: cancelling the answer leaves it at work.
+    What it raises is told to whoever waits; when nobody does it is logged."""
+    answer = asyncio.shield(work)
+
+    def ended(work: asyncio.Future[T]) -> None:
+        if answer.cancelled():
+            _log_failure(name, work)
+
+    work.add_done_callback(ended)
+    return answer
+
+
+def _log_failure(name: str, work: asyncio.Future[Any]) -> None:
+    if not work.cancelled() and work.exception() is not None:
+        logger.error("background task failed", exc_info=work.exception(), extra={"task": name})
 
 
 async def in_thread(job: Callable[[], T]) -> T:

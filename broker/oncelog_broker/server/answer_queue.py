@@ -24,10 +24,13 @@ SCATTER_BYTES: Final = 16 * 1024
 class Slot:
     """The place of one answer. It `is_ready` when its `parts` are complete; they may be none (acks=0)."""
 
-    __slots__ = ("is_ready", "parts", "waits_for")
+    __slots__ = ("is_long_poll", "is_ready", "parts", "waits_for")
 
-    def __init__(self, waits_for: asyncio.Future[Any] | None, parts: list[Buffer]) -> None:
+    def __init__(
+        self, waits_for: asyncio.Future[Any] | None, parts: list[Buffer], *, is_long_poll: bool = False
+    ) -> None:
         self.waits_for = waits_for
+        self.is_long_poll = is_long_poll
         self.parts = parts
         self.is_ready = waits_for is None
 
@@ -69,6 +72,17 @@ class AnswerQueue:
     def open(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+
+    def lose_client(self) -> None:
+        """Nobody reads answers any more."""
+        self._transport = None
+        self.flow()
+
+    def stop_long_polls(self) -> None:
+        """Wait no longer for what others do."""
+        for slot in list(self._slots):
+            if slot.is_long_poll and slot.waits_for is not None:
+                slot.waits_for.cancel()
 
     def close(self) -> None:
         """The client is gone: nobody waits for these answers any more."""
@@ -120,9 +134,9 @@ class AnswerQueue:
         else:
             self._write(parts)
 
-    def reserve(self, waits_for: asyncio.Future[Any]) -> Slot:
+    def reserve(self, waits_for: asyncio.Future[Any], *, is_long_poll: bool = False) -> Slot:
         """A place for the answer to the request that is handled, which comes later: then `put` it, and `finish`."""
-        slot = Slot(waits_for, [])
+        slot = Slot(waits_for, [], is_long_poll=is_long_poll)
         self._slots.append(slot)
         self._weigh()
         return slot

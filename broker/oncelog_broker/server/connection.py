@@ -6,6 +6,9 @@ as in Kafka, unless it has declared that all its effects are done (`let_next_in`
 for other replicas does, so that the waits of pipelined requests overlap while their appends stay in order. What is held
 back stays in the receive buffer and, when that is full, in the client's socket.
 
+A client that goes has sent what it has sent: requests that have come whole are handled still, one after the other (a
+producer with acks=0 closes when it has sent all, and hears of nothing). Nobody waits for others on its behalf.
+
 In one turn of the loop a connection may have one request handled, and more only while the turn's budget lasts, which
 all connections share: what is left comes in the next turn.
 """
@@ -37,6 +40,8 @@ logger = logging.getLogger(__name__)
 MEMORY_RETRY_SECONDS: Final = 0.05
 """How long a connection that got no memory for a large frame waits before it asks again."""
 HOLDS_WITHOUT_SENDING: Final = "request does not come on while others wait for the memory that it takes"
+LEFT_SECONDS: Final = 60.0
+"""How long a request of a client that has gone may take; then those behind it are given up with it."""
 REST_SECONDS: Final = 1.0
 """A connection that rests this long gives up its receive buffer."""
 
@@ -59,6 +64,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_frame_progress",
         "_frame_since",
         "_handle",
+        "_has_left",
         "_held_by",
         "_is_ending",
         "_is_watched",
@@ -91,6 +97,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._next_turn: asyncio.Handle | None = None
         """What is in the receive buffer is handled in the next turn of the loop."""
         self._is_ending = False
+        self._has_left = False
+        """The client sends no more, and what it has sent is not all handled."""
         self._is_watched = False
         self._reading_paused = False
         self._frame_since = 0.0
@@ -131,8 +139,28 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 connected.setsockopt(socket.SOL_SOCKET, option, size)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_ending = True
         self._transport = None
+        self._answers.lose_client()
+        if not self._leaves():
+            self._end()
+
+    def eof_received(self) -> bool:
+        """Whether the transport stays open, for answers to what is still to be handled."""
+        return self._leaves()
+
+    def _leaves(self) -> bool:
+        """The client sends no more. Whether there still are requests of it to be handled."""
+        if self._is_ending or not self._received.has_whole_frame:
+            return False
+        self._has_left = True
+        self._answers.stop_long_polls()
+        if self._next_turn is None:
+            self._next_turn = self._loop.call_soon(self._in_next_turn)
+        return True
+
+    def _end(self) -> None:
+        """Nothing is left to be done: nobody waits for an answer any more."""
+        self._is_ending = True
         self._connections.release(self, self.client_host)
         self._answers.close()
         self._received.give_up()
@@ -151,9 +179,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 self._next_turn = self._loop.call_soon(self._in_next_turn)
         elif self._received.is_full:
             self._pause_reading()
-
-    def eof_received(self) -> bool:
-        return False
 
     def pause_writing(self) -> None:
         now = self._loop.time()
@@ -213,7 +238,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _make_room(self) -> None:
         """Let the next read find room, or read nothing: what waits stays with the client."""
-        if self._is_ending or self._memory_retry is not None or self._received.rewind():
+        if self._is_ending or self._has_left or self._memory_retry is not None or self._received.rewind():
             return
         if not self._received.make_room():
             self._wait_for_memory()
@@ -271,7 +296,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._is_handling:
             self._handle_frames()
             if self._is_handling:
-                self._read_on()
+                if self._has_left:
+                    self._is_ending = True
+                    self._close_transport()
+                else:
+                    self._read_on()
 
     def _pause_reading(self) -> None:
         if not self._reading_paused and self._transport is not None:
@@ -296,13 +325,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return self._connections.limits.copied_answer_bytes
         return min(COPIED_ANSWER_BYTES, self._answers.memory.room // 4)
 
-    def wait_for(self, answer: asyncio.Future[Any], *, reads_frame: bool, holds_back: bool) -> Slot:
+    def wait_for(
+        self, answer: asyncio.Future[Any], *, reads_frame: bool, holds_back: bool, is_long_poll: bool = False
+    ) -> Slot:
         """The request that is handled is answered later: with `respond` and this slot, then `finish`.
 
-        `answer` is cancelled if the client goes. With `reads_frame` the frame stays as it is meanwhile. `holds_back`:
-        no other request is handled before that, or before `let_next_in`.
+        `answer` is cancelled if the client goes; where other requests are behind it, only if it `is_long_poll`, which
+        waits for others. With `reads_frame` the frame stays as it is meanwhile. `holds_back`: no other request is
+        handled before that, or before `let_next_in`.
         """
-        slot = self._answers.reserve(answer)
+        slot = self._answers.reserve(answer, is_long_poll=is_long_poll)
+        if is_long_poll and self._has_left:
+            answer.cancel()
         if reads_frame:
             self._received.lend()
         if holds_back:
@@ -325,6 +359,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._answers.finish(slot)
         self._go_on()
 
+    def cancelled(self, slot: Slot) -> None:
+        """The answer of this slot was cancelled: nobody waits for it, or the broker stops."""
+        if self._has_left:
+            self.finish(slot)
+        else:
+            self.close("the broker stops")
+
     # --- the end
 
     def close(self, reason: str) -> None:
@@ -335,12 +376,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 "connection closed", extra={"client": f"{self.client_host}:{self.client_port}", "reason": reason}
             )
             self._transport.abort()
+        elif self._has_left:
+            self._end()
 
     def shut(self) -> None:
         """Close after what is written has gone out: the broker stops."""
         self._is_ending = True
+        self._close_transport()
+
+    def _close_transport(self) -> None:
+        """When what is written has gone out the transport says that it is lost."""
         if self._transport is not None:
             self._transport.close()
+        elif self._has_left:
+            self._end()
 
     def sweep(self, now: float) -> None:
         """Called now and then: close what is idle or stalled, give memory back. `now` is the loop's time."""
@@ -350,6 +399,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.close(f"responses not read for {RESPONSE_STALL_SECONDS:.0f} s")
         elif self._reads_too_slowly(now) and limits.answers.is_short:
             self.close("responses not read while others wait for the memory that they take")
+        elif self._has_left and now - self.last_active > LEFT_SECONDS:
+            self.close(f"the client has gone, and its request is not done after {LEFT_SECONDS:.0f} s")
         elif self._is_frame_late(now):
             self.close(f"request not complete after {FRAME_SECONDS:.0f} s, nor at {MIN_FRAME_RATE} bytes/s")
         elif self._sends_too_slowly(now) and limits.requests.is_short:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import has_brokers_only_listener, inter_broker_listener
@@ -22,7 +22,7 @@ from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.replication.peers import Peers
 from oncelog_broker.replication.replicas import Replicas
-from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.steps import Steps
@@ -30,8 +30,12 @@ from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.server.answer_queue import Slot
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.fetch_sessions import FetchSessions
+from oncelog_protocol.api import ApiKey
 
 R = TypeVar("R")
+
+LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+"""Requests that wait for what others do, and whose effects, if they have any, are done by then."""
 
 
 @dataclass(slots=True)
@@ -123,6 +127,11 @@ class RequestContext:
         """What `work` returns, a slice at a time if it takes long; given up when the client goes."""
         return self.services.slices.run(work)
 
+    def answered_in_slices(self, work: Steps[Answer[R]]) -> Answer[R]:
+        """As `in_slices`, where what `work` returns may come later still."""
+        answer: Answer[Any] = self.services.slices.run(work)
+        return then(answer, lambda answer: answer)
+
     def in_a_task(self, work: Coroutine[Any, Any, R]) -> asyncio.Future[R]:
         """What a coroutine returns. A change that has begun is finished, whether the client stays or goes."""
         return self.services.tasks.answer(f"request {self.api_key} of {self.client_id}", self._at_work(work))
@@ -142,5 +151,10 @@ class RequestContext:
     def wait_for(self, answer: asyncio.Future[Any]) -> Slot:
         """A place for the answer to this request, which comes later."""
         done = self._effects_are_done
-        self._slot = self.connection.wait_for(answer, reads_frame=self.reads_frame and not done, holds_back=not done)
+        self._slot = self.connection.wait_for(
+            answer,
+            reads_frame=self.reads_frame and not done,
+            holds_back=not done,
+            is_long_poll=self.api_key in LONG_POLLS,
+        )
         return self._slot

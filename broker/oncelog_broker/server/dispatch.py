@@ -147,7 +147,7 @@ class Dispatcher:
 
         def responded(done: asyncio.Future[None]) -> None:
             if done.cancelled():
-                connection.close("the broker stops")
+                connection.cancelled(slot)
                 return
             error = done.exception()
             if error is None:

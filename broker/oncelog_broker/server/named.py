@@ -7,8 +7,12 @@ first mention stands for all. (Where it would be *done* twice the API has its ow
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import TypeVar
+from collections.abc import Collection, Hashable, Iterable
+from typing import Final, TypeVar
+
+from oncelog_broker.runtime.steps import Steps
+
+TOPICS_PER_STEP: Final = 500
 
 K = TypeVar("K", bound=Hashable)
 
@@ -18,9 +22,11 @@ def once(named: Iterable[K]) -> list[K]:
     return list(dict.fromkeys(named))
 
 
-def by_topic(named: Iterable[tuple[K, Iterable[int]]]) -> dict[K, list[int]]:
+def by_topic(named: Iterable[tuple[K, Iterable[int]]]) -> Steps[dict[K, Collection[int]]]:
     """Each partition once under its topic, however often the request mentions either, in the order of first mention."""
     found: dict[K, dict[int, None]] = {}
-    for topic, partitions in named:
+    for number, (topic, partitions) in enumerate(named, 1):
         found.setdefault(topic, {}).update(dict.fromkeys(partitions))
-    return {topic: list(partitions) for topic, partitions in found.items()}
+        if number % TOPICS_PER_STEP == 0:
+            yield None
+    return {topic: partitions.keys() for topic, partitions in found.items()}

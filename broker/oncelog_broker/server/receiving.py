@@ -95,6 +95,15 @@ class ReceiveBuffer:
 
     # --- frames out
 
+    @property
+    def has_whole_frame(self) -> bool:
+        """Whether the next frame is whole; False where it is none."""
+        available = self.end - self.begin - SIZE.size
+        if available < MIN_FRAME_BYTES:
+            return False
+        (size,) = SIZE.unpack_from(self._view, self.begin)
+        return bool(MIN_FRAME_BYTES <= size <= available)
+
     def next_frame(self) -> memoryview | None:
         """The next whole frame, without its size; None where none is whole. Raises FrameRefused."""
         begin = self.begin

@@ -13,7 +13,7 @@ from oncelog.cluster import NO_NODE
 from oncelog.config import ProducerConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection
-from oncelog.errors import AbortableError, FatalError, KafkaError, ProducerFenced, error_for
+from oncelog.errors import AbortableError, KafkaError, ProducerFenced, error_for, fatal
 from oncelog.metadata.coordinators import find_coordinator
 from oncelog.producer.transaction_requests import (
     CONCURRENT_BACKOFF_MS,
@@ -133,4 +133,4 @@ def _error(meaning: Meaning, error: KafkaError) -> KafkaError:
         return error if isinstance(error, ProducerFenced) else ProducerFenced(error.code, error.message)
     if meaning is Meaning.ABORTABLE:
         return error if isinstance(error, AbortableError) else AbortableError(error.code, error.message)
-    return error if isinstance(error, FatalError) else FatalError(error.code, error.message)
+    return fatal(error)

@@ -19,6 +19,7 @@ from oncelog.errors import (
     BufferExhausted,
     ClientClosed,
     ErrorCode,
+    FatalError,
     InvalidTransactionState,
     KafkaError,
     MessageTooLarge,
@@ -105,7 +106,7 @@ class Producer:
         )
         self._transactions: Transactions | None = None
         self._producer_ids: ProducerIds | None = None
-        self._fatal: KafkaError | None = None
+        self._fatal: FatalError | None = None
         self._pool: ConnectionPool | None = None
         self._ignores_keys = self.config.partitioner_ignore_keys
         self._is_closed = False
@@ -482,7 +483,7 @@ class Producer:
         self._session.identify(identity)
         self._sender.wake()
 
-    def _end_for_good(self, error: KafkaError) -> None:
+    def _end_for_good(self, error: FatalError) -> None:
         """Nothing can be sent any more, now or later."""
         self._fatal = error
         self._routes.clear()  # so that the next `send` finds out

@@ -11,7 +11,7 @@ from typing import Final
 from oncelog.backoff import backoff_s
 from oncelog.config import MAX_INT32, ClientConfig
 from oncelog.connection.pool import ConnectionPool
-from oncelog.errors import KafkaError, error_for
+from oncelog.errors import FatalError, KafkaError, error_for, fatal
 from oncelog.metadata.metadata import Metadata
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
@@ -33,7 +33,7 @@ class ProducerIds:
         rng: random.Random,
         *,
         on_identity: Callable[[ProducerIdAndEpoch], None],
-        on_fatal: Callable[[KafkaError], None],
+        on_fatal: Callable[[FatalError], None],
     ) -> None:
         self._pool = pool
         self._metadata = metadata
@@ -61,7 +61,7 @@ class ProducerIds:
             except KafkaError as error:
                 if not error.retriable:
                     self._asking = None
-                    self._on_fatal(error)
+                    self._on_fatal(fatal(error))
                     return
                 failures += 1
                 logger.info("no producer id yet (attempt %d): %s", failures, error)

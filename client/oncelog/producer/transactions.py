@@ -24,6 +24,7 @@ from oncelog.errors import (
     KafkaError,
     ProducerFenced,
     RequestTimedOut,
+    fatal,
 )
 from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from oncelog.producer import transaction_requests as requests
@@ -87,7 +88,7 @@ class Transactions:
         except TimeoutError:
             raise self._timed_out("the transactional id could not be taken over") from None
         except KafkaError as error:
-            raise self.manager.failed(_fatal(error)) from None
+            raise self.manager.failed(fatal(error)) from None
 
     def begin(self) -> None:
         """Raises InvalidTransactionState, FatalError."""
@@ -315,7 +316,7 @@ class Transactions:
         try:
             await self._conclude(identity)
         except KafkaError as error:
-            manager.failed(_fatal(error))  # the next one cannot begin; this one is committed
+            manager.failed(fatal(error))  # the next one cannot begin; this one is committed
 
     async def _abort(self) -> None:
         manager = self.manager
@@ -325,7 +326,7 @@ class Transactions:
             await self._quiet()
             await self._conclude(await self._send_end(commits=False))
         except KafkaError as error:
-            raise manager.failed(_fatal(error)) from None
+            raise manager.failed(fatal(error)) from None
 
     async def _quiet(self) -> None:
         """Nothing of this transaction is on its way to a coordinator: EndTxn must be the last that it hears (E2)."""
@@ -377,10 +378,6 @@ def _task(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
     task = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
-
-
-def _fatal(error: KafkaError) -> KafkaError:
-    return error if isinstance(error, FatalError) else FatalError(error.code, error.message)
 
 
 def _aborted() -> KafkaError:

@@ -10,11 +10,17 @@ never pays for it.
 
 from __future__ import annotations
 
+import io
+import mmap
+import sys
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
 
 from oncelog_protocol.records.batch import Buffer, CorruptBatch
+
+Decompressor = Callable[[Buffer, bytearray | mmap.mmap], int]
+"""Writes into the second what the first decompresses to; how many bytes that is."""
 
 
 class RecordsTooLarge(CorruptBatch):
@@ -50,6 +56,10 @@ more for each further length byte of LZ4, a block of 128 KB from four bytes of z
 FIRST_CAPACITY: Final = 16 * 1024
 CAPACITY_FACTOR: Final = 4
 """First guess: four times the input; each wrong guess grows fourfold, so all retries cost 1/3 of the work at most."""
+SCRATCH_FROM: Final = 8 * 1024 * 1024
+"""A larger guess is none: there is address space for all that is allowed, and memory for what is written of it."""
+PIECE: Final = 1024 * 1024
+"""So much is copied out of it at a time, and its memory given back."""
 OUTPUT_FULL: Final = "failed to write whole buffer"
 """How cramjam (Rust's standard library) says that the output buffer is too small, rather than the input bad."""
 
@@ -101,23 +111,57 @@ def decompress(codec: int, data: Buffer, *, max_bytes: int) -> bytes:
     raise CorruptBatch(f"compression codec {codec} is not known")
 
 
-def _decompress_growing(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, max_bytes: int) -> bytes:
+def _decompress_growing(decompress_into: Decompressor, data: Buffer, max_bytes: int) -> bytes:
     """Decompress into ever larger buffers, up to `max_bytes`."""
+    capacity = min(max_bytes, max(len(data) * CAPACITY_FACTOR, FIRST_CAPACITY))
+    while capacity <= SCRATCH_FROM:
+        output = bytearray(capacity)
+        size = _decompressed(decompress_into, data, output)
+        if size is not None:
+            return bytes(memoryview(output)[:size])
+        if capacity == max_bytes:
+            raise RecordsTooLarge(f"more than {max_bytes} bytes after decompression")
+        capacity = min(max_bytes, capacity * CAPACITY_FACTOR)
+        del output
+    with _scratch(max_bytes) as scratch:
+        size = _decompressed(decompress_into, data, scratch)
+        if size is None:
+            raise RecordsTooLarge(f"more than {max_bytes} bytes after decompression")
+        return _taken_out(scratch, size)
+
+
+def _decompressed(decompress_into: Decompressor, data: Buffer, output: bytearray | mmap.mmap) -> int | None:
+    """How many bytes it is, in `output`; None where there is no room for them. Raises CorruptBatch."""
     import cramjam
 
-    capacity = min(max_bytes, max(len(data) * CAPACITY_FACTOR, FIRST_CAPACITY))
-    while True:
-        output = bytearray(capacity)
-        try:
-            size = decompress_into(data, output)
-        except cramjam.DecompressionError as error:
-            if OUTPUT_FULL not in str(error):
-                raise CorruptBatch(f"cannot be decompressed: {error}") from None
-            if capacity == max_bytes:
-                raise RecordsTooLarge(f"more than {max_bytes} bytes after decompression") from None
-            capacity = min(max_bytes, capacity * CAPACITY_FACTOR)
-        else:
-            return bytes(memoryview(output)[:size])
+    try:
+        return decompress_into(data, output)
+    except cramjam.DecompressionError as error:
+        if OUTPUT_FULL not in str(error):
+            raise CorruptBatch(f"cannot be decompressed: {error}") from None
+        return None
+
+
+def _scratch(size: int) -> mmap.mmap:
+    """Address space, which takes memory where it is written to. Raises RecordsTooLarge."""
+    try:
+        if sys.platform == "win32":
+            return mmap.mmap(-1, size)
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise RecordsTooLarge(f"no address space for the {size} bytes that are allowed: {error}") from None
+
+
+def _taken_out(scratch: mmap.mmap, size: int) -> bytes:
+    """The first `size` bytes: piece after piece, so that there are never two copies of all."""
+    result = io.BytesIO()
+    with memoryview(scratch) as view:
+        for start in range(0, size, PIECE):
+            with view[start : min(start + PIECE, size)] as piece:
+                result.write(piece)
+            if sys.platform == "linux":
+                scratch.madvise(mmap.MADV_DONTNEED, start, min(PIECE, len(scratch) - start))
+    return result.getvalue()
 
 
 def _compress_xerial(data: Buffer) -> bytes:
@@ -137,16 +181,16 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
         return bytes(_decompress_snappy_block(view, max_bytes))
     if len(view) < len(XERIAL_HEADER):
         raise CorruptBatch("xerial Snappy header is cut")
-    output = bytearray()
+    output = io.BytesIO()
     position, end = len(XERIAL_HEADER), len(view)
     while position < end:
         block_start = position + 4
         block_end = block_start + int.from_bytes(view[position:block_start], "big")
         if block_end > end:
             raise CorruptBatch(f"xerial Snappy block at byte {position} ends {block_end - end} bytes after the data")
-        output += _decompress_snappy_block(view[block_start:block_end], max_bytes - len(output))
+        output.write(_decompress_snappy_block(view[block_start:block_end], max_bytes - output.tell()))
         position = block_end
-    return bytes(output)
+    return output.getvalue()
 
 
 def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytearray:

@@ -145,7 +145,7 @@ class TransactionCoordinator:
         except ProducerIdsExhausted as error:
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         except KafkaError as error:
-            return error
+            return error.as_value()
         return await settled(answer)
 
     @fail_point("register-partitions", dropped=lambda: ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -59,7 +59,7 @@ class RefusedSequences:
         try:
             self.check(where, producer, sequence)
         except KafkaError as error:
-            return error
+            return error.as_value()
         return None
 
     def forget(self, where: TopicPartition, producer_id: int) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from oncelog_broker.metadata.topic_names import is_internal
 from oncelog_broker.runtime.answers import Answer
-from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.runtime.steps import Errand, Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -31,7 +31,7 @@ def handle(request: DeleteRecordsRequest, context: RequestContext) -> Answer[Del
 def _delete_then_note(request: DeleteRecordsRequest, context: RequestContext) -> Steps[DeleteRecordsResponse]:
     topics = yield from _delete_all(request, context)
     try:
-        yield context.services.logs.checkpoint_log_start_offsets
+        yield Errand(context.services.logs.checkpoint_log_start_offsets)
     except OSError as error:  # the records are not to be read now, but may be again after a crash
         logger.error("log starts could not be written down", extra={"reason": error})
         for result in (result for topic in topics for result in topic.partitions):

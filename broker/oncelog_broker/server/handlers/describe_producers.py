@@ -19,7 +19,8 @@ def handle(request: DescribeProducersRequest, context: RequestContext) -> Answer
 
 def _describe_each(request: DescribeProducersRequest, context: RequestContext) -> Steps[DescribeProducersResponse]:
     response = DescribeProducersResponse(topics=[])
-    for name, indexes in by_topic((topic.name, topic.partition_indexes) for topic in request.topics).items():
+    named = yield from by_topic((topic.name, topic.partition_indexes) for topic in request.topics)
+    for name, indexes in named.items():
         partitions: list[PartitionResponse] = []
         response.topics.append(TopicResponse(name=name, partitions=partitions))
         for index in indexes:

@@ -79,7 +79,7 @@ async def _create_then_answer(
         try:
             await context.services.create_topic(name)
         except KafkaError as error:
-            failures[name] = error
+            failures[name] = error.as_value()
     return await settled(_answer(request, context, _described(request, context, failures)))
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.parts import is_long, joined, parts
 from oncelog_broker.server.topic_ids import resolve_names
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -21,58 +22,44 @@ TopicRequest = OffsetCommitRequest.OffsetCommitRequestTopic
 TopicResponse = OffsetCommitResponse.OffsetCommitResponseTopic
 
 FIRST_TOPIC_ID_VERSION: Final = 10
-PARTITIONS_PER_STEP: Final = 500
-"""A request about more is no longer one step of the group's machine, but one after another: some 4 ms each."""
 
 
 def handle(request: OffsetCommitRequest, context: RequestContext) -> Answer[OffsetCommitResponse]:
-    unknown: list[TopicRequest] = []
-    if context.version >= FIRST_TOPIC_ID_VERSION:
-        request.topics, unknown = resolve_names(request.topics, context.services.image)
-    refused = [_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown]
-    if sum(len(topic.partitions) for topic in request.topics) <= PARTITIONS_PER_STEP:
-        return _commit(request, context, request.topics, refused)
-    answers = context.services.slices.run(_commit_in_parts(request, context, refused), must_finish=True)
-    return then(then(answers, all_of), _joined)
+    if not is_long(request.topics):
+        return _commit(request, request.topics, context)
+    answers = context.services.slices.run(_commit_in_parts(request, context), must_finish=True)
+    topics = then(then(answers, all_of), lambda each: context.in_slices(joined(part.topics for part in each)))
+    return then(topics, lambda topics: OffsetCommitResponse(topics=topics))
 
 
 def _commit(
-    request: OffsetCommitRequest, context: RequestContext, topics: list[TopicRequest], refused: list[TopicResponse]
+    request: OffsetCommitRequest, topics: list[TopicRequest], context: RequestContext
 ) -> Answer[OffsetCommitResponse]:
-    """Commit some of the topics of `request`; `refused` joins the answer."""
+    """Commit some of the topics of `request`, or all."""
+    unknown: list[TopicRequest] = []
+    if context.version >= FIRST_TOPIC_ID_VERSION:
+        topics, unknown = resolve_names(topics, context.services.image)
+    refused = [_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown]
     exists = context.services.image.has_partition
 
     def failed(error: KafkaError) -> OffsetCommitResponse:
         return OffsetCommitResponse(topics=[*(_refused(topic, error.code) for topic in topics), *refused])
 
-    part = request if topics is request.topics else replace(request, topics=topics)
+    part = replace(request, topics=topics)
     return context.services.groups.runtime.write(
         request.group_id, lambda machine, waiter: machine.commit(part, exists, waiter, refused), failed
     )
 
 
 def _commit_in_parts(
-    request: OffsetCommitRequest, context: RequestContext, refused: list[TopicResponse]
+    request: OffsetCommitRequest, context: RequestContext
 ) -> Steps[list[Answer[OffsetCommitResponse]]]:
     """Others have their turn in between, so the group may change: then the rest is refused, partition by partition."""
-    answers = [_commit(request, context, [], refused)]
-    for topic in request.topics:
-        for start in range(0, len(topic.partitions), PARTITIONS_PER_STEP):
-            part = replace(topic, partitions=topic.partitions[start : start + PARTITIONS_PER_STEP])
-            answers.append(_commit(request, context, [part], []))
-            yield None
+    answers = []
+    for part in parts(request.topics):
+        answers.append(_commit(request, part, context))
+        yield None
     return answers
-
-
-def _joined(parts: list[OffsetCommitResponse]) -> OffsetCommitResponse:
-    topics: list[TopicResponse] = []
-    for part in parts:
-        for topic in part.topics:
-            if topics and (topics[-1].name, topics[-1].topic_id) == (topic.name, topic.topic_id):
-                topics[-1].partitions += topic.partitions
-            else:
-                topics.append(topic)
-    return OffsetCommitResponse(topics=topics)
 
 
 def _refused(topic: TopicRequest, code: ErrorCode) -> TopicResponse:

@@ -9,16 +9,17 @@ request, v10 topic ids in place of names (T9).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from typing import Any, Final
 
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.offsets import CommittedOffset
-from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.named import by_topic
+from oncelog_broker.server.named import TOPICS_PER_STEP, by_topic
+from oncelog_broker.server.parts import is_long, joined, parts
 from oncelog_broker.server.topic_ids import resolve_names
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -34,6 +35,13 @@ FIRST_GROUP_ERROR_VERSION: Final = 2
 FIRST_BATCHED_VERSION: Final = 8
 FIRST_TOPIC_ID_VERSION: Final = 10
 NO_OFFSET: Final = -1
+NO_TOPIC_ID: Final = bytes(16)
+PARTITIONS: Final = "partition_indexes"
+"""The field in which a topic that is asked for has its partitions."""
+Named = list[tuple[str, Collection[int]]]
+"""Topics by name, and partitions of them."""
+TopicKey = tuple[str, bytes]
+"""Name and id, of which the version says which one the client filled in."""
 
 
 def handle(request: OffsetFetchRequest, context: RequestContext) -> Answer[OffsetFetchResponse]:
@@ -48,7 +56,7 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> Answer[Offse
         else [TopicRequest(name=topic.name, partition_indexes=topic.partition_indexes) for topic in topics],
     )
     answer = _fetch(group, request.require_stable, context)
-    return then(answer, lambda response: _of_one_group(response, group, context.version))
+    return then(answer, lambda response: context.in_slices(_of_one_group(response, group, context.version)))
 
 
 def _fetch_each(request: OffsetFetchRequest, context: RequestContext) -> Steps[list[Answer[GroupResponse]]]:
@@ -69,53 +77,93 @@ def _each_once(groups: Iterable[GroupRequest]) -> Iterable[GroupRequest]:
     return found.values()
 
 
-def _topics_once(topics: Iterable[TopicRequest]) -> list[TopicRequest]:
-    named = by_topic(((topic.name, topic.topic_id), topic.partition_indexes) for topic in topics)
-    return [
-        TopicRequest(name=name, topic_id=topic_id, partition_indexes=indexes)
-        for (name, topic_id), indexes in named.items()
-    ]
-
-
 def _fetch(group: GroupRequest, require_stable: bool, context: RequestContext) -> Answer[GroupResponse]:
-    image = context.services.image
-    by_id = context.version >= FIRST_TOPIC_ID_VERSION
-    unknown: list[TopicRequest] = []
-    if group.topics is not None:
-        group.topics = _topics_once(group.topics)
-    if by_id and group.topics is not None:
-        group.topics, unknown = resolve_names(group.topics, image)
-
-    def query(machine: GroupMachine) -> GroupResponse:
-        topics = _all_topics(machine, group.group_id) if group.topics is None else group.topics
-        if by_id and group.topics is None:
-            topics = _with_ids(topics, image)
-        answers = [_offsets(machine, group.group_id, topic, require_stable) for topic in topics]
-        refused = [_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown]
-        return GroupResponse(group_id=group.group_id, topics=answers + refused)
+    """The offsets of one group. Of very many partitions they are read in parts, each as of its moment: who reads while
+    others commit may see a commit in one part and none in another, as by two requests."""
 
     def failed(error: KafkaError) -> GroupResponse:
         return GroupResponse(group_id=group.group_id, topics=[], error_code=error.code)
 
-    return context.services.groups.runtime.read(group.group_id, query, failed)
+    def fetch_part(topics: list[TopicRequest]) -> Answer[GroupResponse]:
+        unknown: list[TopicRequest] = []
+        if context.version >= FIRST_TOPIC_ID_VERSION:
+            topics, unknown = resolve_names(topics, context.services.image)
+
+        def query(machine: GroupMachine) -> GroupResponse:
+            answers = [_offsets(machine, group.group_id, topic, require_stable) for topic in topics]
+            refused = [_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown]
+            return GroupResponse(group_id=group.group_id, topics=answers + refused)
+
+        return context.services.groups.runtime.read(group.group_id, query, failed)
+
+    def fetch(topics: list[TopicRequest] | KafkaError) -> Answer[GroupResponse]:
+        if isinstance(topics, KafkaError):
+            return failed(topics)
+        if not is_long(topics, PARTITIONS):
+            return fetch_part(topics)
+        answers = context.in_slices(_each(parts(topics, PARTITIONS), fetch_part))
+        return then(then(answers, all_of), partial(_joined, context))
+
+    asked: Answer[Any] = (
+        _all_topics(group.group_id, context) if group.topics is None else _topics_once(group.topics, context)
+    )
+    return then(asked, fetch)
 
 
-def _all_topics(machine: GroupMachine, group_id: str) -> list[TopicRequest]:
-    return [
-        TopicRequest(name=name, partition_indexes=list(partitions))
-        for name, partitions in machine.offsets.of_group(group_id).items()
-    ]
+def _each(
+    parts: Iterable[list[TopicRequest]], fetch: Callable[[list[TopicRequest]], Answer[GroupResponse]]
+) -> Steps[list[Answer[GroupResponse]]]:
+    answers = []
+    for topics in parts:
+        answers.append(fetch(topics))
+        yield None
+    return answers
 
 
-def _with_ids(topics: list[TopicRequest], image: ClusterImage) -> list[TopicRequest]:
-    """Those that still exist, with their ids: a topic that is gone cannot be named to this client."""
-    existing = []
-    for topic in topics:
-        found = image.topic(topic.name)
-        if found is not None:
-            topic.topic_id = found.topic_id
-            existing.append(topic)
-    return existing
+def _joined(context: RequestContext, answers: list[GroupResponse]) -> Answer[GroupResponse]:
+    """The error of one part is that of all: the group is not ours, and the client comes again."""
+    for answer in answers:
+        if answer.error_code:
+            return answer
+    topics = context.in_slices(joined(answer.topics for answer in answers))
+    return then(topics, lambda topics: GroupResponse(group_id=answers[0].group_id, topics=topics))
+
+
+def _topics_once(topics: list[TopicRequest], context: RequestContext) -> Answer[list[TopicRequest]]:
+    named = context.in_slices(by_topic(((topic.name, topic.topic_id), topic.partition_indexes) for topic in topics))
+    return then(named, lambda named: context.in_slices(_topics(named.items())))
+
+
+def _all_topics(group_id: str, context: RequestContext) -> Answer[list[TopicRequest] | KafkaError]:
+    """Where the group has offsets. A topic that is gone cannot be named to a client that wants ids."""
+    image = context.services.image
+
+    def identified(names: Named) -> Iterator[tuple[TopicKey, Collection[int]]]:
+        for name, partitions in names:
+            topic = image.topic(name) if context.version >= FIRST_TOPIC_ID_VERSION else None
+            if topic is not None or context.version < FIRST_TOPIC_ID_VERSION:
+                yield (name, NO_TOPIC_ID if topic is None else topic.topic_id), partitions
+
+    def query(machine: GroupMachine) -> Named | KafkaError:
+        return list(machine.offsets.of_group(group_id).items())
+
+    def failed(error: KafkaError) -> Named | KafkaError:
+        return error
+
+    def listed(names: Named | KafkaError) -> Answer[list[TopicRequest] | KafkaError]:
+        return names if isinstance(names, KafkaError) else context.in_slices(_topics(identified(names)))
+
+    names: Answer[Any] = context.services.groups.runtime.read(group_id, query, failed)
+    return then(names, listed)
+
+
+def _topics(named: Iterable[tuple[TopicKey, Collection[int]]]) -> Steps[list[TopicRequest]]:
+    topics = []
+    for number, ((name, topic_id), partitions) in enumerate(named, 1):
+        topics.append(TopicRequest(name=name, topic_id=topic_id, partition_indexes=list(partitions)))
+        if number % TOPICS_PER_STEP == 0:
+            yield None
+    return topics
 
 
 def _offsets(machine: GroupMachine, group_id: str, topic: TopicRequest, require_stable: bool) -> TopicResponse:
@@ -152,28 +200,30 @@ def _refused(topic: TopicRequest, code: ErrorCode) -> TopicResponse:
     )
 
 
-def _of_one_group(answer: GroupResponse, asked: GroupRequest, version: int) -> OffsetFetchResponse:
+def _of_one_group(answer: GroupResponse, asked: GroupRequest, version: int) -> Steps[OffsetFetchResponse]:
     """The answer before v8; v1 has no error of the whole group, so there each partition carries it."""
     code = ErrorCode.of(answer.error_code)
-    topics = answer.topics
+    answers = iter(answer.topics)
     if code and version < FIRST_GROUP_ERROR_VERSION:
-        topics = [_refused(topic, code) for topic in asked.topics or ()]
-    return OffsetFetchResponse(
-        error_code=code,
-        topics=[
-            SingleTopic(
-                name=topic.name,
-                partitions=[
-                    SingleTopic.OffsetFetchResponsePartition(
-                        partition_index=partition.partition_index,
-                        committed_offset=partition.committed_offset,
-                        committed_leader_epoch=partition.committed_leader_epoch,
-                        metadata=partition.metadata,
-                        error_code=partition.error_code,
-                    )
-                    for partition in topic.partitions
-                ],
+        answers = (_refused(topic, code) for topics in parts(asked.topics or (), PARTITIONS) for topic in topics)
+    found: list[list[SingleTopic]] = []
+    for part in parts(answers):
+        found.append([_single(topic) for topic in part])
+        yield None
+    return OffsetFetchResponse(error_code=code, topics=(yield from joined(found)))
+
+
+def _single(topic: TopicResponse) -> SingleTopic:
+    return SingleTopic(
+        name=topic.name,
+        partitions=[
+            SingleTopic.OffsetFetchResponsePartition(
+                partition_index=partition.partition_index,
+                committed_offset=partition.committed_offset,
+                committed_leader_epoch=partition.committed_leader_epoch,
+                metadata=partition.metadata,
+                error_code=partition.error_code,
             )
-            for topic in topics
+            for partition in topic.partitions
         ],
     )

@@ -15,7 +15,8 @@ DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPO
 from __future__ import annotations
 
 import logging
-from asyncio import Future, shield
+from asyncio import Future
+from contextlib import suppress
 from functools import partial
 from struct import Struct
 from typing import Final, NoReturn
@@ -26,9 +27,11 @@ from oncelog_broker.coordinator.transaction.verification import check_in_transac
 from oncelog_broker.log.record_validation import RecordsRefused
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.verification_guards import Guard
 from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.runtime.tasks import heard_or_not
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -68,14 +71,16 @@ def handle(request: ProduceRequest, context: RequestContext) -> Answer[ProduceRe
     produce = _Produce(request, context)
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        produce.append(topics[0], topics[0].partition_data[0], produce.answers_of(topics[0]))
-        if produce.is_done:
+        appended = produce.append_one(topics[0], topics[0].partition_data[0])
+        if appended is None and produce.is_replicated:
             return produce.answer()
-        answer = then(produce.late_ones(None), produce.when_replicated)
+        answer = then(appended, produce.when_replicated)
     else:
-        answer = then(then(produce.refused(), produce.append_all), produce.when_replicated)
+        refused = context.answered_in_slices(produce.refused())
+        answer = then(then(refused, produce.append_all), produce.when_replicated)
     if request.acks == 0 and isinstance(answer, Future):
-        return shield(answer)  # such a client may go as soon as it has sent all: that does not take it back
+        # Such a client may go as soon as it has sent all: that does not take it back.
+        return heard_or_not("produce with acks=0", answer)
     return answer
 
 
@@ -88,62 +93,75 @@ class _Produce:
         self._request = request
         self._context = context
         self._response = ProduceResponse(responses=[])
-        self._failed: KafkaError | None = None
-        self._late: list[Answer[None]] | None = None
-        """Appends that wait until their records are walked, or their transaction is verified."""
+        self._failed: str | None = None
+        """What is wrong with one of the batches, in words."""
+        self._late: dict[tuple[str, bytes, int], Answer[None]] = {}
+        """The last append of each partition that waits until its records are walked, or its transaction is verified."""
         self._unreplicated: list[tuple[PartitionResponse, Partition, int]] | None = None
         """What is appended and not on all replicas in sync: its answer, where it is, and where it ends."""
 
-    def refused(self) -> Answer[KafkaError | None]:
+    def refused(self) -> Steps[Answer[KafkaError | None]]:
         """What is wrong with a transactional request of several batches as a whole: all belong to its one producer
         (E28). Under transactions V2 its partitions become part of the transaction here, all at once (T7)."""
         request, context = self._request, self._context
         transactional_id = request.transactional_id
         if transactional_id is None:
             return None
-        batches = [data.records for topic in request.topic_data for data in topic.partition_data]
-        whole = [batch for batch in batches if batch is not None and len(batch) >= HEADER_SIZE]
-        if any(not batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT for batch in whole):
-            return _not_transactional()
-        producers = {PRODUCER.unpack_from(batch, PRODUCER_AT) for batch in whole}
+        producers = set[tuple[int, int]]()
+        led: dict[Partition, None] = {}
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                batch = data.records
+                if batch is not None and len(batch) >= HEADER_SIZE:
+                    if not batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
+                        return _not_transactional()
+                    producers.add(PRODUCER.unpack_from(batch, PRODUCER_AT))
+                with suppress(KafkaError):  # what is wrong with these, `append` says
+                    led[_leader(topic, data.index, context)] = None
+                yield None
         if len(producers) > 1:
             return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
         if not producers or context.version < FIRST_TRANSACTIONS_V2_VERSION:
             return None
-        services, producer, led = context.services, ProducerIdAndEpoch(*producers.pop()), _led(request, context)
+        services, producer = context.services, ProducerIdAndEpoch(*producers.pop())
         return check_in_transaction(
             services.transactions, transactional_id, producer, led, services.deadlines, registers=True
         )
 
     # --- appending
 
+    def append_one(self, topic: TopicData, data: PartitionData) -> Answer[None]:
+        """Append the only batch of the request."""
+        answer = _unanswered(data)
+        self._answers_of(topic).append(answer)
+        return self._append(topic, data, answer)
+
     def append_all(self, refused: KafkaError | None) -> Answer[None]:
-        """Append each batch, unless the request is refused as a whole. What has begun is finished, whether the client
-        stays or goes."""
-        return then(self._context.services.slices.run(self._append_each(refused), must_finish=True), self.late_ones)
-
-    def late_ones(self, _: object) -> Answer[None]:
-        """When no append is late any more. One that waited for a walk may have to wait for its verification then."""
-        if self._late is None:
-            return None
-        late, self._late = self._late, None
-        return then(all_of(late), self.late_ones)
-
-    def _is_late(self, append: Answer[None]) -> None:
-        self._late = self._late or []
-        self._late.append(append)
+        """Append each batch, unless the request is refused as a whole; done when no append is late any more."""
+        appended = self._context.in_slices(self._append_each(refused))
+        return then(then(appended, lambda _: all_of(list(self._late.values()))), _nothing)
 
     def _append_each(self, refused: KafkaError | None) -> Steps[None]:
         for topic in self._request.topic_data:
-            answers = self.answers_of(topic)
+            answers = self._answers_of(topic)
             for data in topic.partition_data:
+                answer = _unanswered(data)
+                answers.append(answer)
                 if refused is None:
-                    self.append(topic, data, answers)
+                    self._append_in_order(topic, data, answer)
                 else:
-                    answers.append(self._fail(_unanswered(data), refused))
+                    self._fail(answer, refused)
                 yield None
 
-    def answers_of(self, topic: TopicData) -> list[PartitionResponse]:
+    def _append_in_order(self, topic: TopicData, data: PartitionData, answer: PartitionResponse) -> None:
+        """Append a batch behind those before it in the request that are for the same partition."""
+        where = (topic.name, topic.topic_id, data.index)
+        before = self._late.get(where) if self._late else None
+        late = then(before, lambda _: self._append(topic, data, answer))
+        if isinstance(late, Future):
+            self._late[where] = late
+
+    def _answers_of(self, topic: TopicData) -> list[PartitionResponse]:
         """Where the answers of the partitions of `topic` belong in the response."""
         answers: list[PartitionResponse] = []
         self._response.responses.append(
@@ -151,67 +169,45 @@ class _Produce:
         )
         return answers
 
-    def append(
-        self, topic: TopicData, data: PartitionData, answers: list[PartitionResponse], *, walked: bool = False
-    ) -> None:
-        """Append one batch; its answer comes to `answers` at once, complete or, where the append is late, later.
-
-        `walked`: its records have been walked, if its log wants that.
-        """
+    def _append(
+        self, topic: TopicData, data: PartitionData, answer: PartitionResponse, *, walked: bool = False
+    ) -> Answer[None]:
+        """Append one batch, and complete its answer. `walked`: its records have been walked, if its log wants that."""
         request, context = self._request, self._context
         partition = None
         try:
             partition = _leader(topic, data.index, context)
             records = _checked(data.records, request, context)
             if partition.log.walks_records and not walked:
-                self._append_after(partition.log.records_check(records), topic, data, answers)
-                return
+                walk = context.in_slices(_wrong(partition.log.records_check(records)))
+                return then(walk, partial(self._append_walked, topic, data, answer))
             if request.transactional_id is None:
-                base_offset, append_time = partition.append(records, required_acks=request.acks, records_checked=True)
+                appended = partition.append(records, required_acks=request.acks, records_checked=True)
             else:
-                appended = _append_in_transaction(partition, records, request, request.transactional_id, context)
-                if isinstance(appended, Future):
-                    answers.append(answer := _unanswered(data))
-                    self._is_late(then(appended, partial(self._note, answer, partition, records)))
-                    return
-                if isinstance(appended, KafkaError):
-                    raise appended
-                base_offset, append_time = appended
+                outcome = _append_in_transaction(partition, records, request, request.transactional_id, context)
+                if isinstance(outcome, Future):
+                    return then(outcome, partial(self._note, answer, partition, records))
+                self._note(answer, partition, records, outcome)
+                return None
         except KafkaError as error:
-            answers.append(self._not_appended(_unanswered(data), partition, error))
-            return
-        answer = PartitionResponse(
-            index=data.index,
-            error_code=0,
-            base_offset=base_offset,
-            log_append_time_ms=append_time,
-            log_start_offset=partition.log.log_start_offset,
-        )
-        answers.append(answer)
-        if request.acks == ACKS_ALL and not partition.is_alone:
-            self._replicate(answer, partition, base_offset + _count(records))
+            self._not_appended(answer, partition, error)
+            return None
+        self._note(answer, partition, records, appended)
+        return None
 
-    def _append_after(
-        self, walk: Steps[None], topic: TopicData, data: PartitionData, answers: list[PartitionResponse]
-    ) -> None:
-        """Append one batch when its records have been walked, if nothing is wrong with them."""
-        place = len(answers)
-        answers.append(_unanswered(data))
-
-        def append(wrong: KafkaError | None) -> None:
-            made: list[PartitionResponse] = []
-            if wrong is None:
-                self.append(topic, data, made, walked=True)
-            else:
-                made.append(self._fail(_unanswered(data), wrong))
-            answers[place] = made[0]
-
-        self._is_late(then(self._context.services.slices.run(_wrong(walk), must_finish=True), append))
+    def _append_walked(
+        self, topic: TopicData, data: PartitionData, answer: PartitionResponse, wrong: KafkaError | None
+    ) -> Answer[None]:
+        """The records of a batch have been walked."""
+        if wrong is None:
+            return self._append(topic, data, answer, walked=True)
+        self._fail(answer, wrong)
+        return None
 
     def _note(
         self, answer: PartitionResponse, partition: Partition, records: memoryview, appended: Appended | KafkaError
     ) -> None:
-        """A late append is done, or refused."""
+        """An append is done, or refused."""
         if isinstance(appended, KafkaError):
             self._not_appended(answer, partition, appended)
             return
@@ -220,9 +216,7 @@ class _Produce:
         if self._request.acks == ACKS_ALL and not partition.is_alone:
             self._replicate(answer, partition, answer.base_offset + _count(records))
 
-    def _not_appended(
-        self, answer: PartitionResponse, partition: Partition | None, error: KafkaError
-    ) -> PartitionResponse:
+    def _not_appended(self, answer: PartitionResponse, partition: Partition | None, error: KafkaError) -> None:
         if partition is not None and error.code == ErrorCode.UNKNOWN_PRODUCER_ID:
             # The producer compares this with what was acknowledged last, to see if its records were deleted (S28).
             answer.log_start_offset = partition.log.log_start_offset
@@ -230,14 +224,14 @@ class _Produce:
         if partition is not None and is_in_the_log and not partition.is_alone:
             # Clients take this for a success (S12), so it must be replicated first.
             self._replicate(answer, partition, partition.log.log_end_offset)
-        return self._fail(answer, error)
+        self._fail(answer, error)
 
     def _replicate(self, answer: PartitionResponse, partition: Partition, next_offset: int) -> None:
         self._unreplicated = self._unreplicated or []
         self._unreplicated.append((answer, partition, next_offset))
 
-    def _fail(self, answer: PartitionResponse, error: KafkaError) -> PartitionResponse:
-        self._failed = error
+    def _fail(self, answer: PartitionResponse, error: KafkaError) -> None:
+        self._failed = str(error)
         answer.error_code = code_for(self._context.api_key, self._context.version, error.code)
         answer.error_message = error.message
         if isinstance(error, RecordsRefused):
@@ -245,14 +239,13 @@ class _Produce:
                 PartitionResponse.BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=message)
                 for place, message in error.records
             ]
-        return answer
 
     # --- answering
 
     @property
-    def is_done(self) -> bool:
-        """Whether the answer waits for nothing any more."""
-        return self._late is None and self._unreplicated is None
+    def is_replicated(self) -> bool:
+        """Whether what is appended waits for no other replica."""
+        return self._unreplicated is None
 
     def when_replicated(self, _: None) -> Answer[ProduceResponse | None]:
         """The response, as soon as acks=all is kept, or cannot be kept in time."""
@@ -290,8 +283,12 @@ def _wrong(walk: Steps[None]) -> Steps[KafkaError | None]:
     try:
         yield from walk
     except KafkaError as error:
-        return error
+        return error.as_value()
     return None
+
+
+def _nothing(_: object) -> None:
+    """All is done."""
 
 
 def _unanswered(data: PartitionData) -> PartitionResponse:
@@ -306,18 +303,6 @@ def _count(records: memoryview) -> int:
 
 def _not_transactional() -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, "a request with a transactional id and records that are not")
-
-
-def _led(request: ProduceRequest, context: RequestContext) -> list[Partition]:
-    """The partitions of the request that this broker leads; `_append` says what is wrong with the others."""
-    found = []
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            try:
-                found.append(_leader(topic, data.index, context))
-            except KafkaError:
-                continue
-    return found
 
 
 def _leader(topic: TopicData, index: int, context: RequestContext) -> Partition:
@@ -368,12 +353,10 @@ def _append_in_transaction(
     found open (E3)."""
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
     producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
-    guards, services = partition.guards, context.services
+    services = context.services
     where, refused_sequences = TopicPartition(partition.topic, partition.index), services.transactions.refused_sequences
-    is_open = partition.log.has_open_transaction(*producer)
-    guard = None if is_open else guards.take(*producer)
 
-    def append(refused: KafkaError | None) -> Answer[Appended | KafkaError]:
+    def append(guard: Guard | None, refused: KafkaError | None) -> Answer[Appended | KafkaError]:
         if refused is not None:
             return refused
         version = TRANSACTIONS_V2 if is_v2 else 0
@@ -382,22 +365,20 @@ def _append_in_transaction(
                 records, required_acks=request.acks, transaction_version=version, guard=guard, records_checked=True
             )
         except KafkaError as error:
-            return error
+            return error.as_value()
         if guard is not None:
             refused_sequences.forget(where, producer.producer_id)
         return appended
 
-    if guard is None:
-        return append(None)
-    verified: Answer[KafkaError | None] = check_in_transaction(
-        services.transactions, transactional_id, producer, [partition], services.deadlines, registers=is_v2
-    )
-    if not is_v2 and not partition.log.knows_producer(producer.producer_id):
-        (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
-        verified = then(verified, partial(refused_sequences.after_verification, where, producer, sequence))
-    appended: Answer[Appended | KafkaError] = then(verified, append)
-    if isinstance(verified, Future):
-        verified.add_done_callback(lambda _: guards.let_go(guard))
-    else:
-        guards.let_go(guard)
-    return appended
+    def ask(guard: Guard) -> Answer[Appended | KafkaError]:
+        verified: Answer[KafkaError | None] = check_in_transaction(
+            services.transactions, transactional_id, producer, [partition], services.deadlines, registers=is_v2
+        )
+        if not is_v2 and not partition.log.knows_producer(producer.producer_id):
+            (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
+            verified = then(verified, partial(refused_sequences.after_verification, where, producer, sequence))
+        return then(verified, partial(append, guard))
+
+    if partition.log.has_open_transaction(*producer):
+        return append(None, None)
+    return partition.guards.during(*producer, ask)

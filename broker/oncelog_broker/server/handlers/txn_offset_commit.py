@@ -7,20 +7,25 @@ Versions: v3 generation and member, v4 TRANSACTION_ABORTABLE, v5 transactions V2
 
 from __future__ import annotations
 
-from asyncio import Future
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Final, NoReturn
 
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
-from oncelog_broker.runtime.answers import Answer, then
+from oncelog_broker.replication.verification_guards import Guard
+from oncelog_broker.runtime.answers import Answer, all_of, then
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.parts import is_long, joined, parts
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 TopicResponse = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+PartitionResponse = TopicResponse.TxnOffsetCommitResponsePartition
 
 FIRST_TRANSACTIONS_V2_VERSION: Final = 5
 ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
@@ -30,53 +35,72 @@ ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 
 def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[TxnOffsetCommitResponse]:
-    def failed(error: KafkaError) -> TxnOffsetCommitResponse:
-        code = code_for(context.api_key, context.version, ERRORS.get(error.code, error.code))
-        return TxnOffsetCommitResponse(topics=[_refused(topic, code) for topic in request.topics])
-
     try:
-        return _commit(request, context, failed)
+        return _commit(request, context)
     except KafkaError as error:
-        return failed(error)
+        return _refuse(request, context, error)
 
 
-def _commit(
-    request: TxnOffsetCommitRequest,
-    context: RequestContext,
-    failed: Callable[[KafkaError], TxnOffsetCommitResponse],
-) -> Answer[TxnOffsetCommitResponse]:
-    """Write the offsets, if their partition is in the open transaction; a marker that comes between the question and
-    the write ends what was found open (E3). Raises KafkaError."""
+def _commit(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[TxnOffsetCommitResponse]:
+    """Write the offsets, if their partition is in the open transaction. Raises KafkaError."""
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     services = context.services
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    transactional_id = request.transactional_id
     partition = services.groups.runtime.shard(request.group_id).partition
-    guard = partition.guards.take(request.producer_id, request.producer_epoch)
 
-    def write(refused: KafkaError | None) -> Answer[TxnOffsetCommitResponse]:
-        if refused is None and not partition.guards.holds(guard):
-            refused = KafkaError(ErrorCode.INVALID_TXN_STATE)
-        try:
-            return _write(request, context, failed) if refused is None else failed(refused)
-        except KafkaError as error:
-            return failed(error)
+    def ask(guard: Guard) -> Answer[TxnOffsetCommitResponse]:
+        verified = check_in_transaction(
+            services.transactions,
+            transactional_id,
+            producer,
+            [partition],
+            services.deadlines,
+            registers=context.version >= FIRST_TRANSACTIONS_V2_VERSION,
+        )
+        return then(verified, partial(write, guard))
 
-    verified = check_in_transaction(
-        services.transactions,
-        request.transactional_id,
-        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
-        [partition],
-        services.deadlines,
-        registers=context.version >= FIRST_TRANSACTIONS_V2_VERSION,
-    )
-    answer = then(verified, write)
-    if isinstance(verified, Future):
-        verified.add_done_callback(lambda _: partition.guards.let_go(guard))
-    else:
-        partition.guards.let_go(guard)
-    return answer
+    def write(guard: Guard, refused: KafkaError | None) -> Answer[TxnOffsetCommitResponse]:
+        if refused is not None:
+            return _refuse(request, context, refused)
+
+        def write_part(part: TxnOffsetCommitRequest) -> Answer[TxnOffsetCommitResponse]:
+            # A marker that comes between the question and the write ends what was found open (E3).
+            if not partition.guards.holds(guard):
+                return _refused(part, context, KafkaError(ErrorCode.INVALID_TXN_STATE))
+            try:
+                return _write(part, context)
+            except KafkaError as error:
+                return _refused(part, context, error)
+
+        return _in_parts(request, context, write_part)
+
+    return partition.guards.during(*producer, ask)
+
+
+def _in_parts(
+    request: TxnOffsetCommitRequest,
+    context: RequestContext,
+    answer: Callable[[TxnOffsetCommitRequest], Answer[TxnOffsetCommitResponse]],
+) -> Answer[TxnOffsetCommitResponse]:
+    """What `answer` says to the request or, if that is long, to its parts, in slices. With the client the rest of them
+    is given up: what is written counts only if the transaction commits, and who has no answer does not commit."""
+    if not is_long(request.topics):
+        return answer(request)
+
+    def each() -> Steps[list[Answer[TxnOffsetCommitResponse]]]:
+        answers = []
+        for topics in parts(request.topics):
+            answers.append(answer(replace(request, topics=topics)))
+            yield None
+        return answers
+
+    answers = then(context.in_slices(each()), all_of)
+    topics = then(answers, lambda each: context.in_slices(joined(part.topics for part in each)))
+    return then(topics, lambda topics: TxnOffsetCommitResponse(topics=topics))
 
 
 def _not_written() -> NoReturn:
@@ -84,22 +108,32 @@ def _not_written() -> NoReturn:
 
 
 @fail_point("offsets-written", dropped=_not_written)
-def _write(
-    request: TxnOffsetCommitRequest,
-    context: RequestContext,
-    failed: Callable[[KafkaError], TxnOffsetCommitResponse],
-) -> Answer[TxnOffsetCommitResponse]:
+def _write(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[TxnOffsetCommitResponse]:
     exists = context.services.image.has_partition
     return context.services.groups.runtime.write(
-        request.group_id, lambda machine, waiter: machine.commit_in_transaction(request, exists, waiter), failed
+        request.group_id,
+        lambda machine, waiter: machine.commit_in_transaction(request, exists, waiter),
+        partial(_refused, request, context),
     )
 
 
-def _refused(topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic, code: ErrorCode) -> TopicResponse:
-    return TopicResponse(
-        name=topic.name,
-        partitions=[
-            TopicResponse.TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
-            for partition in topic.partitions
-        ],
+def _refuse(
+    request: TxnOffsetCommitRequest, context: RequestContext, error: KafkaError
+) -> Answer[TxnOffsetCommitResponse]:
+    return _in_parts(request, context, lambda part: _refused(part, context, error))
+
+
+def _refused(request: TxnOffsetCommitRequest, context: RequestContext, error: KafkaError) -> TxnOffsetCommitResponse:
+    code = code_for(context.api_key, context.version, ERRORS.get(error.code, error.code))
+    return TxnOffsetCommitResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    PartitionResponse(partition_index=partition.partition_index, error_code=code)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
     )

@@ -12,7 +12,7 @@ import pytest
 from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import JOBS_AT_ONCE, SLICE_SECONDS, Pace, Slices
-from oncelog_broker.runtime.steps import Steps, holds_nothing, run_steps
+from oncelog_broker.runtime.steps import Errand, Steps, holds_nothing, run_steps
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 
 STEPS_PER_SLICE = 3
@@ -203,3 +203,28 @@ async def test_to_hold_nothing_costs_no_turn_and_no_job_where_nothing_was_held()
         return "done"
 
     assert Work().slices.run(steps()) == run_steps(steps()) == "done"
+
+
+async def test_an_errand_waits_for_nobody_who_holds_what_his_job_has_brought() -> None:
+    """DeleteRecords writes down where logs begin, while as many batches as may be are unpacked and walked."""
+    work = Work()
+    may_end = threading.Event()
+    errand_done = asyncio.Event()
+
+    def holds() -> Steps[bool]:
+        yield lambda: None
+        while not errand_done.is_set():
+            work.clock.advance_ms(int(SLICE_SECONDS * 1000))
+            yield None
+        return (yield may_end.is_set)
+
+    def errand() -> Steps[str]:
+        yield Errand(may_end.set)
+        return "written"
+
+    holding = [work.slices.run(holds()) for _ in range(JOBS_AT_ONCE)]
+    async with asyncio.timeout(10):
+        assert await settled(work.slices.run(errand())) == "written"
+        errand_done.set()
+        assert [await settled(answer) for answer in holding] == [True] * JOBS_AT_ONCE
+    assert run_steps(errand()) == "written"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.server.answer_queue import MAX_OUTSTANDING_ANSWERS, Slot, coalesce
-from oncelog_broker.server.connection import MEMORY_RETRY_SECONDS, BrokerConnection
+from oncelog_broker.server.connection import LEFT_SECONDS, MEMORY_RETRY_SECONDS, BrokerConnection
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.ledger import PROGRESS_WINDOW_SECONDS, Holding
 from oncelog_broker.server.limits import (
@@ -34,6 +34,7 @@ class RecordingTransport(asyncio.Transport):
         super().__init__({"peername": (host, 5000)})
         self.written: list[bytes] = []
         self.aborted = False
+        self.closed = False
         self.paused = False
         self.unsent = 0
 
@@ -58,10 +59,14 @@ class RecordingTransport(asyncio.Transport):
     def abort(self) -> None:
         self.aborted = True
 
+    def close(self) -> None:
+        self.closed = True
+
 
 class RecordingDispatcher:
-    """Keeps copies of the frames. Those whose first byte is `M` wait and hold back the others, `O` wait and let others
-    in, `A` are answered with what they are; no other has an answer."""
+    """Keeps copies of the frames. Those whose first byte is `M` wait and hold back the others, `L` do too and wait for
+    what others do (a long poll), `O` wait and let others in, `A` are answered with what they are; no other has an
+    answer."""
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
@@ -74,9 +79,12 @@ class RecordingDispatcher:
         first = frame[0:1]
         if first == b"A":
             connection.respond([bytes(frame)])
-        elif first in (b"M", b"O"):
+        elif first in (b"M", b"L", b"O"):
             answer = asyncio.get_running_loop().create_future()
-            slot = connection.wait_for(answer, reads_frame=first == b"M", holds_back=first == b"M")
+            slot = connection.wait_for(
+                answer, reads_frame=first == b"M", holds_back=first != b"O", is_long_poll=first == b"L"
+            )
+            answer.add_done_callback(lambda answer: connection.cancelled(slot) if answer.cancelled() else None)
             self.waiting.append((slot, answer))
 
 
@@ -245,6 +253,84 @@ async def test_who_goes_is_waited_for_no_more() -> None:
     wire.receive(frame(b"O" * 8) + frame(b"M" * 8))
     wire.connection.connection_lost(None)
     assert all(answer.cancelled() for _, answer in wire.dispatcher.waiting)
+
+
+async def test_what_has_come_whole_is_handled_though_its_client_has_closed() -> None:
+    """A producer with acks=0 closes when it has sent all."""
+    wire = Wire()
+    wire.receive(frame(b"M" * 8) + frame(b"1" * 8) + frame(b"A" * 8) + frame(b"2" * 8) + frame(b"cut" * 8)[:-1])
+    assert wire.connection.eof_received(), "the transport stays open"
+    await asyncio.sleep(0)
+    assert wire.dispatcher.frames == [b"M" * 8], "in order still"
+    wire.finish()
+    assert wire.dispatcher.frames[1:] == [b"1" * 8, b"A" * 8, b"2" * 8]
+    assert wire.transport.written == [b"A" * 8]
+    assert wire.transport.closed
+    assert len(wire.connections) == 1
+    wire.connection.connection_lost(None)
+    assert len(wire.connections) == 0
+
+
+async def test_what_has_come_whole_is_handled_though_its_connection_broke() -> None:
+    wire = Wire()
+    wire.receive(frame(b"M" * 8) + frame(b"1" * 8) + frame(b"A" * 8) + frame(b"O" * 8) + frame(b"2" * 8))
+    wire.connection.connection_lost(ConnectionResetError())
+    assert len(wire.connections) == 1, "it counts as long as it is at work"
+    await asyncio.sleep(0)
+    wire.finish()
+    assert wire.dispatcher.frames[1:] == [b"1" * 8, b"A" * 8, b"O" * 8, b"2" * 8]
+    assert wire.transport.written == []
+    assert wire.dispatcher.waiting[0][1].cancelled(), "nobody waits for an answer"
+    assert (len(wire.connections), wire.limits.requests.total, wire.limits.answers.total) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+async def test_nobody_waits_for_others_in_the_name_of_a_client_that_has_gone(breaks: bool) -> None:
+    wire = Wire()
+    wire.receive(frame(b"L" * 8) + frame(b"1" * 8) + frame(b"L" * 8) + frame(b"2" * 8))
+    if breaks:
+        wire.connection.connection_lost(None)
+    else:
+        assert wire.connection.eof_received()
+    await until(lambda: wire.dispatcher.frames == [b"L" * 8, b"1" * 8, b"L" * 8, b"2" * 8])
+    assert all(answer.cancelled() for _, answer in wire.dispatcher.waiting)
+    await until(lambda: len(wire.connections) == 0 or wire.transport.closed)
+
+
+async def test_one_that_did_not_read_is_heard_to_the_end_when_it_breaks() -> None:
+    wire = Wire()
+    unread(wire, 1_000_000)
+    wire.receive(frame(b"1" * 8) + frame(b"2" * 8))
+    assert wire.dispatcher.frames == []
+    wire.connection.connection_lost(None)
+    await until(lambda: wire.dispatcher.frames == [b"1" * 8, b"2" * 8])
+    assert (len(wire.connections), wire.limits.answers.total) == (0, 0)
+
+
+async def test_a_request_of_a_client_that_has_gone_does_not_take_for_ever() -> None:
+    wire = Wire()
+    wire.receive(frame(b"M" * 8) + frame(b"1" * 8))
+    wire.connection.connection_lost(None)
+    wire.connection.sweep(wire.connection.last_active + LEFT_SECONDS - 1)
+    assert len(wire.connections) == 1
+    wire.connection.sweep(wire.connection.last_active + LEFT_SECONDS + 1)
+    assert (len(wire.connections), wire.dispatcher.frames) == (0, [b"M" * 8])
+    assert wire.dispatcher.waiting[0][1].cancelled()
+
+
+async def test_a_broker_that_stops_waits_for_no_client_that_has_gone() -> None:
+    wire = Wire()
+    wire.receive(frame(b"M" * 8) + frame(b"1" * 8))
+    wire.connection.connection_lost(None)
+    wire.connection.shut()
+    assert len(wire.connections) == 0
+
+
+async def test_a_malformed_request_ends_what_is_left() -> None:
+    wire = Wire()
+    wire.receive(frame(b"M" * 8) + b"\0\0\0\1x" + frame(b"1" * 8))
+    wire.connection.connection_lost(None)
+    assert len(wire.connections) == 0
 
 
 async def test_an_answer_that_is_made_when_its_client_has_gone_takes_no_memory() -> None:

@@ -26,7 +26,7 @@ class WaitingConnection:
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def wait_for(self, answer: Any, *, reads_frame: bool, holds_back: bool) -> Slot:
+    def wait_for(self, answer: Any, *, reads_frame: bool, holds_back: bool, is_long_poll: bool) -> Slot:
         return Slot(answer, [])
 
     def respond(self, parts: list[Any], slot: Slot) -> None:

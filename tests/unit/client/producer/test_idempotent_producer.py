@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.fake_transactions import FakeCoordinator, HangUp, Step
 
-from oncelog.errors import AuthorizationFailed, DeliveryTimeout, KafkaError, OutOfOrderSequence
+from oncelog.errors import DeliveryTimeout, FatalError, KafkaError, OutOfOrderSequence
 from oncelog.producer.producer import Producer
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -96,10 +96,10 @@ async def test_s20_without_an_id_for_good_nothing_can_be_sent(fake_broker: Any, 
         await asyncio.wait(futures)
         fake_broker.topics["elsewhere"] = 1
         for future in [*futures, waiting, elsewhere]:
-            with pytest.raises(AuthorizationFailed):
+            with pytest.raises(FatalError, match="CLUSTER_AUTHORIZATION_FAILED"):
                 await future
         await flushing
-        with pytest.raises(AuthorizationFailed):
+        with pytest.raises(FatalError, match="CLUSTER_AUTHORIZATION_FAILED"):
             await producer.send("topic", b"later")
     assert fake_broker.requests_of(ProduceRequest) == []
 

@@ -130,6 +130,31 @@ def test_a_bomb_takes_no_more_than_the_limit(codec):
     assert peak < 2 * limit + 128 * 1024
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from the kernel")
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+@pytest.mark.parametrize("fits", [True, False])
+def test_what_is_unpacked_is_in_memory_once(codec, fits):
+    """A fetch, and each of the batches that a broker walks at a time, may ask for all that is allowed."""
+    code = f"""
+import resource
+from oncelog_protocol.records.compression import Compression, RecordsTooLarge, compress, decompress
+limit = 40 << 20
+def peak_kb():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+decompress({int(codec)}, compress(Compression({int(codec)}), bytes(5 << 20)), max_bytes=limit)
+bomb = b"".join([compress(Compression({int(codec)}), bytes(4 << 20))] * {9 if fits else 12})
+before = peak_kb()
+try:
+    result = decompress({int(codec)}, bomb, max_bytes=limit)
+except RecordsTooLarge:
+    result = b""
+assert len(result) == {36 << 20 if fits else 0}, len(result)
+print((peak_kb() - before) >> 10)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert int(done.stdout) < 40 + 8
+
+
 def test_a_snappy_length_field_is_not_believed():
     claims_4_gib = bytes.fromhex("ffffffff0f") + b"\x10hello"
     tracemalloc.start()

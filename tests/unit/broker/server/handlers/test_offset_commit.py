@@ -14,7 +14,8 @@ from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.handlers.offset_commit import PARTITIONS_PER_STEP, handle
+from oncelog_broker.server.handlers.offset_commit import handle
+from oncelog_broker.server.parts import PARTITIONS_PER_PART
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
 
@@ -80,15 +81,15 @@ async def test_an_ordinary_commit_is_one_step(runtime: Runtime, context: Any) ->
 
 
 async def test_a_large_one_is_several(runtime: Runtime, context: Any) -> None:
-    many = 2 * PARTITIONS_PER_STEP + 1
+    many = 2 * PARTITIONS_PER_PART + 1
     codes = await committed(context, topic("a", many), topic("gone", 1), topic("b", 1))
     assert codes == {"a": [0] * many, "gone": [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], "b": [0]}
-    assert max(runtime.records) <= PARTITIONS_PER_STEP
+    assert max(runtime.records) <= PARTITIONS_PER_PART
     assert sum(runtime.records) == many + 1
 
 
 async def test_what_comes_after_a_change_of_the_group_is_refused(runtime: Runtime, context: Any) -> None:
-    runtime.fails_at = 2
-    codes = await committed(context, topic("a", 2 * PARTITIONS_PER_STEP))
-    refused = [ErrorCode.ILLEGAL_GENERATION] * PARTITIONS_PER_STEP
-    assert codes == {"a": [0] * PARTITIONS_PER_STEP + refused}
+    runtime.fails_at = 1
+    codes = await committed(context, topic("a", 2 * PARTITIONS_PER_PART))
+    refused = [ErrorCode.ILLEGAL_GENERATION] * PARTITIONS_PER_PART
+    assert codes == {"a": [0] * PARTITIONS_PER_PART + refused}

@@ -1,0 +1,77 @@
+"""Requests about very many partitions: parts of some hundred, each a short step, answered as if they were one.
+
+Between two parts others have their turn, so what is true of the first need not be true of the last: each part is
+checked by itself, as one of several requests would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import Any, Final, Protocol, TypeVar
+
+from oncelog_broker.runtime.steps import Steps
+
+PARTITIONS_PER_PART: Final = 500
+"""Some 4 ms where each makes a record."""
+
+T = TypeVar("T")
+
+
+class AnsweredTopic(Protocol):
+    """A topic of an answer."""
+
+    name: str
+    partitions: list[Any]
+
+
+A = TypeVar("A", bound=AnsweredTopic)
+
+
+def is_long(topics: Iterable[Any], of: str = "partitions") -> bool:
+    """Whether the request is about more than one part. `of` names the field in which a topic has its partitions."""
+    left = PARTITIONS_PER_PART
+    for topic in topics:
+        left -= len(getattr(topic, of)) or 1
+        if left < 0:
+            return True
+    return False
+
+
+def parts(topics: Iterable[T], of: str = "partitions") -> Iterator[list[T]]:
+    """The topics in order, with at most PARTITIONS_PER_PART partitions at a time; one without any counts as one."""
+    part: list[T] = []
+    room = PARTITIONS_PER_PART
+    for topic in topics:
+        partitions = getattr(topic, of)
+        start = 0
+        while True:
+            taken = partitions[start : start + room]
+            part.append(topic if len(taken) == len(partitions) else replace(topic, **{of: taken}))  # type: ignore[type-var]
+            start += len(taken)
+            room -= len(taken) or 1
+            if not room:
+                yield part
+                part, room = [], PARTITIONS_PER_PART
+            if start >= len(partitions):
+                break
+    if part:
+        yield part
+
+
+def joined(answers: Iterable[Iterable[A]]) -> Steps[list[A]]:
+    """The topics of the parts' answers, in order; one that is divided between parts is one again."""
+    topics: list[A] = []
+    for number, topic in enumerate(chain.from_iterable(answers), 1):
+        if topics and _is_same(topics[-1], topic):
+            topics[-1].partitions += topic.partitions
+        else:
+            topics.append(topic)
+        if number % PARTITIONS_PER_PART == 0:
+            yield None
+    return topics
+
+
+def _is_same(one: AnsweredTopic, other: AnsweredTopic) -> bool:
+    return one.name == other.name and getattr(one, "topic_id", None) == getattr(other, "topic_id", None)
