@@ -102,7 +102,8 @@ async def write_all(
     """Return when every partition has its marker. Raises Fenced if a log knows a later coordinator, or if `goes_on`
     says that this broker coordinates no more.
 
-    Others have their turn after each slice, however few markers that was: one may roll a segment, which opens files.
+    Others have their turn after each slice, however few markers that was: one may roll a segment, which opens files. A
+    single marker is written at once, however late it is.
     The producer of a large transaction may come back before it is complete; it is told CONCURRENT_TRANSACTIONS, and its
     client backs off for 20 ms or more.
     """
@@ -111,8 +112,9 @@ async def write_all(
     while left:
         failed: list[TopicPartition] = []
         late: list[tuple[TopicPartition, asyncio.Future[ErrorCode]]] = []
-        for where in left:
-            await pauses.here()
+        for number, where in enumerate(left):
+            if number:
+                await pauses.here()
             if not goes_on():
                 raise Fenced
             answer = append(marker, where)
