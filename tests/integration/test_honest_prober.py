@@ -67,12 +67,13 @@ def broker_of_its_own(broker_factory: BrokerFactory) -> BrokerProcess:
 
 @NEEDS_PROC
 def test_the_peak_is_of_the_time_since_it_was_forgotten() -> None:
+    """The kernel counts pages by processor and adds them up now and then: a peak is right to some hundreds of KB."""
     memory = BrokerMemory(os.getpid())
     block = bytearray(64 << 20)
     block[:: 1 << 12] = bytes(len(block) >> 12)
-    assert memory.now() >= 64
-    before = memory.now()
+    with_block = memory.now()
+    assert with_block >= 64
     del block
-    assert memory.peak() >= before
+    assert memory.peak() >= with_block - 8
     memory.forget_peak()
-    assert memory.peak() <= before - 32
+    assert memory.peak() <= with_block - 32
