@@ -117,8 +117,12 @@ class Disk(Protocol):
 
     def read_file(self, path: str) -> bytes: ...
 
-    def replace_file(self, path: str, data: bytes) -> None:
-        """Set the content of a small file so that a crash leaves the old content or the new, never a mixture."""
+    def replace_file(self, path: str, data: bytes, *, is_durable: bool = True) -> None:
+        """Set the content of a small file so that a crash leaves the old content or the new, never a mixture.
+
+        Not `is_durable`: nothing is waited for, and a kill leaves the old content or the new. A power cut leaves
+        anything, until file and directory are synced.
+        """
 
     def lock(self, path: str) -> Lock:
         """Lock the file `path`, made if absent. Raises LockHeld."""
@@ -315,15 +319,16 @@ class RealDisk:
     def read_file(self, path: str) -> bytes:
         return self._for_a_moment(lambda: _read_file(path))
 
-    def replace_file(self, path: str, data: bytes) -> None:
+    def replace_file(self, path: str, data: bytes, *, is_durable: bool = True) -> None:
         temporary = path + TEMPORARY_SUFFIX
         try:
-            self._for_a_moment(lambda: _write_file(temporary, data))
+            self._for_a_moment(lambda: _write_file(temporary, data, is_durable=is_durable))
         except OSError:
             self.remove(temporary)  # a part of it would take room that may be what is lacking
             raise
         os.replace(temporary, path)
-        self.sync_directory(os.path.dirname(path))
+        if is_durable:
+            self.sync_directory(os.path.dirname(path))
 
     def lock(self, path: str) -> FileLock:
         return FileLock(path)
@@ -369,11 +374,12 @@ def _read_file(path: str) -> bytes:
         return file.read()
 
 
-def _write_file(path: str, data: bytes) -> None:
+def _write_file(path: str, data: bytes, *, is_durable: bool) -> None:
     with open(path, "wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        if is_durable:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 class FileLock:
