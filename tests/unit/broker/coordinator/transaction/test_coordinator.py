@@ -85,7 +85,7 @@ S = TransactionState
 
 
 @pytest.mark.parametrize("version", [TRANSACTIONS_V1, TRANSACTIONS_V2])
-async def test_s38_the_next_transaction_need_not_wait_for_the_last_one(
+async def test_s38_many_markers_are_written_before_the_next_request(
     transactions: TransactionCoordinator, internal_topic: Any, version: int
 ) -> None:
     """As long as the clock says that no slice is over, all markers are written in the turn after the answer: what comes
