@@ -5,9 +5,8 @@
         ...
         waits = prober.stop().between(before, prober.now())
 
-A wait is measured twice: on the wall, and without the time in which the prober or the broker's loop was ready to run
-and had no processor. The second is what the broker does to its clients, on a machine that has other work as well; tests
-look at that one. The run-queue times come from /proc; where there are none, both are the same.
+A wait is measured twice: on the wall, and without the time that went by for want of a processor (`processor_times`).
+The second is what the broker does to its clients, on a machine that has other work as well; tests look at that one.
 """
 
 from __future__ import annotations
@@ -131,9 +130,7 @@ class HonestProber:
         self.process.stdin.close()
         told = json.loads(self._line(PATIENCE_SECONDS + READY_SECONDS))
         self.process.wait(READY_SECONDS)
-        samples = [
-            Sample(kind, started, wall, max(0, wall - queued)) for kind, started, wall, queued in told["samples"]
-        ]
+        samples = [Sample(kind, started, wall, net) for kind, started, wall, net in told["samples"]]
         return Waits(tuple(samples), tuple(tuple(failure) for failure in told["failures"]))
 
     def _line(self, timeout: float) -> str:

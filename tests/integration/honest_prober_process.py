@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from processor_times import ThreadTimes, Times, net_of_other_work, passed
 from raw_client import PRODUCE_VERSION, RawClient, produce_request
 
 from oncelog_protocol.api import ApiKey
@@ -33,29 +34,14 @@ LARGE_BYTES = 32_000
 """More than what a broker takes from anybody without reckoning it up."""
 
 
-class RunQueue:
-    """How long a thread was ready and had no processor, in ns. 0 for ever where the system does not tell."""
-
-    def __init__(self, pid: int | str, thread: int | str) -> None:
-        try:
-            self._file = os.open(f"/proc/{pid}/task/{thread}/schedstat", os.O_RDONLY)
-        except OSError:
-            self._file = -1
-
-    def waited_ns(self) -> int:
-        try:
-            return int(os.pread(self._file, 80, 0).split()[1]) if self._file >= 0 else 0
-        except (OSError, IndexError):
-            return 0  # the process is gone
-
-
 class Prober:
     """The connections, and the requests by kind."""
 
     def __init__(self, port: int, broker_pid: int) -> None:
         self.port = port
         self.clients: dict[str, RawClient] = {}
-        self.queues = (RunQueue(broker_pid, broker_pid), RunQueue("self", os.getpid()))
+        self.broker_pid = broker_pid
+        self.broker, self.own = ThreadTimes(broker_pid), ThreadTimes(os.getpid())
         self.samples: list[tuple[str, int, int, int]] = []
         self.failures: list[tuple[str, int, str]] = []
         self.produced = (0, b"")
@@ -69,8 +55,8 @@ class Prober:
         }
 
     def probe(self, kind: str) -> None:
-        """One request, measured. Samples are (kind, started, wall time, time without a processor), in ns."""
-        queued = self._queued_ns()
+        """One request, measured. Samples are (kind, started, wall time, what of it the broker made), in ns."""
+        broker, own = self.broker.now(), self.own.now()
         started = time.monotonic_ns()
         try:
             self.kinds[kind]()
@@ -80,10 +66,11 @@ class Prober:
             if client is not None:
                 client.socket.close()
         wall = time.monotonic_ns() - started
-        self.samples.append((kind, started, wall, self._queued_ns() - queued))
-
-    def _queued_ns(self) -> int:
-        return sum(queue.waited_ns() for queue in self.queues)
+        prober = passed(own, self.own.now()).get(os.getpid(), Times())
+        threads = passed(broker, self.broker.now())
+        loop = threads.pop(self.broker_pid, Times())
+        others = sum(times.queued for times in threads.values())
+        self.samples.append((kind, started, wall, net_of_other_work(wall, prober, loop, others)))
 
     def _client(self, name: str) -> RawClient:
         if name not in self.clients:

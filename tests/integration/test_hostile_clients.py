@@ -11,7 +11,7 @@ from hostile.clients import CLIENTS
 from hostile.pending import PENDING
 from hostile.run import run
 from hostile.table import row
-from hostile.verdict import BESIDE_OTHER_TESTS, problems
+from hostile.verdict import problems
 
 SMALL = [client for client in CLIENTS if client.small is not None]
 
@@ -23,10 +23,10 @@ def marked(client: HostileClient) -> object:
 
 @NEEDS_PROC
 @pytest.mark.parametrize("client", [marked(client) for client in SMALL])
-def test_an_honest_client_does_not_notice(client: HostileClient, tmp_path: Path) -> None:
+def test_an_honest_client_does_not_notice(client: HostileClient, undisturbed_directory: Path) -> None:
     assert client.small is not None
-    measured = run(client, tmp_path, client.small)
-    assert not problems(measured, factor=BESIDE_OTHER_TESTS), row(measured)
+    measured = run(client, undisturbed_directory, client.small)
+    assert not problems(measured), row(measured)
 
 
 def test_what_is_pending_is_a_client() -> None:

@@ -44,31 +44,25 @@ def test_s38_s39_a_transaction_ends_with_a_marker_in_each_partition(
 
 
 def test_s38_the_next_transaction_need_not_wait_for_the_last_one(raw: RawClient, topic: str) -> None:
-    """The markers are written before anything else is read, but for some that take long, as on a busy machine. A client
-    that comes too early backs off for 20 ms."""
-    partitions = 10
-    raw.create_topic(topic, partitions)
+    """The marker is written before anything else is read. Of many, those that take longer than a slice are not: that is
+    a matter of time, of which tests/unit/broker/coordinator/transaction/test_coordinator.py has the clock."""
+    raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=topic,
         v3_and_below_producer_id=txn.producer.producer_id,
         v3_and_below_producer_epoch=txn.producer.epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(range(partitions)))],
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[0])],
     )
     add = frame(request, ApiKey.ADD_PARTITIONS_TO_TXN, 3)
     end = frame(txn.end_request(True), ApiKey.END_TXN, 3)
     added = raw.exchange(add)
     assert added[-5:-3] == b"\0\0"  # the error code of its last partition
-    early = 0
-    for _ in range(20):
+    for _ in range(50):
         ended = raw.exchange(end)
-        if raw.exchange(add) != added:
-            early += 1
-            while raw.exchange(add) != added:
-                pass
-    assert early <= 10
-    assert ended[-3:-1] == b"\0\0"
+        assert ended[-3:-1] == b"\0\0"
+        assert raw.exchange(add) == added
 
 
 def test_t6_transactions_v2_are_in_force(raw: RawClient) -> None:

@@ -209,13 +209,15 @@ class CrashingDisk:
             raise FileNotFoundError(path)
         return bytes(self._names[path].data)
 
-    def replace_file(self, path: str, data: bytes, *, private: bool = False) -> None:
+    def replace_file(self, path: str, data: bytes, *, is_durable: bool = True, private: bool = False) -> None:
         file = self.open(path + TEMPORARY_SUFFIX, create=True)
         file.truncate(0)
         file.append(data)
-        file.sync()
+        if is_durable:
+            file.sync()
         self.rename(path + TEMPORARY_SUFFIX, path)
-        self.sync_directory(os.path.dirname(path))
+        if is_durable:
+            self.sync_directory(os.path.dirname(path))
 
     def lock(self, path: str) -> HeldLock:
         return HeldLock()

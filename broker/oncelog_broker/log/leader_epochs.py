@@ -1,8 +1,10 @@
 """Leader epoch -> first offset of that epoch, kept in `leader-epoch-checkpoint`.
 
 Followers find with it where their log parts from the leader's (KIP-101, KIP-279). The file is rewritten at each
-change, which is at each change of leader, before the first record of the new epoch is appended.
-Source: Kafka's LeaderEpochFileCache.
+change, which is at each change of leader, before the first record of the new epoch is appended; it is synced with the
+records, before the recovery point moves. What a power cut takes of it, recovery learns from the batches behind that
+point, or, where it is damaged, from all. Source: Kafka's LeaderEpochFileCache, which syncs at once: here, that would be
+on the event loop, and twice for each partition that gets a leader.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from oncelog_broker.log.checkpoints import format_checkpoint, parse_checkpoint
-from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.disk import Disk, File
 
 LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH: Final = -1
@@ -27,12 +29,14 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """Invariant: epochs and start offsets both strictly increase. Methods that change it raise OSError."""
 
-    __slots__ = ("_disk", "_entries", "_path", "latest_epoch")
+    __slots__ = ("_disk", "_entries", "_path", "is_unsynced", "latest_epoch")
 
     def __init__(self, disk: Disk, path: str, entries: list[EpochEntry]) -> None:
         self._disk = disk
         self._path = path
         self._entries = entries
+        self.is_unsynced = False
+        """The file, or its name, is not on the disk yet. Whoever syncs both resets it."""
         self.latest_epoch = entries[-1].epoch if entries else UNDEFINED_EPOCH
 
     @classmethod
@@ -58,7 +62,7 @@ class LeaderEpochs:
         before = list(self._entries)
         if self._insert(EpochEntry(epoch, start_offset)) and persist:
             try:
-                self.flush()
+                self._write()
             except OSError:
                 self._entries = before
                 self.latest_epoch = before[-1].epoch if before else UNDEFINED_EPOCH
@@ -103,8 +107,17 @@ class LeaderEpochs:
         self._replace([])
 
     def flush(self) -> None:
-        """Write the file."""
+        """Write the file and sync it."""
         self._disk.replace_file(self._path, format_checkpoint(self._entries))
+        self.is_unsynced = False
+
+    def files_to_sync(self) -> list[File]:
+        """Opened for the caller to sync and close."""
+        return [self._disk.open_briefly(self._path)] if self.is_unsynced else []
+
+    def _write(self) -> None:
+        self._disk.replace_file(self._path, format_checkpoint(self._entries), is_durable=False)
+        self.is_unsynced = True
 
     def _insert(self, new: EpochEntry) -> bool:
         entries = self._entries
@@ -121,7 +134,7 @@ class LeaderEpochs:
             self._entries = entries
             self.latest_epoch = entries[-1].epoch if entries else UNDEFINED_EPOCH
             if persist:
-                self.flush()
+                self._write()
 
 
 def parse_entry(fields: list[str]) -> tuple[int, int]:

@@ -544,6 +544,7 @@ class PartitionLog(ReadableLog):
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
         snapshots = self.producers.pending_snapshots(end)
         is_dirty = self._local.directory_dirty or self.producers.aborted.has_new_files or self._flushes.sync_directory
+        is_dirty |= self._epochs.is_unsynced
         if end <= self._recovery_point and not is_dirty and not snapshots:
             return None
         try:
@@ -553,12 +554,12 @@ class PartitionLog(ReadableLog):
             raise self._fail_unless_refused("write the indexes of", error) from error
         try:
             logs, indexes = self._local.files_to_sync(self._recovery_point, end)
-            indexes += self.producers.aborted.files_to_sync(end)
+            indexes += self.producers.aborted.files_to_sync(end) + self._epochs.files_to_sync()
             directory = self.directory if is_dirty else None
             pending = self._flushes.begin(self._disk, directory, logs, indexes, snapshots, end, self.generation)
         except OSError as error:
             raise self._fail("flush", error) from error
-        self._local.directory_dirty = self.producers.aborted.has_new_files = False
+        self._local.directory_dirty = self.producers.aborted.has_new_files = self._epochs.is_unsynced = False
         return pending
 
     def finish_flush(self, pending: PendingFlush) -> None:

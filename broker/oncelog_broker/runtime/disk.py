@@ -117,10 +117,11 @@ class Disk(Protocol):
 
     def read_file(self, path: str) -> bytes: ...
 
-    def replace_file(self, path: str, data: bytes, *, private: bool = False) -> None:
+    def replace_file(self, path: str, data: bytes, *, is_durable: bool = True, private: bool = False) -> None:
         """Set the content of a small file so that a crash leaves the old content or the new, never a mixture.
 
-        With `private`, nobody but its owner may read it.
+        Not `is_durable`: nothing is waited for, and a kill leaves the old content or the new. A power cut leaves
+        anything, until file and directory are synced. With `private`, nobody but its owner may read it.
         """
 
     def lock(self, path: str) -> Lock:
@@ -323,17 +324,19 @@ class RealDisk:
     def read_file(self, path: str) -> bytes:
         return self._for_a_moment(lambda: _read_file(path))
 
-    def replace_file(self, path: str, data: bytes, *, private: bool = False) -> None:
+    def replace_file(self, path: str, data: bytes, *, is_durable: bool = True, private: bool = False) -> None:
         temporary = path + TEMPORARY_SUFFIX
         if private:
             self.remove(temporary)  # one that others may read, say
         try:
-            self._for_a_moment(lambda: _write_file(temporary, data, 0o600 if private else 0o666))
+            mode = 0o600 if private else 0o666
+            self._for_a_moment(lambda: _write_file(temporary, data, mode, is_durable=is_durable))
         except OSError:
             self.remove(temporary)  # a part of it would take room that may be what is lacking
             raise
         os.replace(temporary, path)
-        self.sync_directory(os.path.dirname(path))
+        if is_durable:
+            self.sync_directory(os.path.dirname(path))
 
     def lock(self, path: str) -> FileLock:
         return FileLock(path)
@@ -379,11 +382,12 @@ def _read_file(path: str) -> bytes:
         return file.read()
 
 
-def _write_file(path: str, data: bytes, mode: int = 0o666) -> None:
+def _write_file(path: str, data: bytes, mode: int, *, is_durable: bool) -> None:
     with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        if is_durable:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 class FileLock:

@@ -20,7 +20,7 @@ from oncelog.consumer.group.interest import Interest, RebalanceListener
 from oncelog.consumer.positions import UNKNOWN_OFFSET, PartitionPosition, Positions
 from oncelog.consumer.records import ConsumerRecord
 from oncelog.consumer.starts import Starts
-from oncelog.errors import ClientClosed, ConfigError, ErrorCode, KafkaError, RequestTimedOut
+from oncelog.errors import ClientClosed, ConfigError, CorruptRecords, ErrorCode, KafkaError, RequestTimedOut
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, OffsetAndMetadata, check_offset, offset_and_metadata
 from oncelog.metadata.list_offsets import (
     EARLIEST_TIMESTAMP,
@@ -312,7 +312,8 @@ class Consumer:
 
         Each list is in offset order. Rebalances happen in here: listeners are called, which may take longer than
         `timeout_ms`; joining itself goes on between polls. Raises OffsetOutOfRange, AuthorizationFailed,
-        CorruptRecords and what else does not go away by itself; the position stays before it. Raises ClientClosed.
+        CorruptRecords and what else does not go away by itself; the position stays before it, and who polls on has it
+        asked for again, after the backoff. Raises ClientClosed.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
@@ -326,7 +327,7 @@ class Consumer:
                 self._check_open()
                 if self._group is not None:
                     await self._group.advance()
-                records = self._positions.take(limit)
+                records = self._positions.take(limit, damaged=self._fetcher.damaged)
                 if records:
                     self._fetcher.send_fetches()
                     return records
@@ -341,7 +342,12 @@ class Consumer:
         while True:
             if self._iterated is not None:
                 position, fetched = self._iterated
-                record = fetched.take_one()
+                try:
+                    record = fetched.take_one()
+                except CorruptRecords:
+                    self._iterated = None
+                    self._fetcher.damaged(position)
+                    raise
                 if record is not None:
                     return record
                 self._iterated = None

@@ -94,6 +94,12 @@ class Fetcher:
             else:
                 self._send(node_id, connection, positions)
 
+    def damaged(self, position: PartitionPosition) -> None:
+        """What was fetched cannot be read. As for every error that poll raises, who polls on has it asked for again,
+        after the backoff: it may have been damaged on its way."""
+        position.fetch_again()
+        position.back_off(self._loop.time(), self._config, self._rng)
+
     async def close(self) -> None:
         self._is_closed = True
         for node_id, session in self._sessions.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from oncelog.backoff import backoff_s
@@ -12,7 +12,7 @@ from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.config import ConsumerConfig
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.records import ConsumerRecord
-from oncelog.errors import KafkaError
+from oncelog.errors import CorruptRecords, KafkaError
 
 UNKNOWN_OFFSET: Final = -1
 
@@ -22,10 +22,10 @@ class PartitionPosition:
 
     `fetch_offset` is where the next Fetch begins, None until a start is looked up: the committed offset if it
     `wants_committed` and there is one, else `came_from` if that is known, else by `reset_timestamp` (None: by the
-    policy). `failures` counts answers in a row that brought it no further, after each of which it waits until
-    `not_before` (loop time). `preferred_replica` is nearer than the leader, and to be asked until `preferred_until`
-    (loop time). `seeks` counts whatever made answers under way void. Invariant: `fetched` continue one another, and the
-    last one ends at `fetch_offset`.
+    policy). `failures` counts answers in a row of which none could be handed out whole, after each of which it waits
+    until `not_before` (loop time). `preferred_replica` is nearer than the leader, and to be asked until
+    `preferred_until` (loop time). `seeks` counts whatever made answers under way void. Invariant: `fetched` continue
+    one another, and the last one ends at `fetch_offset`.
     """
 
     __slots__ = (
@@ -112,7 +112,13 @@ class PartitionPosition:
         """An answer to the last Fetch."""
         self.fetched.append(fetched)
         self.fetch_offset = fetched.end_offset
-        self.failures = 0
+
+    def fetch_again(self) -> None:
+        """What comes next of what is buffered cannot be read: go on from the same place, with another answer."""
+        self._last_epoch, self.fetch_offset = self.last_epoch, self.position
+        self.fetched.clear()
+        self.seeks += 1
+        self.error = None
 
     def back_off(self, now: float, config: ConsumerConfig, rng: random.Random) -> None:
         """The last answer brought it no further: the next request waits, longer after each that follows."""
@@ -124,7 +130,12 @@ class PartitionPosition:
         taken: list[ConsumerRecord] = []
         while self.fetched and len(taken) < limit:
             head = self.fetched[0]
-            part = head.take(limit - len(taken))
+            try:
+                part = head.take(limit - len(taken))
+            except CorruptRecords:
+                if taken:
+                    break  # the next call raises it
+                raise
             taken = taken + part if taken else part
             if not head.is_exhausted:
                 break  # enough, or damage behind what was taken: the next call raises it
@@ -135,6 +146,7 @@ class PartitionPosition:
         """The first answer has been handed out."""
         self._last_epoch = self.last_epoch
         self.fetched.popleft()
+        self.failures = 0
 
     def _forget(self) -> None:
         self.wants_committed = False
@@ -199,7 +211,7 @@ class Positions:
         """Those to ask for more: `buffer_bytes` are enough for one partition, `total_bytes` for all of them.
 
         A partition with some data buffered is asked for more, so that the next answer is on its way while this one is
-        worked on.
+        worked on; after a failure not before what is buffered has proved to be good.
         """
         total = sum(position.buffered_bytes for position in self)
         return [
@@ -210,22 +222,29 @@ class Positions:
             and not position.is_paused
             and position.error is None
             and position.not_before <= now
-            and (not position.fetched or (position.buffered_bytes < buffer_bytes and total < total_bytes))
+            and (
+                not position.fetched
+                or (not position.failures and position.buffered_bytes < buffer_bytes and total < total_bytes)
+            )
         ]
 
     def next_retry(self, now: float) -> float | None:
         """When the first of the partitions that wait after an error is to be asked again; None if none does."""
         return min((position.not_before for position in self if position.not_before > now), default=None)
 
-    def take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """At most `limit` records, of as few partitions as have them. Raises CorruptRecords."""
+    def take(
+        self, limit: int, *, damaged: Callable[[PartitionPosition], None]
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """At most `limit` records, of as few partitions as have them. Raises CorruptRecords, once it has called
+        `damaged` with the position whose data it is about."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         for position in [position for position in self if position.fetched and not position.is_paused]:
             try:
                 records = position.take(limit)
-            except KafkaError:
+            except CorruptRecords:
                 if taken:
-                    break
+                    break  # the next call raises it
+                damaged(position)
                 raise
             if records:
                 taken[position.topic_partition] = records

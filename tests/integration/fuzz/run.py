@@ -92,7 +92,7 @@ class Fuzzer:
             self.outcome.cases += 1
             self.outcome.sent.append((time.monotonic_ns(), len(case.frame), words))
             self._send(case, case.number % CONNECTIONS)
-            self._read_log(case)
+            self.read_log(words)
         for connection in self._sockets:
             if connection is not None:
                 connection.close()
@@ -147,7 +147,8 @@ class Fuzzer:
             return
         self.world.learn(case.key, case.request, answer)
 
-    def _read_log(self, case: Case) -> None:
+    def read_log(self, words: str) -> None:
+        """Look for tracebacks after the case of these `words`, or a later one: the broker logs in another thread."""
         size = os.path.getsize(self.broker.log)
         if size == self._log_size:
             return
@@ -156,7 +157,7 @@ class Fuzzer:
             text = log.read()
         self._log_size = size
         for told in TRACEBACK.split(text)[1:]:
-            self.outcome.defects.append(f"in the log, after {case}:\n{told[-SHOWN_TRACEBACK:]}")
+            self.outcome.defects.append(f"in the log, after {words}:\n{told[-SHOWN_TRACEBACK:]}")
 
 
 def _read(connection: socket.socket, size: int) -> bytes:

@@ -22,7 +22,7 @@ HEAD = f"""# Hostile clients
 
 Written by `make hostile`. Each row is a broker of its own, one hostile client, and an honest client in another process
 that sends a small request every 5 ms (ApiVersions, Produce, Fetch, at times 32 KB or a new connection). Its waits are
-those that the broker makes: without the time in which the broker's loop or the honest client was ready and had no
+those that the broker makes: without the time in which the broker's threads or the honest client were ready and had no
 processor; the next column has that time in it. A request that waits keeps later ones from being sent; they are counted
 as if they had been. Wanted: p99 of at most {MAX_P99_MS:.0f} ms, at worst {MAX_WORST_MS:.0f} ms, memory flat.
 

@@ -8,17 +8,12 @@ from honest_prober import MAX_P99_MS, MAX_WORST_MS
 
 from hostile.run import Measured
 
-BESIDE_OTHER_TESTS = 5
-"""In `make test`, four brokers and their tests share two cores, caches and a disk, so waits may be so much longer; what
-each of these clients did to a broker once was fifty times as much. `make hostile` has the strict bounds."""
+
+def problems(measured: Measured) -> list[str]:
+    return list(_problems(measured))
 
 
-def problems(measured: Measured, *, factor: int = 1) -> list[str]:
-    """What is wrong; waits may be `factor` times as long as they should be."""
-    return list(_problems(measured, factor))
-
-
-def _problems(measured: Measured, factor: int) -> Iterator[str]:
+def _problems(measured: Measured) -> Iterator[str]:
     if not measured.is_running:
         yield "the broker died"
     if measured.has_traceback:
@@ -28,9 +23,9 @@ def _problems(measured: Measured, factor: int) -> Iterator[str]:
     for kind, _, failure in measured.waits.failures[:3]:
         yield f"the honest client's {kind}: {failure}"
     waits = measured.waits.net
-    if waits.p99 > factor * MAX_P99_MS + measured.quiet.p99:
+    if waits.p99 > MAX_P99_MS + measured.quiet.p99:
         yield f"p99 {waits.p99:.0f} ms"
-    if waits.worst > factor * MAX_WORST_MS + measured.quiet.worst:
+    if waits.worst > MAX_WORST_MS + measured.quiet.worst:
         yield f"worst {waits.worst:.0f} ms ({measured.waits.worst_sample().kind})"
     before, peak, after = measured.memory
     if peak - before > measured.client.peak_mb:

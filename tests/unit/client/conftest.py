@@ -10,10 +10,14 @@ import pytest
 import uvloop
 from tests.support.fake_broker import LOOP_TURNS_TO_CLOSE, FakeBroker
 from tests.support.fake_transactions import FakeCoordinator, HangUp
+from tests.support.virtual_time import VirtualTimeLoop
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Any]:
-    """Every test with a loop runs on both: they differ in timers, and in what a transport is."""
+    """Every test with a loop runs on both: they differ in timers, and in what a transport is. One that lets a timeout
+    run out within which something else must succeed has `virtual_time`: on a busy machine none is long enough."""
+    if item.get_closest_marker("virtual_time"):
+        return {"virtual": VirtualTimeLoop}
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 

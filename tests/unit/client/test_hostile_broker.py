@@ -237,14 +237,7 @@ def run_all(scenario: str, seeds: Iterable[int]) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEGABYTES * 1024
 
 
-TIMED_OUT_BESIDE_OTHERS: Final = ("read committed", "member")
-"""Once in some large runs one of these takes longer than it may, never alone: until it is known why, soak has them."""
-
-
-@pytest.mark.parametrize(
-    "scenario",
-    [pytest.param(name, marks=[pytest.mark.soak] if name in TIMED_OUT_BESIDE_OTHERS else []) for name in SCENARIOS],
-)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_whatever_a_broker_answers(scenario: str) -> None:
     run_all(scenario, SEEDS)
 

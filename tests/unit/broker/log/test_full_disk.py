@@ -20,7 +20,7 @@ def expected(count):
     return [(n, b"%070d" % n) for n in range(count)]
 
 
-def no_room(path, data):
+def no_room(path, data, **_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 

@@ -80,6 +80,7 @@ async def test_a_call_ends_in_time(fake_broker: Any, fast: dict[str, int]) -> No
             await admin.create_topics([NewTopic("a", 1, 1)])
 
 
+@pytest.mark.virtual_time
 async def test_partitions_are_asked_of_their_leaders_again_where_they_moved(
     fake_broker: Any, fast: dict[str, int]
 ) -> None:

@@ -2,6 +2,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.fake_broker import SURELY_SECONDS
 
 from oncelog.cluster import TopicPartition
 from oncelog.consumer.consumer import Consumer
@@ -217,6 +218,36 @@ async def test_damage_is_reported_and_can_be_passed(fake_broker: Any) -> None:
             await consumer.poll(timeout_ms=2000)
         consumer.seek(T, 2)
         assert await polled(consumer, 1) == [b"2"]
+
+
+@pytest.mark.parametrize("is_iterating", [False, True])
+async def test_damage_on_the_way_is_reported_and_fetched_again(
+    fake_broker: Any, fast: dict[str, int], is_iterating: bool
+) -> None:
+    """What it brought before the damage is not lost, nor handed out twice."""
+    for number in range(3):
+        fake_broker.append(batch(b"%d" % number))
+    good = fake_broker.logs["topic", 0][1]
+    fake_broker.logs["topic", 0][1] = good[:-2] + bytes([good[-2] ^ 1]) + good[-1:]
+    async with Consumer(fake_broker.address, auto_offset_reset="earliest", **fast) as consumer:
+        consumer.assign([T])
+
+        async def some() -> list[bytes | None]:
+            return [(await anext(consumer)).value] if is_iterating else await polled(consumer, 1)
+
+        assert await some() == [b"0"]
+        for _ in range(2):
+            with pytest.raises(CorruptRecords, match="from offset 1 cannot be read: the CRC does not match"):
+                await some()
+        fake_broker.logs["topic", 0][1] = good
+        values: list[bytes | None] = []
+        async with asyncio.timeout(SURELY_SECONDS):
+            while len(values) < 2:
+                try:
+                    values += await some()
+                except CorruptRecords:
+                    assert not values  # it was on its way
+        assert values == [b"1", b"2"]
 
 
 async def test_a_broker_that_restarts_is_waited_for(fake_broker: Any, fast: dict[str, int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,8 +25,8 @@ FOLLOWER = 2
 FetchData = FetchResponse.FetchableTopicResponse.PartitionData
 
 
-def batch(value: bytes) -> bytearray:
-    return build_batch([Record(0, 1, None, value, [])])
+def batch(value: bytes, base_offset: int = 0) -> bytearray:
+    return build_batch([Record(0, 1, None, value, [])], base_offset=base_offset)
 
 
 async def value(consumer: Consumer) -> bytes | None:
@@ -182,7 +183,29 @@ async def test_what_does_not_help_is_asked_for_less_and_less_often(
     fake_broker: Any, answer: FetchResponse, error: type[KafkaError] | None
 ) -> None:
     """Though the application polls as fast as it can."""
-    fake_broker.handlers[FetchRequest] = lambda request: answer
+    errors = await errors_of_five_answers(fake_broker, lambda request: answer)
+    assert errors == (set() if error is None else {error})
+
+
+async def test_what_is_damaged_is_asked_for_less_and_less_often(fake_broker: Any) -> None:
+    """Though it can be seen only when it is read, and more was asked for meanwhile."""
+    damaged = answered("topic", 0, records=bytes(batch(b"damaged", base_offset=5)[:-1]) + b"\xff")
+    behind = asyncio.Event()
+
+    async def answer(request: FetchRequest) -> FetchResponse:
+        if request.topics[0].partitions[0].fetch_offset == 5:
+            return damaged
+        fake_broker.requests.remove(request)
+        await behind.wait()
+        return answered("topic", 0)
+
+    asyncio.get_running_loop().call_later(PATIENCE_S / 4, behind.set)
+    assert await errors_of_five_answers(fake_broker, answer) == {CorruptRecords}
+
+
+async def errors_of_five_answers(fake_broker: Any, answer: Callable[[FetchRequest], Any]) -> set[type]:
+    """What poll raises until the fifth request at offset 5 has come, not too soon."""
+    fake_broker.handlers[FetchRequest] = answer
     options: dict[str, Any] = {"retry_backoff_ms": BACKOFF_S * 1000, "retry_backoff_max_ms": 10_000}
     options = {key: int(value) for key, value in options.items()}
     errors: set[type] = set()
@@ -204,7 +227,7 @@ async def test_what_does_not_help_is_asked_for_less_and_less_often(
         assert loop.time() - began >= PATIENCE_S
         polling.cancel()
         await asyncio.wait([polling])
-    assert errors == (set() if error is None else {error})
+    return errors
 
 
 async def test_a_log_that_is_always_out_of_range_is_an_error_in_the_end(fake_broker: Any, fast: dict[str, int]) -> None:

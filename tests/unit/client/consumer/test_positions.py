@@ -3,11 +3,12 @@ import pytest
 from oncelog.cluster import TopicPartition
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.positions import PartitionPosition, Positions
-from oncelog.errors import ErrorCode, KafkaError
+from oncelog.errors import CorruptRecords, ErrorCode, KafkaError
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.record import Record
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+EPOCH = 4
 PLENTY = {"buffer_bytes": 1000, "total_bytes": 10_000}
 
 
@@ -21,8 +22,18 @@ def fill(position: PartitionPosition, count: int) -> None:
     offset = position.fetch_offset
     assert offset is not None
     records = [Record(0, 0, None, b"v", [])] * count
-    data = memoryview(build_batch(records, base_offset=offset))
+    data = memoryview(build_batch(records, base_offset=offset, partition_leader_epoch=EPOCH))
     position.add(FetchedPartition(*position.topic_partition, offset, data, check_crcs=True))
+
+
+def damage(position: PartitionPosition) -> None:
+    """Add a batch that cannot be read."""
+    fill(position, 1)
+    position.fetched[-1]._data = memoryview(bytes(position.fetched[-1]._data[:-1]) + b"\xff")
+
+
+def nobody(_: PartitionPosition) -> None:
+    raise AssertionError("nothing is damaged")
 
 
 def test_new_partitions_look_for_a_start() -> None:
@@ -88,10 +99,10 @@ def test_partitions_take_turns() -> None:
     for position in assigned:
         position.seek(0)
         fill(position, 3)
-    assert list(assigned.take(2)) == [A]
-    assert list(assigned.take(2)) == [B]
-    assert {partition: len(records) for partition, records in assigned.take(10).items()} == {A: 1, B: 1}
-    assert assigned.take(10) == {}
+    assert list(assigned.take(2, damaged=nobody)) == [A]
+    assert list(assigned.take(2, damaged=nobody)) == [B]
+    assert {partition: len(records) for partition, records in assigned.take(10, damaged=nobody).items()} == {A: 1, B: 1}
+    assert assigned.take(10, damaged=nobody) == {}
 
 
 def test_paused_partitions_keep_what_they_have() -> None:
@@ -100,9 +111,9 @@ def test_paused_partitions_keep_what_they_have() -> None:
     position.seek(0)
     fill(position, 3)
     position.is_paused = True
-    assert assigned.take(10) == {}
+    assert assigned.take(10, damaged=nobody) == {}
     position.is_paused = False
-    assert len(assigned.take(10)[A]) == 3
+    assert len(assigned.take(10, damaged=nobody)[A]) == 3
 
 
 def test_an_error_waits_until_what_came_before_it_is_taken() -> None:
@@ -112,7 +123,7 @@ def test_an_error_waits_until_what_came_before_it_is_taken() -> None:
     fill(position, 1)
     position.error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     assigned.raise_errors()
-    assigned.take(10)
+    assigned.take(10, damaged=nobody)
     with pytest.raises(KafkaError):
         assigned.raise_errors()
     assigned.raise_errors()  # once
@@ -127,3 +138,31 @@ def test_s60_going_back_is_looked_up_and_a_seek_ends_it() -> None:
     assert position.seeks > seeks
     position.seek(6)
     assert (position.position, position.wants_committed, position.came_from) == (6, False, None)
+
+
+def test_damage_takes_nothing_with_it_that_came_before() -> None:
+    assigned = positions(A)
+    position = assigned.get(A)
+    position.seek(0)
+    fill(position, 3)
+    damage(position)
+    assert [record.offset for record in assigned.take(10, damaged=nobody)[A]] == [0, 1, 2]
+    told: list[PartitionPosition] = []
+    for _ in range(2):
+        with pytest.raises(CorruptRecords, match="from offset 3 cannot be read"):
+            assigned.take(10, damaged=told.append)
+    assert told == [position, position]
+
+
+def test_what_cannot_be_read_is_fetched_again_from_where_it_began() -> None:
+    position = positions(A).get(A)
+    position.seek(0)
+    fill(position, 3)
+    damage(position)
+    fill(position, 5)
+    position.take(10)
+    before = position.seeks
+    position.fetch_again()
+    assert (position.position, position.fetch_offset, position.last_epoch) == (3, 3, EPOCH)
+    assert not position.fetched
+    assert position.seeks > before  # an answer under way is to what would have come next

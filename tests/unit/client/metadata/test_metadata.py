@@ -48,6 +48,7 @@ async def test_a_topic_that_is_being_made_is_waited_for(fake_broker: Any, metada
     assert len((await waiting).partitions) == 2
 
 
+@pytest.mark.virtual_time
 async def test_a_topic_that_never_comes(metadata: Metadata) -> None:
     with pytest.raises(RequestTimedOut, match=r"topic 'none': no metadata within 0\.02 s"):
         await metadata.topic("none", 0.02)
@@ -158,6 +159,7 @@ async def test_a_topic_that_is_idle_is_forgotten(fake_broker: Any, fast: dict[st
     await pool.close()
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("indexes", [[3_000_000], [-1], [0, 2], [0, 0], [1]])
 async def test_partitions_that_cannot_be_are_no_topic(fake_broker: Any, metadata: Metadata, indexes: list[int]) -> None:
     def mad(request: Any) -> Any:

@@ -171,6 +171,7 @@ def test_what_nobody_acknowledges_in_time_fails(fast: dict[str, int]) -> None:
     run_virtually(main())
 
 
+@pytest.mark.virtual_time
 async def test_a_broker_that_never_comes_back_is_named_in_the_error(fake_broker: Any, fast: dict[str, int]) -> None:
     async with Producer(fake_broker.address, **fast, request_timeout_ms=100, delivery_timeout_ms=500) as producer:
         await producer.send_and_wait("topic", b"v")

@@ -1,7 +1,8 @@
-"""The rim of transactions: the sweep of those that are open for too long."""
+"""The rim of transactions: the end of one before the next, and the sweep of those that are open for too long."""
 
 from __future__ import annotations
 
+import asyncio
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,7 @@ from oncelog_broker.coordinator.transaction.records import TransactionRecord
 from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
 from oncelog_broker.coordinator.transaction.states import TransactionState
 from oncelog_protocol.errors import ErrorCode, KafkaError
-from oncelog_protocol.features import TRANSACTIONS_V1
+from oncelog_protocol.features import TRANSACTIONS_V1, TRANSACTIONS_V2
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 TIMEOUT_MS = 1000
@@ -90,6 +91,27 @@ def states(transactions: TransactionCoordinator) -> dict[str, TransactionState]:
 
 
 S = TransactionState
+
+
+@pytest.mark.parametrize("version", [TRANSACTIONS_V1, TRANSACTIONS_V2])
+async def test_s38_many_markers_are_written_before_the_next_request(
+    transactions: TransactionCoordinator, internal_topic: Any, version: int
+) -> None:
+    """As long as the clock says that no slice is over, all markers are written in the turn after the answer: what comes
+    by a socket is read after that."""
+    open_all(transactions, {})
+    producer = ProducerIdAndEpoch(100, 0)
+    many = [TopicPartition("t", number) for number in range(120)]
+    for _ in range(3):
+        added = transactions.add_partitions("a", producer, many, version)
+        assert added is ErrorCode.NONE
+        ended = transactions.end_txn("a", producer, True, version)
+        assert isinstance(ended, ProducerIdAndEpoch)
+        too_early = transactions.add_partitions("a", ended, many, version)
+        assert too_early is ErrorCode.CONCURRENT_TRANSACTIONS
+        producer = ended
+        await asyncio.sleep(0)
+    await internal_topic.tasks.close()
 
 
 async def test_s42_one_that_cannot_be_aborted_keeps_none_of_the_others_waiting(

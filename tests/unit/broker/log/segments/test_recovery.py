@@ -385,7 +385,7 @@ class TestFailedWrites:
         log = open_log(directory, disk=disk)
         fill(log, 2, epoch=1)
 
-        def refuse(path, data):
+        def refuse(path, data, **_):
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(FaultyDisk, "replace_file", staticmethod(refuse))
