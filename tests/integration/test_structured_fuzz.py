@@ -12,13 +12,14 @@ from broker_memory import NEEDS_PROC, BrokerMemory
 from broker_process import BrokerFactory
 from foreign_clients import eventually
 from fuzz import run
+from fuzz.__main__ import MAX_GROWTH_MB
 from fuzz.cases import cases
 from fuzz.encoder import Encoder
-from fuzz.pending import PENDING_LATENCY
 from fuzz.plausible import Plausible
 from fuzz.run import SETTINGS, Fuzzer
 from fuzz.world import World
 from honest_prober import MAX_P99_MS, MAX_WORST_MS, HonestProber
+from hostile.verdict import BESIDE_OTHER_TESTS
 from raw_client import frame
 
 from oncelog_broker.server.served import SERVED
@@ -35,7 +36,6 @@ from oncelog_broker.server.handlers import describe_cluster, list_groups
 list_groups.handle = lambda request, context: 1 / 0
 describe_cluster.handle = lambda request, context: context.in_a_task(asyncio.sleep(3600))
 """
-MAX_GROWTH_MB = 128
 
 
 @pytest.fixture
@@ -95,8 +95,8 @@ def test_no_request_hurts_anybody(broker_factory: BrokerFactory, undisturbed_dir
     assert memory.now() - before < MAX_GROWTH_MB
     slowest = waits.worst_sample()
     during = outcome.case_during(slowest.started, slowest.started + slowest.wall)
-    if not PENDING_LATENCY:
-        assert waits.net.worst <= MAX_WORST_MS, f"{waits.net.worst:.0f} ms for {slowest.kind}, beside {during}"
-        assert waits.net.p99 <= MAX_P99_MS, waits.net
+    bound = BESIDE_OTHER_TESTS * MAX_WORST_MS
+    assert waits.net.worst <= bound, f"{waits.net.worst:.0f} ms for {slowest.kind}, beside {during}"
+    assert waits.net.p99 <= BESIDE_OTHER_TESTS * MAX_P99_MS, waits.net
     assert broker.stop() == 0
     assert "Traceback" not in broker.log.read_text()

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 
-PENDING_LATENCY = "TxnOffsetCommit and OffsetFetch of one group work off 49,000 partitions in one step: up to 390 ms"
-"""Why an honest client must wait beside the fuzzer; "" once it need not."""
-
 PENDING_CASES: tuple[tuple[str, str], ...] = ()
 """Regular expressions of cases (as `str(case)` begins) that are not sent, and what they do."""
 

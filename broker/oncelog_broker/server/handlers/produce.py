@@ -71,10 +71,10 @@ def handle(request: ProduceRequest, context: RequestContext) -> Answer[ProduceRe
     produce = _Produce(request, context)
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        appended = produce.append_one(topics[0], topics[0].partition_data[0])
-        if appended is None and produce.is_replicated:
+        late = produce.append_one(topics[0], topics[0].partition_data[0])
+        if late is None and produce.is_replicated:
             return produce.answer()
-        answer = then(appended, produce.when_replicated)
+        answer = then(late, produce.when_replicated)
     else:
         refused = context.answered_in_slices(produce.refused())
         answer = then(then(refused, produce.append_all), produce.when_replicated)
@@ -95,7 +95,7 @@ class _Produce:
         self._response = ProduceResponse(responses=[])
         self._failed: str | None = None
         """What is wrong with one of the batches, in words."""
-        self._late: dict[tuple[str, bytes, int], Answer[None]] = {}
+        self._late: dict[tuple[str, bytes, int], Answer[None]] | None = None
         """The last append of each partition that waits until its records are walked, or its transaction is verified."""
         self._unreplicated: list[tuple[PartitionResponse, Partition, int]] | None = None
         """What is appended and not on all replicas in sync: its answer, where it is, and where it ends."""
@@ -139,7 +139,7 @@ class _Produce:
     def append_all(self, refused: KafkaError | None) -> Answer[None]:
         """Append each batch, unless the request is refused as a whole; done when no append is late any more."""
         appended = self._context.in_slices(self._append_each(refused))
-        return then(then(appended, lambda _: all_of(list(self._late.values()))), _nothing)
+        return then(then(appended, lambda _: all_of(list((self._late or {}).values()))), _nothing)
 
     def _append_each(self, refused: KafkaError | None) -> Steps[None]:
         for topic in self._request.topic_data:
@@ -159,6 +159,7 @@ class _Produce:
         before = self._late.get(where) if self._late else None
         late = then(before, lambda _: self._append(topic, data, answer))
         if isinstance(late, Future):
+            self._late = self._late or {}
             self._late[where] = late
 
     def _answers_of(self, topic: TopicData) -> list[PartitionResponse]:
@@ -192,7 +193,10 @@ class _Produce:
         except KafkaError as error:
             self._not_appended(answer, partition, error)
             return None
-        self._note(answer, partition, records, appended)
+        answer.base_offset, answer.log_append_time_ms = appended
+        answer.log_start_offset = partition.log.log_start_offset
+        if request.acks == ACKS_ALL and not partition.is_alone:
+            self._replicate(answer, partition, answer.base_offset + _count(records))
         return None
 
     def _append_walked(
@@ -207,7 +211,7 @@ class _Produce:
     def _note(
         self, answer: PartitionResponse, partition: Partition, records: memoryview, appended: Appended | KafkaError
     ) -> None:
-        """An append is done, or refused."""
+        """An append that waited is done, or refused."""
         if isinstance(appended, KafkaError):
             self._not_appended(answer, partition, appended)
             return
@@ -244,7 +248,7 @@ class _Produce:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether what is appended waits for no other replica."""
+        """Whether no append waits for other replicas."""
         return self._unreplicated is None
 
     def when_replicated(self, _: None) -> Answer[ProduceResponse | None]:

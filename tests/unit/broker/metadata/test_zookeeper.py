@@ -1,4 +1,4 @@
-"""The ZooKeeper store where connections break and sessions end; what it does otherwise is in `test_store_contract.py`."""
+"""The ZooKeeper store where connections break and sessions end; what else it does is in `test_store_contract.py`."""
 
 import asyncio
 import math
@@ -284,7 +284,7 @@ async def test_the_chroot_is_made_with_all_that_is_above_it(open_zookeeper, zook
 
 
 async def test_who_cannot_connect_is_told_so():
-    with pytest.raises(ConnectionLost, match="no answer of ZooKeeper at 127.0.0.1:1"):
+    with pytest.raises(ConnectionLost, match=r"no answer of ZooKeeper at 127\.0\.0\.1:1"):
         await ZooKeeperStore.open("127.0.0.1:1", session_timeout=1.0, connection_timeout=0.3)
 
 
