@@ -1,4 +1,4 @@
-"""The ZooKeeper store where connections break and sessions end; what it does otherwise is in `test_store_contract.py`."""
+"""The ZooKeeper store where connections break and sessions end; what else it does is in `test_store_contract.py`."""
 
 import asyncio
 import math
