@@ -86,14 +86,9 @@ async def register_broker(
 ) -> Membership:
     """Register this broker until its session ends, founding the cluster if there is none: one write in all.
 
-    <<<<<<< HEAD
-        `found_logs` is asked only in a new store. `wait_seconds`: for another session's registration of this id to go,
-        which may be that of a broker that has died. BrokerIdInUse; StoreUnavailable: may be called again, a registration of the
-    =======
-        `found_logs` is asked only in a new store. `wait_seconds`: for the registration of another session to go, which
-        may be that of a broker that has died. BrokerIdInUse; StoreUnavailable: may be called again, a registration of the
-    >>>>>>> zk-store
-        same session is recognised.
+    `found_logs` is asked only in a new store. `wait_seconds`: for the registration of another session to go, which may
+    be that of a broker that has died. BrokerIdInUse; StoreUnavailable: may be called again, a registration of the same
+    session is recognised.
     """
     path = paths.broker_id(broker_id)
     while True:
