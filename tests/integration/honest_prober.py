@@ -17,7 +17,8 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,3 +142,12 @@ class HonestProber:
         line = self.process.stdout.readline()
         assert line, "the honest prober ended"
         return line
+
+
+@contextmanager
+def idle_prober(directory: Path) -> Iterator[HonestProber]:
+    """An honest client of a broker that nobody else asks for anything: what the machine alone makes clients wait, its
+    disk, its memory and its other work, while something else is measured."""
+    with BrokerProcess(directory / "idle") as broker, HonestProber(broker) as prober:
+        yield prober
+        broker.kill()

@@ -7,6 +7,6 @@ order, between the `receiving` side, which cuts frames, and the `answer_queue`, 
 has one file per API key, and `context` says what a handler may reach and how it answers. `fetch_sessions` are
 incremental fetches.
 
-What several handlers share: `named` (things that a request names twice), `topic_ids`, `config_resources`,
-`transactional_errors`, and `shown` (waiting for a change to be in effect).
+What several handlers share: `named` (things that a request names twice), `parts` (requests about very many partitions),
+`topic_ids`, `config_resources`, `transactional_errors`, and `shown` (waiting for a change to be in effect).
 """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from broker_memory import BrokerMemory
 from broker_process import BrokerProcess
-from honest_prober import HonestProber, Percentiles, Waits
+from honest_prober import HonestProber, Percentiles, Waits, idle_prober
 
 from hostile.client import HostileClient
 from hostile.scene import Scene
@@ -29,16 +30,20 @@ class Measured:
     trouble: str
     quiet: Percentiles
     waits: Waits
+    idle: Percentiles | None
+    """What an honest client of an idle broker waited at the same time, where that was measured."""
     memory: tuple[int, int, int]
     """Before, at the peak, after."""
     is_running: bool
     has_traceback: bool
 
 
-def run(client: HostileClient, directory: Path, size: int) -> Measured:
-    """Start a broker in `directory`, let the client strike, end the broker."""
+def run(client: HostileClient, directory: Path, size: int, *, beside_idle: bool = False) -> Measured:
+    """Start a broker in `directory`, let the client strike, end the broker. `beside_idle`: measure at the same time
+    what an idle broker's client waits."""
     broker = BrokerProcess(directory / "data", {**SETTINGS, **client.settings}, open_files=client.open_files)
-    with broker, Scene(broker) as scene, HonestProber(broker) as prober:
+    aside = idle_prober(directory) if beside_idle else nullcontext()
+    with aside as idle, broker, Scene(broker) as scene, HonestProber(broker) as prober:
         prepared = client.prepare(scene, size)
         quiet_since = prober.now()
         time.sleep(QUIET_SECONDS)
@@ -58,6 +63,7 @@ def run(client: HostileClient, directory: Path, size: int) -> Measured:
             trouble,
             waits.between(quiet_since, began).net,
             waits.between(began, ended),
+            None if idle is None else idle.stop().between(began, ended).net,
             (before, memory.peak(), memory.now()) if is_running else (before, before, before),
             is_running,
             "Traceback" in broker.log.read_text(),

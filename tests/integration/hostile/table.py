@@ -13,6 +13,7 @@ HEADER = (
     "what it did",
     "honest client: p50 / p99 / worst, ms",
     "the same on the wall, ms",
+    "at the same time, of an idle broker, ms",
     "memory: before / peak / after, MB",
     "verdict",
 )
@@ -32,6 +33,7 @@ def row(measured: Measured) -> tuple[str, ...]:
         (measured.seen or measured.trouble).replace("|", "\\|"),
         str(measured.waits.net),
         str(measured.waits.wall),
+        str(measured.idle or ""),
         "{} / {} / {}".format(*measured.memory),
         verdict(measured).replace("|", "\\|"),
     )
