@@ -223,6 +223,36 @@ async def test_a_black_hole_is_noticed_before_the_session_can_have_ended(open_zo
         await asyncio.gather(asking, return_exceptions=True)
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("run", range(8))
+async def test_a_follower_that_dies_right_after_a_heartbeat_does_not_make_the_lease_outlast_the_session(ensemble, run):
+    """It has answered the heartbeat, and may not have told its leader, who ends sessions."""
+    clock, timeout = SystemClock(), 3.0
+    leader = ensemble.leader
+    follower = next(number for number in (1, 2, 3) if number != leader)
+    chroot = f"/heartbeats-{run}-{clock.now_ms()}"
+    other = await ZooKeeperStore.open(ensemble.server(leader).address + chroot, session_timeout=LONG)
+    store = await ZooKeeperStore.open(ensemble.server(follower).address + chroot, session_timeout=timeout)
+    gone_at = asyncio.get_running_loop().create_future()
+    await store.create("/brief", ephemeral=True)
+    other.watch("/brief", lambda _: gone_at.done() or gone_at.set_result(clock.uptime()))
+    await other.sync()
+    heard = Heard(store)
+    async with asyncio.timeout(SECONDS):
+        for _ in range(4 + run):
+            before = store.lease_until
+            while store.lease_until == before:
+                await asyncio.sleep(0.001)
+        ensemble.server(follower).kill()
+        lease_until = store.lease_until
+        await heard.until(lambda h: SessionState.IN_DOUBT in h.states)
+        ended_at = await gone_at
+    assert store.lease_until == lease_until < ended_at
+    print(f"lease ended {ended_at - lease_until:.2f} s before the session")
+    await other.close()
+    await store.close()
+
+
 async def test_an_ensemble_that_comes_back_in_time_leaves_the_session_as_it_was(open_zookeeper, zookeeper_proxy):
     """Long enough for doubts, and not to end the session: the server's clock stands with it."""
     store = await open_zookeeper(zookeeper_proxy.connect_string, SHORT)
@@ -278,6 +308,7 @@ async def test_the_chroot_is_made_with_all_that_is_above_it(open_zookeeper, zook
     assert (await flat.get("/clusters/one/a"))[0] == b"x"
     told = []
     deep.watch("/", told.append)
+    await deep.sync()  # the server knows of the watch
     await flat.set("/clusters/one/a", b"y")
     await deep.sync()
     assert told == ["/a"]
