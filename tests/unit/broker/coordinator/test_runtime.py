@@ -420,6 +420,27 @@ async def test_a_partition_is_coordinated_as_soon_as_its_log_is_open(runtime, in
     assert runtime.write("a", put("a", 1), failed) == ("put", None)
 
 
+async def test_e9_while_the_session_is_in_doubt_nobody_is_served_and_nothing_is_torn_down(runtime, internal_topic):
+    """KAFKA-9307: what was half given up when the session came back stayed so."""
+    runtime.on_image(internal_topic.lead())
+    runtime.write("a", put("due", 1, timer=1.0), failed)
+    waiting = runtime.write("a", wait_for_ever, failed)
+    machine = counters(runtime)
+    may_lead = False
+    internal_topic.may_lead = lambda: may_lead
+    assert runtime.write("a", put("a", 1), failed) is ErrorCode.NOT_COORDINATOR
+    assert runtime.read("a", lambda machine: machine, failed) is ErrorCode.NOT_COORDINATOR
+    assert runtime.loaded_shards() == []
+    internal_topic.advance(5.0)
+    runtime.on_image(internal_topic.lead())
+    assert machine.fired == []
+    assert not waiting.done()
+    may_lead = True
+    assert counters(runtime) is machine
+    internal_topic.advance(2.0)
+    assert machine.fired == ["due"]
+
+
 async def test_timers_fire_in_time_and_are_rearmed(runtime, internal_topic):
     runtime.on_image(internal_topic.lead())
     runtime.write("a", put("late", 1, timer=10.0), failed)

@@ -1,4 +1,4 @@
-"""The ZooKeeper store where connections break and sessions end; what it does otherwise is in `test_store_contract.py`."""
+"""The ZooKeeper store where connections break and sessions end; what else it does is in `test_store_contract.py`."""
 
 import asyncio
 import math
@@ -278,6 +278,7 @@ async def test_the_chroot_is_made_with_all_that_is_above_it(open_zookeeper, zook
     assert (await flat.get("/clusters/one/a"))[0] == b"x"
     told = []
     deep.watch("/", told.append)
+    await deep.sync()  # the server knows of the watch
     await flat.set("/clusters/one/a", b"y")
     await deep.sync()
     assert told == ["/a"]
