@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -177,3 +178,33 @@ def test_internal_topics_wait_for_as_many_brokers_as_they_need(new_root: str, tm
     finally:
         cluster.__exit__()
     cluster.check_logs()
+
+
+@pytest.mark.soak
+def test_a_thousand_partitions(mortal_brokers: BrokerCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """Created, elected anew when the controller is killed, and deleted; how long each takes is printed."""
+    first = controller_of(mortal_brokers, 1)
+    second = next(broker for broker in mortal_brokers.brokers if broker != first)
+    spread = [[1 + p % 3, 1 + (p + 1) % 3] for p in range(1000)]
+    taken = {}
+
+    def all_led(by: set[int]) -> bool:
+        found = leaders(mortal_brokers, second, "many")
+        return len(found) == 1000 and {leader for leader, _ in found.values()} == by
+
+    began = time.monotonic()
+    assert create(mortal_brokers, first, by_hand("many", *spread)) == 0
+    eventually(lambda: all_led({1, 2, 3}), "all brokers lead their part")
+    taken["created"] = time.monotonic() - began
+    began = time.monotonic()
+    mortal_brokers.kill(first)
+    eventually(lambda: all_led({1, 2, 3} - {first}), "the others lead the part of the one that was killed")
+    taken["controller killed"] = time.monotonic() - began
+    began = time.monotonic()
+    mortal_brokers.restart(first)
+    taken["broker restarted"] = time.monotonic() - began
+    began = time.monotonic()
+    mortal_brokers.delete_topic("many")
+    taken["deleted"] = time.monotonic() - began
+    with capsys.disabled():
+        print("\n1,000 partitions of two replicas:", {what: round(seconds, 2) for what, seconds in taken.items()})

@@ -18,7 +18,6 @@ from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
-from oncelog_protocol.messages.create_topics import CreateTopicsRequest
 
 TIMEOUT_MS: Final = 30_000
 """For the creation, and again for the topic to be usable here."""
@@ -61,6 +60,8 @@ class TopicCreation:
         try:
             await self._create(name, partitions, replicas, overrides)
         except KafkaError as error:
+            if error.code is ErrorCode.NOT_CONTROLLER:
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the controller has moved") from error
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another connection or broker was quicker
                 raise
         await wait_until_usable(self._metadata, self._replicas, name, 1, TIMEOUT_MS)
@@ -70,6 +71,9 @@ class TopicCreation:
         if controller == self._config().node_id:
             await self._topics.create_topic(name, partitions, replicas, overrides)
             return
+        # Only now: the declaration of a message is dear at the start, and most brokers never need this one here.
+        from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+
         topic = CreateTopicsRequest.CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -86,7 +90,5 @@ class TopicCreation:
         except PeerUnavailable as error:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"the controller was not reached: {error}") from error
         (result,) = answer.topics
-        if result.error_code == ErrorCode.NOT_CONTROLLER:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the controller has moved")
         if result.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(result.error_code), result.error_message)
