@@ -48,8 +48,8 @@ class Judge:
         self._states: dict[str, PartitionState] = {}
         self.unsure: set[tuple[str, int]] = set()
         """Who may lack records of a partition, being in its ISR all the same: since it lost the end of its log."""
-        self.granted: set[tuple[str, int]] = set()
-        """Who may be in an ISR that it was not in, by the path of the state."""
+        self.granted: set[tuple[str, int, int]] = set()
+        """Who may be in an ISR that it was not in, by the path of the state, in which incarnation."""
 
     def loses_its_tail(self, broker: int) -> None:
         self.unsure |= {(path, broker) for path, state in self._states.items() if broker in state.isr}
@@ -74,7 +74,11 @@ class Judge:
         if state.leader != before.leader:
             assert state.leader_epoch == before.leader_epoch + 1
         joined = set(state.isr) - set(before.isr)
-        assert all((path, broker) in self.granted for broker in joined), "joined an ISR unasked"
+        for broker in joined:
+            registered = self._shared.tree.node(paths.broker_id(broker))
+            epochs = {epoch for where, who, epoch in self.granted if (where, who) == (path, broker)}
+            assert epochs, "joined an ISR unasked"
+            assert registered is None or registered.czxid in epochs, "a former incarnation was fit for the ISR"
         if state.leader_epoch > before.leader_epoch and state.leader != NO_LEADER:
             assert state.leader in before.isr, "an unclean election"
             if (path, state.leader) in self.unsure:
@@ -196,10 +200,12 @@ class ControllerMachine(RuleBasedStateMachine):
             return
         topic, index, state = data.draw(st.sampled_from(led))
         isr = data.draw(st.lists(st.sampled_from(state.replicas), unique=True, min_size=1))
-        members = [Member(broker, known.brokers[broker].epoch if broker in known.brokers else -1) for broker in isr]
+        # Nobody has seen fetches of who is not there, so nobody asks for it.
+        isr = [broker for broker in isr if broker in known.brokers]
+        members = [Member(broker, known.brokers[broker].epoch) for broker in isr]
         proposal = Proposal(state.leader, state.leader_epoch, state.partition_epoch, members)
         path = paths.partition_state(topic.name, index)
-        self.judge.granted.update((path, broker) for broker in isr)
+        self.judge.granted.update((path, member.broker, member.epoch) for member in members)
 
         async def alter(term: PartitionController) -> None:
             try:
@@ -249,6 +255,8 @@ class ControllerMachine(RuleBasedStateMachine):
                     assert state.leader in image.brokers
                 elif state.leader_epoch >= 0:
                     assert not any(b in image.brokers for b in state.isr)
+        for path, broker in self.judge.unsure:
+            assert broker not in image.brokers, f"{broker} may lack records of {path}, and is in its ISR"
 
 
 async def _expire(session: TreeSession) -> None:
