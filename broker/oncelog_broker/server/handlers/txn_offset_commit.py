@@ -30,6 +30,7 @@ PartitionResponse = TopicResponse.TxnOffsetCommitResponsePartition
 FIRST_TRANSACTIONS_V2_VERSION: Final = 5
 ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
 }
 """What an error of the log is called here."""
 
@@ -69,9 +70,8 @@ def _commit(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[
 
         def write_part(part: TxnOffsetCommitRequest) -> Answer[TxnOffsetCommitResponse]:
             # A marker that comes between the question and the write ends what was found open (E3).
-            if not partition.guards.holds(guard):
-                return _refused(part, context, KafkaError(ErrorCode.INVALID_TXN_STATE))
             try:
+                partition.guards.check(guard)
                 return _write(part, context)
             except KafkaError as error:
                 return _refused(part, context, error)
