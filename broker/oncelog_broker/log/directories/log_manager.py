@@ -30,6 +30,7 @@ from oncelog_broker.log.directories.data_directory import (
 from oncelog_broker.log.directories.log_changes import LogMove, LogMoves, LogOpening, LogRemoval, WantedLog
 from oncelog_broker.log.directories.partition_metadata import PartitionMetadataCorrupt, read_topic_id
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.trimmed_log import TrimmedLog
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.descriptors import descriptor_limit, is_descriptor_limit
 from oncelog_broker.runtime.disk import Disk
@@ -393,7 +394,7 @@ class LogManager:
         self._logs[key] = log
         log.before_truncation = self._before_truncation
 
-    def _before_truncation(self, log: PartitionLog) -> None:
+    def _before_truncation(self, log: TrimmedLog) -> None:
         home = self._homes[log.topic, log.partition]
         self._checkpoint_recovery_points_of(home)
         self._checkpoint_cleaner_offsets_of(home)
