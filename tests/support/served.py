@@ -163,7 +163,7 @@ class Served:
                 bytes(16),
                 index,
                 open_log(directory / f"{TOPIC}-{index}", replace(SMALL, **log_config)),
-                leader_id=LEADER,
+                broker_id=LEADER,
             )
             for index in range(partitions)
         ]

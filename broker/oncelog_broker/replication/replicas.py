@@ -160,7 +160,7 @@ class Replicas:
             self._offline[key] = str(log)
             return
         log.update_config(self._config_of(topic.name))  # one that was there is opened with the defaults
-        partition = Partition(topic.name, topic.topic_id, index, log, leader_id=self._broker_id)
+        partition = Partition(topic.name, topic.topic_id, index, log, broker_id=self._broker_id)
         partition.lead(state.leader_epoch, state.isr, state.replicas)
         self._leaders[key] = partition
         self._leaders_by_id[topic.topic_id, index] = partition
