@@ -2,8 +2,8 @@
 
 The leader's answer to a fetch names the last epoch that it may have in common with the follower, and where that epoch
 ends in its log (`diverging_epoch`). Of logs that agree up to an offset, the next batch agrees if its epoch is the same,
-since an epoch has one leader, and that gave each offset once (KIP-101). So the follower cuts where that epoch ends on either
-side; where it lacks the epoch, the next fetch asks about an older one (KIP-279).
+since an epoch has one leader, and that gave each offset once (KIP-101). So the follower cuts where that epoch ends on
+either side; where it lacks the epoch, the next fetch asks about an older one (KIP-279).
 """
 
 from __future__ import annotations
