@@ -19,7 +19,13 @@ from typing import Final
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.alter import valid_topic_overrides
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.config.listeners import Listener, advertised_listeners, listeners, with_bound_ports
+from oncelog_broker.config.listeners import (
+    Listener,
+    advertised_listeners,
+    inter_broker_listener,
+    listeners,
+    with_bound_ports,
+)
 from oncelog_broker.config.resolve import resolve_topic
 from oncelog_broker.controller.leadership import claim_controllership
 from oncelog_broker.controller.partition_states import bring_partitions_online
@@ -40,6 +46,7 @@ from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, register_broker
 from oncelog_broker.metadata.store import MetadataStore, SessionState
+from oncelog_broker.replication.peers import BrokerPeers
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock, SystemClock
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
@@ -113,7 +120,8 @@ class Broker:
             ),
             TurnBudget(self.clock.monotonic),
         )
-        self._listeners = Listeners(network or RealNetwork(), self.connections)
+        self._network = network or RealNetwork()
+        self._listeners = Listeners(self._network, self.connections)
         self._services: Services | None = None
         self._undo = AsyncExitStack()
         """What `stop` does, in reverse order of the start."""
@@ -121,6 +129,7 @@ class Broker:
         self.advertised: tuple[Listener, ...] = ()
         self.logs: LogManager
         self.metadata: MetadataCache
+        self.peers: BrokerPeers
         self.replicas: Replicas
         self.groups: GroupCoordinator
         self.markers: MarkerAppender
@@ -160,6 +169,7 @@ class Broker:
     async def _start(self) -> None:
         self._divide_descriptors()
         advertised = advertised_listeners(self.config, socket.gethostname())
+        brokers_listener = inter_broker_listener(self.config)
         home = os.path.abspath(self.config.log_dirs[0])
         try:
             self.disk.make_directories(home)
@@ -187,6 +197,8 @@ class Broker:
         await self._join(store)
         self._undo.push_async_callback(self.metadata.close)
         self._undo.push_async_callback(self.tasks.close)
+        self.peers = BrokerPeers(self.node_id, brokers_listener, lambda: self.image, self._network, self.tasks)
+        self._undo.callback(self.peers.close)
         self._undo.push_async_callback(self._listeners.close)
         self.producer_ids = ProducerIdManager(store, self.node_id)
         self._follow_broker_configs(self.image)
@@ -230,6 +242,7 @@ class Broker:
             deadlines=self.deadlines,
             logs=self.logs,
             metadata=self.metadata,
+            peers=self.peers,
             replicas=self.replicas,
             groups=self.groups,
             transactions=self.transactions,
@@ -309,6 +322,7 @@ class Broker:
             self.replicas.reconfigure_all()
             if self._services is not None:
                 self._services.config = self.config
+        self.peers.on_image(new)
         self.replicas.on_image(old, new)
         self.groups.on_image(old, new)
         self.transactions.on_image(new)

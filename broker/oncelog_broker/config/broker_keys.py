@@ -65,6 +65,13 @@ LISTENER_SECURITY_PROTOCOL_MAP = ConfigKey[tuple[str, ...]](
     not_empty(),
     LOW,
 )
+INTER_BROKER_LISTENER_NAME = ConfigKey[str | None](
+    "inter.broker.listener.name",
+    STRING,
+    None,
+    "The listener that the other brokers connect to. Not set: PLAINTEXT, or the first one where none is called so. "
+    "Where it is set and there are others, those refuse what brokers alone may ask (WriteTxnMarkers, say).",
+)
 
 # --- Connections and requests
 

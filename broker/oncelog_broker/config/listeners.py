@@ -12,7 +12,12 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.config.broker_keys import ADVERTISED_LISTENERS, LISTENER_SECURITY_PROTOCOL_MAP, LISTENERS
+from oncelog_broker.config.broker_keys import (
+    ADVERTISED_LISTENERS,
+    INTER_BROKER_LISTENER_NAME,
+    LISTENER_SECURITY_PROTOCOL_MAP,
+    LISTENERS,
+)
 from oncelog_broker.config.declared import InvalidConfig
 
 EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  recognised here, not bound
@@ -76,6 +81,28 @@ def advertised_listeners(config: BrokerConfig, local_hostname: str) -> tuple[Lis
 def with_bound_ports(advertised: Iterable[Listener], bound: Mapping[str, int]) -> tuple[Listener, ...]:
     """`advertised` with port 0 replaced by the port that was bound for that listener name (`bound`)."""
     return tuple(listener if listener.port else listener._replace(port=bound[listener.name]) for listener in advertised)
+
+
+def inter_broker_listener(config: BrokerConfig) -> str:
+    """The name of the listener that other brokers connect to.
+
+    Raises InvalidConfig where none of that name is advertised, since they learn its address from the registration.
+    """
+    advertised = advertised_listeners(config, "")
+    wanted = config[INTER_BROKER_LISTENER_NAME]
+    if wanted is None:
+        names = {listener.name for listener in advertised}
+        return SecurityProtocol.PLAINTEXT.value if SecurityProtocol.PLAINTEXT in names else advertised[0].name
+    if wanted.upper() not in {listener.name for listener in advertised}:
+        raise InvalidConfig(
+            f"{INTER_BROKER_LISTENER_NAME.name}={wanted}: no such listener is advertised: {_joined(advertised)}"
+        )
+    return wanted.upper()
+
+
+def has_brokers_only_listener(config: BrokerConfig) -> bool:
+    """Whether brokers have a listener of their own, so that what comes through another one is from strangers."""
+    return config[INTER_BROKER_LISTENER_NAME] is not None and len(listeners(config)) > 1
 
 
 def _protocols(config: BrokerConfig) -> dict[str, SecurityProtocol]:

@@ -1,4 +1,4 @@
-"""The network seam: how the broker gets listening sockets.
+"""The network seam: how the broker gets listening sockets, and connections to other brokers.
 
 What flows over them are asyncio transports and protocols, which an in-memory network can supply just as well.
 """
@@ -32,6 +32,9 @@ class Network(Protocol):
     ) -> Listening:
         """Bind, without accepting yet; host None or "" is every interface. OSError where the address is taken."""
 
+    async def connect(self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> object:
+        """Connect the protocol that `factory` makes. OSError."""
+
 
 class _RealListening:
     __slots__ = ("_server",)
@@ -62,3 +65,6 @@ class RealNetwork:
         return _RealListening(
             await loop.create_server(factory, host or None, port, backlog=backlog, start_serving=False)
         )
+
+    async def connect(self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> object:
+        return await asyncio.get_running_loop().create_connection(factory, host, port)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.listeners import has_brokers_only_listener, inter_broker_listener
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
@@ -17,6 +18,7 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
+from oncelog_broker.replication.peers import Peers
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.clock import Clock
@@ -43,6 +45,7 @@ class Services:
     deadlines: Deadlines
     logs: LogManager
     metadata: MetadataCache
+    peers: Peers
     replicas: Replicas
     groups: GroupCoordinator
     transactions: TransactionCoordinator
@@ -102,6 +105,13 @@ class RequestContext:
     def client(self) -> Client:
         """Who asks, as others may be shown."""
         return Client(self.client_id or "", f"/{self.connection.client_host}")
+
+    @property
+    def is_for_brokers(self) -> bool:
+        """Whether what brokers alone may ask (Kafka's ClusterAction) is served here: on the inter-broker listener, if
+        that is one of its own. While nobody logs in, a listener for everybody cannot tell brokers from others."""
+        config = self.services.config
+        return not has_brokers_only_listener(config) or self.connection.listener == inter_broker_listener(config)
 
     # --- how a handler answers: with its response, with None (acks=0), or with one of these
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from ipaddress import ip_address
 from itertools import islice
@@ -25,6 +25,8 @@ from oncelog_protocol.errors import UnencodableMessage
 from oncelog_protocol.schema import Request
 
 R = TypeVar("R")
+OpenConnection = Callable[[Callable[[], asyncio.BufferedProtocol], str, int], Awaitable[Any]]
+"""Connect what the callable makes to a host and a port, as `loop.create_connection` does. Raises OSError."""
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +55,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Requests without an answer that the socket has not taken yet, and until when it must have."""
         self._has_unanswered = False
         self._is_finishing = False
-        self._alarm = Alarm(self._check_timeouts)
+        self._alarm = Alarm(self.check_deadlines)
         self._error: KafkaError | None = None
         self._lost: asyncio.Future[None] = self._loop.create_future()
 
@@ -190,7 +192,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if deadlines:
             self._alarm.set(min(deadlines))
 
-    def _check_timeouts(self) -> None:
+    def check_deadlines(self) -> None:
+        """Close if the oldest request is late. The alarm does it by itself, up to a moment after the deadline."""
         now = self._loop.time()
         late = ""
         if self._protocol.in_flight and self._protocol.in_flight[0].deadline <= now:
@@ -228,18 +231,21 @@ async def connect(
     request_timeout_s: float,
     setup_timeout_s: float,
     on_lost: Callable[[BrokerConnection], None] | None = None,
+    open_connection: OpenConnection | None = None,
 ) -> BrokerConnection:
     """An open connection whose versions are known, to the first address of the name that answers.
 
     `setup_timeout_s` is for each address: one that swallows what it is sent, or says nothing, is not to be in the way
-    of the next. Raises ConnectionFailed, UnsupportedVersion.
+    of the next. `open_connection` is the network, by default that of the loop. Raises ConnectionFailed,
+    UnsupportedVersion.
     """
     errors: list[str] = []
+    open_connection = open_connection or _loop().create_connection
     for host, port in await _addresses_of(address, setup_timeout_s):
         connection = BrokerConnection(address, client_id, request_timeout_s, on_lost)
         try:
             async with asyncio.timeout(setup_timeout_s):
-                await _loop().create_connection(partial(_itself, connection), host, port)
+                await open_connection(partial(_itself, connection), host, port)
                 await connection.negotiate()
             return connection
         except BaseException as error:

@@ -93,10 +93,19 @@ class VersionTable:
     def _choose(self, cls: type[Request[Any]]) -> int:
         schema = schema_of(cls)
         assert schema.api_key is not None, f"{cls.__name__} is not a request"
+        return self._common(cls, min(schema.versions.high, CLIENT_MAX.get(schema.api_key, 32767)))
+
+    def highest(self, cls: type[Request[Any]]) -> int:
+        """As `choose`, also beyond where a client stops: for brokers among themselves, who name topics by id."""
+        return self._common(cls, schema_of(cls).versions.high)
+
+    def _common(self, cls: type[Request[Any]], highest: int) -> int:
+        schema = schema_of(cls)
+        assert schema.api_key is not None, f"{cls.__name__} is not a request"
         theirs = self._ranges.get(schema.api_key)
         if theirs is None:
             raise UnsupportedVersion(ErrorCode.UNSUPPORTED_VERSION, f"the broker does not have {schema.name}")
-        ours = VersionRange(schema.versions.low, min(schema.versions.high, CLIENT_MAX.get(schema.api_key, 32767)))
+        ours = VersionRange(schema.versions.low, highest)
         version = min(ours.high, theirs.high)
         if version < max(ours.low, theirs.low):
             raise UnsupportedVersion(

@@ -6,6 +6,8 @@ from oncelog_broker.config.listeners import (
     Listener,
     SecurityProtocol,
     advertised_listeners,
+    has_brokers_only_listener,
+    inter_broker_listener,
     listeners,
     with_bound_ports,
 )
@@ -118,3 +120,31 @@ def test_port_0_becomes_the_port_that_was_bound():
 
 def test_ipv6_is_written_in_brackets():
     assert str(Listener("A", PLAINTEXT, "::1", 1)) == "A://[::1]:1"
+
+
+TWO = {
+    "listeners": "INTERNAL://a:1,EXTERNAL://b:2",
+    "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "brokers_only"),
+    [
+        ({}, "PLAINTEXT", False),
+        ({"inter.broker.listener.name": "plaintext"}, "PLAINTEXT", False),
+        (TWO, "INTERNAL", False),
+        (TWO | {"inter.broker.listener.name": "EXTERNAL"}, "EXTERNAL", True),
+        (TWO | {"listeners": "INTERNAL://a:1,PLAINTEXT://b:2"}, "PLAINTEXT", False),
+    ],
+)
+def test_where_brokers_meet(settings, name, brokers_only):
+    config = BrokerConfig.of(settings)
+    assert inter_broker_listener(config) == name
+    assert has_brokers_only_listener(config) is brokers_only
+
+
+def test_brokers_meet_where_one_is_advertised():
+    settings = TWO | {"inter.broker.listener.name": "INTERNAL", "advertised.listeners": "EXTERNAL://b:2"}
+    with pytest.raises(InvalidConfig, match=r"inter.broker.listener.name=INTERNAL: no such .* EXTERNAL://b:2"):
+        inter_broker_listener(BrokerConfig.of(settings))

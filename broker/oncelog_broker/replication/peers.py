@@ -1,0 +1,215 @@
+"""The one way to send a request to another broker.
+
+There is one connection to each broker and purpose, so that what waits long for one purpose holds up no other; requests
+are pipelined on it and answered in their order. A connection belongs to one registration of its broker: it is dropped
+as soon as the image shows another epoch or address, or the broker no more.
+
+No request is ever sent twice from here. Where the answer is missing nobody knows whether the request was handled, and
+only the caller knows what that means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from oncelog.backoff import backoff_s
+from oncelog.config import Address
+from oncelog.connection.transport import BrokerConnection, connect
+from oncelog.errors import ConnectionFailed, KafkaError
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.runtime.network import Network
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.schema import Request
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+SETUP_SECONDS: Final = 10.0
+"""socket.connection.setup.timeout.ms: for each address of a broker, until it has said which versions it speaks."""
+RECONNECT_BACKOFF_MS: Final = 50
+"""reconnect.backoff.ms: no sooner after the last attempt; twice as long after each failure, up to the next."""
+RECONNECT_BACKOFF_MAX_MS: Final = 1000
+"""reconnect.backoff.max.ms"""
+
+
+class Purpose(Enum):
+    """What a connection is for."""
+
+    FETCH = "fetch"
+    CONTROL = "control"
+    VERIFICATION = "verification"
+    """AddPartitionsToTxn, for the producers that write here: it must not wait behind markers, nor they behind it."""
+    MARKERS = "markers"
+
+
+class PeerUnavailable(Exception):
+    """The broker is not in the image, cannot be reached, hung up, or did not answer in time, or does not have the API.
+    Whether it has handled the request is not known."""
+
+    def __init__(self, broker_id: int, reason: str) -> None:
+        super().__init__(f"broker {broker_id}: {reason}")
+
+
+class Peers(Protocol):
+    """The other brokers."""
+
+    async def send(self, broker_id: int, request: Request[R], *, purpose: Purpose, timeout: float) -> R:
+        """The response, within `timeout` seconds, connecting included. Requests of one purpose to one broker arrive in
+        the order of the calls. Raises PeerUnavailable."""
+
+
+class _Place(NamedTuple):
+    """One registration of a broker: where it is, and which incarnation."""
+
+    address: Address
+    epoch: int
+
+
+class _Link:
+    """The connection of one purpose to one registration of a broker, or the attempt at one."""
+
+    __slots__ = ("connecting", "connection", "failures", "not_before", "place")
+
+    def __init__(self, place: _Place) -> None:
+        self.place = place
+        self.connection: BrokerConnection | None = None
+        self.connecting: asyncio.Task[BrokerConnection] | None = None
+        self.failures = 0
+        self.not_before = 0.0
+
+    def drop(self, reason: str) -> None:
+        """What is under way fails."""
+        if self.connecting is not None:
+            self.connecting.cancel()
+        if self.connection is not None:
+            self.connection.close(ConnectionFailed(reason))
+
+
+class BrokerPeers:
+    """`Peers` over the network. `image` gives the current image, `listener` is the name of the inter-broker listener.
+
+    To be told of each image (`on_image`), and closed before `tasks`.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        listener: str,
+        image: Callable[[], ClusterImage],
+        network: Network,
+        tasks: Tasks,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._node_id = node_id
+        self._listener = listener
+        self._image = image
+        self._network = network
+        self._tasks = tasks
+        self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
+        self._links: dict[tuple[int, Purpose], _Link] = {}
+        self._is_closed = False
+
+    async def send(self, broker_id: int, request: Request[R], *, purpose: Purpose, timeout: float) -> R:
+        """See `Peers`."""
+        assert broker_id != self._node_id, "what a broker asks of itself does not go over the network"
+        connection: BrokerConnection | None = None
+        deadline = asyncio.get_running_loop().time() + timeout
+        try:
+            async with asyncio.timeout_at(deadline):
+                connection = await self._connection(broker_id, purpose)
+                assert connection.versions is not None
+                version = connection.versions.highest(type(request))
+                return await connection.start(request, version, deadline - asyncio.get_running_loop().time())
+        except TimeoutError:
+            if connection is not None:
+                connection.check_deadlines()  # nothing behind it could be answered either
+            raise PeerUnavailable(broker_id, f"no answer within {timeout:g} s") from None
+        except KafkaError as error:
+            raise PeerUnavailable(broker_id, error.message) from error
+
+    def on_image(self, image: ClusterImage) -> None:
+        """Drop the connections to what is no longer there, or no longer the same."""
+        for key, link in list(self._links.items()):
+            if self._place(image, key[0]) != link.place:
+                del self._links[key]
+                link.drop(f"{link.place.address}: the broker left, or registered anew")
+
+    def close(self) -> None:
+        """Nothing can be sent any more; what is in flight fails."""
+        self._is_closed = True
+        links, self._links = self._links, {}
+        for link in links.values():
+            link.drop("this broker stops")
+
+    def _place(self, image: ClusterImage, broker_id: int) -> _Place | None:
+        broker = image.brokers.get(broker_id)
+        endpoint = None if broker is None else broker.endpoint(self._listener)
+        if broker is None or endpoint is None:
+            return None
+        return _Place(Address(endpoint.host, endpoint.port), broker.epoch)
+
+    async def _connection(self, broker_id: int, purpose: Purpose) -> BrokerConnection:
+        """An open connection, after the backoff. Raises PeerUnavailable, KafkaError."""
+        if self._is_closed:
+            raise PeerUnavailable(broker_id, "this broker stops")
+        place = self._place(self._image(), broker_id)
+        if place is None:
+            raise PeerUnavailable(broker_id, f"not registered with a listener {self._listener}")
+        link = self._links.get((broker_id, purpose))
+        if link is None or link.place != place:
+            if link is not None:
+                link.drop(f"{link.place.address}: the broker registered anew")
+            link = self._links[broker_id, purpose] = _Link(place)
+        if link.connection is not None and link.connection.is_open:
+            return link.connection
+        if link.connecting is None:
+            name = f"connect to broker {broker_id} for {purpose.value}"
+            link.connecting = self._tasks.spawn(name, self._connect(link, broker_id, purpose), is_awaited=True)
+            link.connecting.add_done_callback(_retrieve)
+        attempt = link.connecting
+        try:
+            # Callers share the attempt, and one who gives up must not take it from the others.
+            return await asyncio.shield(attempt)
+        except asyncio.CancelledError:
+            if attempt.cancelled():
+                raise PeerUnavailable(broker_id, "the broker left or registered anew, or this one stops") from None
+            raise
+
+    async def _connect(self, link: _Link, broker_id: int, purpose: Purpose) -> BrokerConnection:
+        loop = asyncio.get_running_loop()
+        try:
+            await asyncio.sleep(max(0.0, link.not_before - loop.time()))
+            connection = await connect(
+                link.place.address,
+                client_id=f"broker-{self._node_id}-{purpose.value}",
+                request_timeout_s=SETUP_SECONDS,
+                setup_timeout_s=SETUP_SECONDS,
+                open_connection=self._network.connect,
+            )
+        except KafkaError as error:
+            link.failures += 1
+            link.not_before = loop.time() + self._backoff(link.failures)
+            level = logging.WARNING if link.failures == 1 else logging.DEBUG
+            logger.log(level, "broker not reached", extra={"broker": broker_id, "reason": error.message})
+            raise
+        else:
+            link.connection, link.failures = connection, 0
+            link.not_before = loop.time() + self._backoff(1)  # one that hangs up at once is not called in a loop
+            return connection
+        finally:
+            link.connecting = None
+
+    def _backoff(self, failures: int) -> float:
+        return backoff_s(failures, RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS, self._rng)
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Mark the error of an attempt as seen: those who waited for it have it, and there may be none any more."""
+    if not task.cancelled():
+        task.exception()

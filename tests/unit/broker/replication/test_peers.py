@@ -1,0 +1,164 @@
+"""Requests to other brokers: when a connection serves, when it is dropped, and that nothing is sent twice."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.support.fake_broker import FakeBroker
+
+from oncelog_broker.metadata.image import Broker, ClusterImage
+from oncelog_broker.metadata.payloads import Endpoint
+from oncelog_broker.replication.peers import BrokerPeers, PeerUnavailable, Purpose
+from oncelog_broker.runtime.network import RealNetwork
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
+from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+
+ME, PEER = 1, 2
+LONG = 30.0
+MARKERS = WriteTxnMarkersRequest(markers=[])
+
+
+class Cluster:
+    def __init__(self, peer):
+        self.peer, self.tasks = peer, Tasks()
+        self.image = ClusterImage("")
+        self.peers = BrokerPeers(ME, "INTERNAL", lambda: self.image, RealNetwork(), self.tasks)
+        self.register(epoch=1)
+
+    def register(self, epoch, listener="INTERNAL"):
+        endpoint = Endpoint(listener, "127.0.0.1", self.peer.port, "PLAINTEXT")
+        self.image = self.image.with_broker(Broker(PEER, epoch, (endpoint,)))
+        self.peers.on_image(self.image)
+
+    def leave(self):
+        self.image = self.image.without_broker(PEER)
+        self.peers.on_image(self.image)
+
+    def send(self, request=MARKERS, purpose=Purpose.MARKERS, timeout=LONG):
+        return self.peers.send(PEER, request, purpose=purpose, timeout=timeout)
+
+
+@asynccontextmanager
+async def a_cluster():
+    peer = FakeBroker()
+    peer.handlers[WriteTxnMarkersRequest] = lambda _: WriteTxnMarkersResponse(markers=[])
+    await peer.start()
+    cluster = Cluster(peer)
+    try:
+        async with asyncio.timeout(60):
+            yield cluster
+    finally:
+        cluster.peers.close()
+        await cluster.tasks.close()
+        await peer.stop()
+
+
+async def test_one_connection_for_each_purpose():
+    async with a_cluster() as cluster:
+        await asyncio.gather(*(cluster.send() for _ in range(3)))
+        await cluster.send()
+        assert cluster.peer.connections == 1
+        await cluster.send(purpose=Purpose.CONTROL)
+        assert cluster.peer.connections == 2
+        assert len(cluster.peer.requests_of(WriteTxnMarkersRequest)) == 5
+
+
+async def test_brokers_speak_the_highest_version_that_both_know():
+    """Also where clients stop below it: followers name topics by id."""
+    async with a_cluster() as cluster:
+        cluster.peer.handlers[FetchRequest] = lambda _: FetchResponse(responses=[])
+        await cluster.send(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]), Purpose.FETCH)
+        assert cluster.peer.versions[FetchRequest] == [18]
+
+
+@pytest.mark.parametrize("listener", ["INTERNAL", "EXTERNAL"])
+async def test_a_broker_that_is_not_there(listener):
+    """Not registered, or not with a listener for brokers."""
+    async with a_cluster() as cluster:
+        cluster.leave()
+        if listener == "EXTERNAL":
+            cluster.register(epoch=1, listener=listener)
+        with pytest.raises(PeerUnavailable, match="not registered with a listener INTERNAL"):
+            await cluster.send()
+
+
+async def test_a_broker_that_refuses():
+    async with a_cluster() as cluster:
+        await cluster.peer.stop()
+        with pytest.raises(PeerUnavailable, match="broker 2"):
+            await cluster.send()
+        await cluster.peer.start()
+        await cluster.send()
+
+
+async def test_a_request_whose_answer_is_lost_is_not_sent_again():
+    async with a_cluster() as cluster:
+
+        def hang_up(_):
+            cluster.peer.hang_up()
+
+        cluster.peer.handlers[WriteTxnMarkersRequest] = hang_up
+        with pytest.raises(PeerUnavailable):
+            await cluster.send()
+        cluster.peer.handlers[WriteTxnMarkersRequest] = lambda _: WriteTxnMarkersResponse(markers=[])
+        await cluster.send()
+        assert len(cluster.peer.requests_of(WriteTxnMarkersRequest)) == 2
+
+
+async def test_a_broker_that_does_not_answer_in_time():
+    """The connection is given up: nothing behind the request could be answered."""
+    async with a_cluster() as cluster:
+        await cluster.send()
+        cluster.peer.handlers[WriteTxnMarkersRequest] = lambda _: None
+        with pytest.raises(PeerUnavailable, match="broker 2"):
+            await cluster.send(timeout=0.2)
+        cluster.peer.handlers[WriteTxnMarkersRequest] = lambda _: WriteTxnMarkersResponse(markers=[])
+        await cluster.send()
+        assert cluster.peer.connections == 2
+
+
+@pytest.mark.parametrize("change", [Cluster.leave, lambda cluster: cluster.register(epoch=2)])
+async def test_what_is_in_flight_to_a_former_registration_fails(change):
+    """The connection is to a process that may be gone, or paused for long."""
+    async with a_cluster() as cluster:
+        cluster.peer.handlers[WriteTxnMarkersRequest] = lambda _: None
+        waiting = asyncio.ensure_future(cluster.send())
+        await cluster.peer.received(WriteTxnMarkersRequest)
+        change(cluster)
+        with pytest.raises(PeerUnavailable):
+            await waiting
+        cluster.register(epoch=3)
+        cluster.peer.handlers[WriteTxnMarkersRequest] = lambda _: WriteTxnMarkersResponse(markers=[])
+        await cluster.send()
+        assert cluster.peer.connections == 2
+
+
+async def test_other_changes_of_the_image_leave_connections_alone():
+    async with a_cluster() as cluster:
+        await cluster.send()
+        cluster.image = cluster.image.with_broker(Broker(3, 1, ()))
+        cluster.register(epoch=1)
+        await cluster.send()
+        assert cluster.peer.connections == 1
+
+
+async def test_who_gives_up_does_not_take_the_attempt_from_others():
+    async with a_cluster() as cluster:
+        first, second = (asyncio.ensure_future(cluster.send()) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        await second
+        assert first.cancelled()
+        assert len(cluster.peer.requests_of(WriteTxnMarkersRequest)) == 1
+
+
+async def test_a_broker_that_stops_sends_nothing():
+    async with a_cluster() as cluster:
+        cluster.peer.handlers[WriteTxnMarkersRequest] = lambda _: None
+        waiting = asyncio.ensure_future(cluster.send())
+        await cluster.peer.received(WriteTxnMarkersRequest)
+        cluster.peers.close()
+        for late in (waiting, cluster.send()):
+            with pytest.raises(PeerUnavailable, match="this broker stops"):
+                await late
