@@ -1,0 +1,75 @@
+"""AlterPartition (56): a leader asks the controller for another ISR (KIP-497). Among brokers only."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_protocol.schema import ZERO_UUID, Request, array, int8, int16, int32, int64, message, string, struct, uuid
+
+UNKNOWN_BROKER_EPOCH: Final = -1
+"""The sender does not know the epoch of that replica: it is not compared."""
+
+
+@message(api_key=56, versions="0-3", flexible="0+")
+class AlterPartitionRequest(Request["AlterPartitionResponse"]):
+    """The ISR that the leader proposes for each partition, behind the epochs that it knows.
+
+    v1: recovery after an unclean election (KIP-704).
+    v2: topics by id (KIP-841).
+    v3: the broker epoch of each replica, as its fetches told it (KIP-903).
+    """
+
+    broker_id: int = int32()
+    broker_epoch: int = int64(default=-1)
+    topics: list[TopicData] = array()
+
+    @struct
+    class TopicData:
+        topic_name: str = string("0-1", default="")
+        topic_id: bytes = uuid("2+", default=ZERO_UUID)
+        partitions: list[PartitionData] = array()
+
+        @struct
+        class PartitionData:
+            partition_index: int = int32()
+            leader_epoch: int = int32()
+            new_isr: list[int] = array("0-2", of=int32(), default_factory=list)
+            new_isr_with_epochs: list[BrokerState] = array("3+", default_factory=list)
+            leader_recovery_state: int = int8("1+", default=0)  # 1: recovering from an unclean election
+            partition_epoch: int = int32()  # version of the state that the proposal is a change of
+
+            @struct
+            class BrokerState:
+                broker_id: int = int32("3+")
+                broker_epoch: int = int64("3+", default=-1)
+
+
+@message(api_key=56, versions="0-3", flexible="0+")
+class AlterPartitionResponse:
+    """The state of each partition afterwards, or why it is not changed.
+
+    Errors of the whole: NOT_CONTROLLER, STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_FAILED, and REQUEST_TIMED_OUT, after
+    which nobody knows what has been changed. Errors of a partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+    FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA, NEW_LEADER_ELECTED (the change is
+    made, and another broker leads now), NOT_CONTROLLER (the sender knows more than this controller).
+    """
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    topics: list[TopicData] = array()
+
+    @struct
+    class TopicData:
+        topic_name: str = string("0-1", default="")
+        topic_id: bytes = uuid("2+", default=ZERO_UUID)
+        partitions: list[PartitionData] = array()
+
+        @struct
+        class PartitionData:
+            partition_index: int = int32()
+            error_code: int = int16()
+            leader_id: int = int32()
+            leader_epoch: int = int32()
+            isr: list[int] = array(of=int32())
+            leader_recovery_state: int = int8("1+", default=0)
+            partition_epoch: int = int32()
