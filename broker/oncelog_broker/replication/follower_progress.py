@@ -1,6 +1,20 @@
-"""How far a follower has come, as its leader knows from its fetches. Pure."""
+"""How far a follower has come: what it says when it fetches, and what its leader knows from that. Pure."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class FetchPosition(NamedTuple):
+    """What a follower says of its log when it asks for more."""
+
+    offset: int
+    """Where its log ends."""
+    last_fetched_epoch: int
+    """Of its last record; -1 where it has none."""
+    leader_epoch: int
+    """In which it follows."""
+    log_start_offset: int = -1
 
 
 class FollowerProgress:

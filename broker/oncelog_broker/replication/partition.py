@@ -13,7 +13,7 @@ from typing import Final
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.validation import AppendOrigin
-from oncelog_broker.replication.follower_progress import FollowerProgress
+from oncelog_broker.replication.follower_progress import FetchPosition, FollowerProgress
 from oncelog_broker.replication.high_watermark import replicated_offset
 from oncelog_broker.replication.isr import InSync, changed_isr, may_join, needed_in_sync, wanted_isr
 from oncelog_broker.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
@@ -119,6 +119,22 @@ class Partition(Replica):
         return self.high_watermark >= self.epoch_start_offset
 
     # --- followers
+
+    def check_follower(self, broker_id: int, position: FetchPosition) -> tuple[int, int] | None:
+        """Whether a follower's log agrees with ours as far as it goes: None, or the last epoch in common, and where
+        that ends here (the follower goes back to there). Only one that agrees may count: `on_follower_fetch`.
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
+        """
+        if self.is_resigned or broker_id not in self.followers:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if position.leader_epoch < 0:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, "a follower without a leader epoch")
+        self.check_leader_epoch(position.leader_epoch)
+        divergence = self.divergence_of_follower(position.offset, position.last_fetched_epoch)
+        if divergence is None and not self.log.log_start_offset <= position.offset <= self.log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return divergence
 
     def on_follower_fetch(
         self,

@@ -131,9 +131,9 @@ class Replica:
         self._note_stable_offset()
 
     @property
-    def last_fetched_epoch(self) -> int:
-        """The epoch of the last record in the log, -1 if there is none: what a follower tells its leader."""
-        return self.log.latest_epoch
+    def leads(self) -> bool:
+        """Whether this broker leads the partition."""
+        return self.leader == self.broker_id and not self.is_resigned
 
     # --- reading
 

@@ -1,0 +1,568 @@
+"""Several replicas of one partition, under whatever may happen between them: nothing acknowledged is lost.
+
+The replicas are the real ones, over logs in memory. What is between them is a bag of messages, which may be delivered
+late, twice, or never; the controller is a model of its rules. Brokers die with and without losing the end of their
+logs, and learn of new states late, some of them never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.support.crashing_disk import CrashingDisk
+from tests.support.examples import examples
+from tests.support.storage import make_batch
+
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.metadata.image import NO_LEADER, PartitionState
+from oncelog_broker.replication import following, high_watermark, isr, replica
+from oncelog_broker.replication import partition as partition_module
+from oncelog_broker.replication.follower_progress import FetchPosition
+from oncelog_broker.replication.following import PartitionAnswer, cut, position_of, take
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.roles import Follow, Lead, role_of
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+BROKERS = (0, 1, 2)
+LAG_SECONDS = 10.0
+BROKER = st.sampled_from(BROKERS)
+NUMBER = st.integers(0, 7)
+"""Which of the messages under way, of those that there are."""
+
+
+class Fetch(NamedTuple):
+    """On its way to a leader."""
+
+    follower: int
+    leader: int
+    position: FetchPosition
+    broker_epoch: int
+
+
+class Answer(NamedTuple):
+    """On its way back to one incarnation of a follower."""
+
+    fetch: Fetch
+    content: PartitionAnswer
+
+
+class Proposal(NamedTuple):
+    """AlterPartition, on its way to the controller."""
+
+    leader: int
+    incarnation: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+
+
+class Pending(NamedTuple):
+    """An append whose acks=all is not answered."""
+
+    broker: int
+    incarnation: int
+    leader_epoch: int
+    base_offset: int
+    batch: bytes
+
+
+def content(log: PartitionLog, end: int) -> bytes:
+    """All batches below `end`."""
+    found, offset = b"", log.log_start_offset
+    while offset < end:
+        view = log.read(offset, 1 << 20, upper_bound=end, min_one_batch=True)
+        if not len(view):
+            break
+        found += bytes(view)
+        offset = int.from_bytes(view[-len(_last(view)) :][:8], "big") + 1
+    return found
+
+
+def _last(view: memoryview) -> memoryview:
+    """The last batch; all have one record here."""
+    position = 0
+    while True:
+        size = 12 + int.from_bytes(view[position + 8 : position + 12], "big")
+        if position + size == len(view):
+            return view[position:]
+        position += size
+
+
+class ReplicationMachine(RuleBasedStateMachine):
+    min_insync = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.clock = ManualClock()
+        config = LogConfig(
+            segment_bytes=1500, index_interval_bytes=200, segment_index_bytes=4096, min_insync_replicas=self.min_insync
+        )
+        self.logs = [
+            PartitionLog.open(
+                f"/{broker}/orders-0",
+                topic="orders",
+                partition=0,
+                config=config,
+                disk=CrashingDisk(Random(broker)),
+                clock=self.clock,
+            )
+            for broker in BROKERS
+        ]
+        self.replicas: list[Partition | None] = [None] * len(BROKERS)
+        self.incarnations = [0] * len(BROKERS)
+        """Broker epochs."""
+        self.checkpoints = [0] * len(BROKERS)
+        self.state = PartitionState(BROKERS, BROKERS, 0, 0, 0)
+        self.fetches: list[Fetch] = []
+        self.answers: list[Answer] = []
+        self.proposals: list[Proposal] = []
+        self.pending: list[Pending] = []
+        self.acknowledged: dict[int, bytes] = {}
+        self.led: dict[tuple[int, int, int], int] = {}
+        """The high watermark as last seen, of each (broker, incarnation, leader epoch)."""
+        self.counter = 0
+
+    @initialize()
+    def begin(self) -> None:
+        for broker in BROKERS:
+            self._start(broker)
+            self.see(broker)
+
+    def alive(self, broker: int) -> Partition | None:
+        return self.replicas[broker]
+
+    def _start(self, broker: int) -> None:
+        self.replicas[broker] = Partition(
+            "orders", bytes(16), 0, self.logs[broker], broker_id=broker, high_watermark=self.checkpoints[broker]
+        )
+
+    # --- clients
+
+    @rule(broker=BROKER)
+    def produce(self, broker: int) -> None:
+        led = self.alive(broker)
+        if led is None or not led.leads:
+            return
+        self.counter += 1
+        batch = make_batch(b"%d" % self.counter)
+        try:
+            base, _ = led.append(memoryview(batch), required_acks=-1)
+        except KafkaError as error:
+            assert error.code is ErrorCode.NOT_ENOUGH_REPLICAS
+            return
+        self.pending.append(Pending(broker, self.incarnations[broker], led.leader_epoch, base, bytes(batch)))
+
+    # --- fetching
+
+    @rule(broker=BROKER)
+    def ask(self, broker: int) -> None:
+        follower = self.alive(broker)
+        if follower is None or follower.leads or follower.leader in (NO_LEADER, broker):
+            return
+        self.fetches.append(Fetch(broker, follower.leader, position_of(follower), self.incarnations[broker]))
+        del self.fetches[:-7]
+
+    @rule(number=NUMBER, again=st.booleans(), size=st.sampled_from([1, 400, 4000]))
+    @precondition(lambda self: self.fetches)
+    def serve(self, number: int, again: bool, size: int) -> None:
+        fetch = self._take(self.fetches, number, again)
+        led = self.alive(fetch.leader)
+        if led is not None:
+            self.answers.append(Answer(fetch, self._answer(led, fetch, size)))
+            del self.answers[:-8]
+
+    def _answer(self, led: Partition, fetch: Fetch, size: int) -> PartitionAnswer:
+        try:
+            divergence = led.check_follower(fetch.follower, fetch.position)
+        except KafkaError as error:
+            return PartitionAnswer(
+                partition_index=0,
+                error_code=error.code,
+                high_watermark=-1,
+                log_start_offset=led.log.log_start_offset,
+            )
+        records = b""
+        diverging = None
+        if divergence is not None:
+            diverging = PartitionAnswer.EpochEndOffset(epoch=divergence[0], end_offset=divergence[1])
+        else:
+            led.on_follower_fetch(fetch.follower, fetch.position.offset, broker_epoch=fetch.broker_epoch, now=self.now)
+            records = bytes(
+                led.log.read(fetch.position.offset, size, upper_bound=led.log.log_end_offset, min_one_batch=True)
+            )
+        return PartitionAnswer(
+            partition_index=0,
+            error_code=0,
+            high_watermark=led.high_watermark,
+            log_start_offset=led.log.log_start_offset,
+            diverging_epoch=diverging,
+            records=memoryview(records),
+        )
+
+    @rule(number=NUMBER, again=st.booleans())
+    @precondition(lambda self: self.answers)
+    def take_answer(self, number: int, again: bool) -> None:
+        answer = self._take(self.answers, number, again)
+        follower = self.alive(answer.fetch.follower)
+        if follower is None or answer.fetch.broker_epoch != self.incarnations[answer.fetch.follower]:
+            return
+        if not following.is_still_at(follower, answer.fetch.position):
+            return
+        try:
+            wanted = take(follower, answer.fetch.position, answer.content)
+        except KafkaError:
+            return
+        if wanted is not None:
+            cut(follower, wanted)
+            follower.on_truncated()
+
+    @rule(broker=BROKER, turns=st.integers(1, 4))
+    def catch_up(self, broker: int, turns: int) -> None:
+        """Some round trips without trouble."""
+        for _ in range(turns):
+            before = len(self.fetches)
+            self.ask(broker)
+            if len(self.fetches) > before:
+                self.serve(len(self.fetches) - 1, False, 4000)
+                if self.answers:
+                    self.take_answer(len(self.answers) - 1, False)
+
+    def _take(self, messages: list[Any], number: int, again: bool) -> Any:
+        at = number % len(messages)
+        return messages[at] if again else messages.pop(at)
+
+    # --- the image
+
+    @rule(broker=BROKER)
+    def see(self, broker: int) -> None:
+        """Learn the state as it is now, whatever was in between."""
+        here = self.alive(broker)
+        if here is None:
+            return
+        role = role_of(self.state, broker)
+        if isinstance(role, Lead):
+            here.lead(role.leader_epoch, role.isr, role.replicas, partition_epoch=role.partition_epoch, now=self.now)
+        elif isinstance(role, Follow) and (here.leader_epoch, here.leader) != (role.leader_epoch, role.leader):
+            here.follow(role.leader, role.leader_epoch)
+            self.pending = [entry for entry in self.pending if entry.broker != broker]
+
+    # --- the ISR
+
+    @rule(broker=BROKER)
+    def propose(self, broker: int) -> None:
+        led = self.alive(broker)
+        if led is None or not led.leads:
+            return
+        wanted = led.wanted_isr(now=self.now, lag_seconds=LAG_SECONDS, is_eligible=self._is_eligible)
+        if wanted is None:
+            return
+        led.propose_isr(wanted)
+        epochs = {other: progress.broker_epoch for other, progress in led.followers.items()}
+        epochs[broker] = self.incarnations[broker]
+        self.proposals.append(
+            Proposal(
+                broker,
+                self.incarnations[broker],
+                led.leader_epoch,
+                led.in_sync.partition_epoch,
+                tuple((member, epochs[member]) for member in wanted),
+            )
+        )
+
+    def _is_eligible(self, broker: int, epoch: int) -> bool:
+        return self.alive(broker) is not None and self.incarnations[broker] == epoch
+
+    @rule(number=NUMBER, answered=st.booleans(), again=st.booleans())
+    @precondition(lambda self: self.proposals)
+    def decide(self, number: int, answered: bool, again: bool) -> None:
+        proposal = self._take(self.proposals, number, again)
+        state = self.state
+        refusal = None
+        if (state.leader, state.leader_epoch) != (proposal.leader, proposal.leader_epoch):
+            refusal = ErrorCode.FENCED_LEADER_EPOCH
+        elif state.partition_epoch != proposal.partition_epoch:
+            refusal = ErrorCode.INVALID_UPDATE_VERSION
+        elif not all(self._is_eligible(*member) or member[0] in state.isr for member in proposal.isr):
+            refusal = ErrorCode.INELIGIBLE_REPLICA
+        else:
+            self._change(isr=tuple(member for member, _ in proposal.isr))
+        led = self.alive(proposal.leader)
+        if not answered or led is None or self.incarnations[proposal.leader] != proposal.incarnation:
+            return
+        if not led.leads or led.leader_epoch != proposal.leader_epoch:
+            return
+        if refusal is None:
+            led.lead(led.leader_epoch, self.state.isr, BROKERS, partition_epoch=self.state.partition_epoch)
+        elif refusal is ErrorCode.INELIGIBLE_REPLICA and (
+            led.in_sync.proposed is not None and led.in_sync.partition_epoch == proposal.partition_epoch
+        ):
+            led.withdraw_proposal()
+
+    def _change(self, **changes: Any) -> None:
+        old = self.state
+        self.state = PartitionState(
+            old.replicas,
+            changes.get("isr", old.isr),
+            changes.get("leader", old.leader),
+            changes.get("leader_epoch", old.leader_epoch),
+            old.partition_epoch + 1,
+        )
+
+    # --- the controller, and death
+
+    @rule(broker=BROKER)
+    def elect(self, broker: int) -> None:
+        """Whoever is alive and in sync may be chosen."""
+        if broker in self.state.isr and self.alive(broker) is not None:
+            self._change(leader=broker, leader_epoch=self.state.leader_epoch + 1)
+
+    def _leave(self, broker: int) -> None:
+        """The controller handles that a broker is gone: it leads no more, then it is not in sync any more."""
+        others = [member for member in self.state.isr if member != broker]
+        alive = [member for member in others if self.alive(member) is not None]
+        if self.state.leader == broker:
+            self._change(leader=alive[0] if alive else NO_LEADER, leader_epoch=self.state.leader_epoch + 1)
+        if others and broker in self.state.isr:
+            self._change(isr=tuple(others))
+
+    @rule(broker=BROKER, noticed=st.booleans())
+    def die(self, broker: int, noticed: bool) -> None:
+        if self.alive(broker) is not None:
+            self.replicas[broker] = None
+            if noticed:
+                self._leave(broker)
+
+    @rule(broker=BROKER, lost=st.floats(0, 1))
+    def come_back(self, broker: int, lost: float) -> None:
+        """With its log as it was, or with a part of it that is gone: then it is not in sync, unless nobody else is."""
+        if self.alive(broker) is not None:
+            return
+        log = self.logs[broker]
+        others = [member for member in self.state.isr if member != broker]
+        if lost > 0.5 and others and log.log_end_offset > log.log_start_offset:
+            self._leave(broker)
+            log.truncate_to(int(log.log_end_offset * (lost - 0.5) * 2))
+        elif self.state.leader == broker:
+            alive = [member for member in others if self.alive(member) is not None]
+            self._change(leader=alive[0] if alive else broker, leader_epoch=self.state.leader_epoch + 1)
+        self.incarnations[broker] += 1
+        self._start(broker)
+        if self.state.leader == NO_LEADER and broker in self.state.isr:
+            self._change(leader=broker, leader_epoch=self.state.leader_epoch + 1)
+        self.see(broker)
+
+    @rule(seconds=st.sampled_from([1.0, 11.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(broker=BROKER)
+    def checkpoint(self, broker: int) -> None:
+        here = self.alive(broker)
+        if here is not None:
+            self.checkpoints[broker] = here.high_watermark
+
+    # --- what must hold
+
+    @invariant()
+    def leader_in_isr(self) -> None:
+        assert self.state.leader in (*self.state.isr, NO_LEADER)
+        assert self.state.isr
+
+    @invariant()
+    def strong_isr(self) -> None:
+        """What any leader, a zombie too, has for committed is on every replica that is in sync."""
+        for broker in BROKERS:
+            led = self.alive(broker)
+            if led is not None and led.leads:
+                committed = content(led.log, led.high_watermark)
+                for member in self.state.isr:
+                    assert self._below(member, led.high_watermark) == committed, (broker, member)
+
+    @invariant()
+    def nothing_acknowledged_is_lost(self) -> None:
+        self._settle_committed()
+        for member in self.state.isr:
+            everything = content(self.logs[member], self.logs[member].log_end_offset)
+            for offset, batch in self.acknowledged.items():
+                assert batch in everything, (offset, member)
+
+    @invariant()
+    def logs_are_the_same_below_the_high_watermarks(self) -> None:
+        for one in BROKERS:
+            for other in BROKERS[:one]:
+                first, second = self.alive(one), self.alive(other)
+                if first is not None and second is not None:
+                    end = min(first.high_watermark, second.high_watermark)
+                    assert content(first.log, end) == content(second.log, end), (one, other, end)
+
+    @invariant()
+    def a_leaders_high_watermark_never_goes_back(self) -> None:
+        for broker in BROKERS:
+            here = self.alive(broker)
+            if here is None:
+                continue
+            assert here.log.log_start_offset <= here.last_stable_offset <= here.high_watermark
+            assert here.high_watermark <= here.log.log_end_offset
+            if here.leads:
+                key = broker, self.incarnations[broker], here.leader_epoch
+                assert here.high_watermark >= self.led.get(key, 0)
+                self.led[key] = here.high_watermark
+
+    def _settle_committed(self) -> None:
+        for entry in list(self.pending):
+            led = self.alive(entry.broker)
+            if led is None or self.incarnations[entry.broker] != entry.incarnation or not led.leads:
+                self.pending.remove(entry)
+            elif entry.base_offset < led.high_watermark:
+                self.pending.remove(entry)
+                assert entry.base_offset not in self.acknowledged, "an offset was given twice"
+                self.acknowledged[entry.base_offset] = entry.batch
+
+    def _below(self, member: int, end: int) -> bytes:
+        return content(self.logs[member], min(end, self.logs[member].log_end_offset))
+
+
+class MachineWithMinInsync(ReplicationMachine):
+    min_insync = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stood: dict[Any, int] = {}
+
+    @invariant()
+    def nothing_is_committed_by_fewer(self) -> None:
+        """The high watermark stands while the leader knows that too few are in sync (KIP-966)."""
+        for broker in BROKERS:
+            led = self.alive(broker)
+            if led is not None and led.leads and len(led.isr) < self.min_insync:
+                key = broker, self.incarnations[broker], led.leader_epoch, led.in_sync.partition_epoch
+                assert self.stood.setdefault(key, led.high_watermark) == led.high_watermark
+
+
+TestReplication = ReplicationMachine.TestCase
+TestReplication.settings = settings(examples(200), stateful_step_count=40, deadline=None)
+TestWithMinInsync = MachineWithMinInsync.TestCase
+TestWithMinInsync.settings = settings(examples(60), stateful_step_count=40, deadline=None)
+
+
+# --- the machine finds what it is there to find
+
+Breaks = list[tuple[Any, str, Any]]
+
+
+def positions_outlive_their_epoch() -> Breaks:
+    """B8: what was fetched in an epoch before counts in this one."""
+    lead = Partition.lead
+
+    def keeping(self: Partition, *args: Any, **options: Any) -> None:
+        before = dict(self.followers)
+        lead(self, *args, **options)
+        self.followers.update(before)
+
+    return [(Partition, "lead", keeping)]
+
+
+def a_proposal_counts_as_accepted() -> Breaks:
+    def see(self: isr.InSync) -> None:
+        self.maximal = frozenset(self.committed if self.proposed is None else self.proposed)
+
+    return [(isr.InSync, "_see_who_may_be", see)]
+
+
+def whoever_fetches_may_join() -> Breaks:
+    return [(partition_module, "may_join", lambda follower, *_: follower.log_end_offset is not None)]
+
+
+def the_start_of_the_epoch_does_not_matter() -> Breaks:
+    return [
+        (partition_module, "may_join", lambda follower, high_watermark, _: isr.may_join(follower, high_watermark, 0))
+    ]
+
+
+def nothing_is_ever_cut() -> Breaks:
+    return [(following, "truncation_offset", lambda epochs, log_end_offset, *_: log_end_offset)]
+
+
+def divergence_goes_unseen() -> Breaks:
+    return [(replica.Replica, "divergence_of_follower", lambda *_: None)]
+
+
+def what_is_there_at_the_start_counts_as_replicated() -> Breaks:
+    """B4"""
+    return [(replica, "at_start", lambda checkpointed, log_start_offset, log_end_offset: log_end_offset)]
+
+
+def the_leader_alone_commits() -> Breaks:
+    """B5"""
+    return [(partition_module, "replicated_offset", lambda log_end_offset, ends: log_end_offset)]
+
+
+def who_has_not_told_does_not_count() -> Breaks:
+    def told(log_end_offset: int, ends: Any) -> int | None:
+        return high_watermark.replicated_offset(log_end_offset, [end for end in ends if end is not None])
+
+    return [(partition_module, "replicated_offset", told)]
+
+
+def followers_believe_the_leaders_high_watermark() -> Breaks:
+    return [(replica, "high_watermark_of_follower", lambda own, leaders, log_end_offset: max(own, leaders))]
+
+
+def a_late_answer_is_taken() -> Breaks:
+    def at_the_same_offset(here: Partition, asked: FetchPosition) -> bool:
+        return not here.leads and position_of(here).offset == asked.offset
+
+    return [(following, "is_still_at", at_the_same_offset)]
+
+
+def another_epoch_may_ask() -> Breaks:
+    return [(Partition, "check_leader_epoch", lambda *_: None)]
+
+
+BROKEN = [
+    positions_outlive_their_epoch,
+    a_proposal_counts_as_accepted,
+    whoever_fetches_may_join,
+    the_start_of_the_epoch_does_not_matter,
+    nothing_is_ever_cut,
+    divergence_goes_unseen,
+    what_is_there_at_the_start_counts_as_replicated,
+    the_leader_alone_commits,
+    who_has_not_told_does_not_count,
+    followers_believe_the_leaders_high_watermark,
+    a_late_answer_is_taken,
+    another_epoch_may_ask,
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
+def test_a_broken_rule_is_found(broken: Callable[[], Breaks], monkeypatch: pytest.MonkeyPatch) -> None:
+    for where, name, instead in broken():
+        monkeypatch.setattr(where, name, instead)
+    search = settings(
+        max_examples=400,
+        stateful_step_count=40,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    with pytest.raises((AssertionError, KafkaError, ValueError)):
+        run_state_machine_as_test(ReplicationMachine, settings=search)
