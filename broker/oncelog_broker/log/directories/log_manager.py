@@ -56,6 +56,8 @@ class LogManager:
         """Where each log lies, the failed ones included."""
         self._topic_ids: dict[TopicPartition, bytes | None] = {}
         self._failures: dict[TopicPartition, str] = {}
+        self._missing: set[TopicPartition] = set()
+        """Of the failures, those of which nothing is there."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._deleted: list[tuple[int, str]] = []
         """(when it may be freed, in ms, path of the directory)."""
@@ -180,6 +182,7 @@ class LogManager:
             if offset > 0 and name not in deleted:  # of one that was deleted, the checkpoints speak a little longer
                 path = home.join(name)
                 self._homes[key] = home
+                self._missing.add(key)
                 self._failures[key] = (
                     f"{path} is missing, but the checkpoints say that there were records up to offset {offset}. Put "
                     "the directory back; or, to accept the loss, delete the topic, or take the partition's lines out "
@@ -193,6 +196,14 @@ class LogManager:
                     "records, they are lost, unless they are in a directory that is not in log.dirs any more",
                     name,
                 )
+
+    def begin_anew(self, topic: str, partition: int) -> None:
+        """A log that is missing (`note_missing`) may be made anew: what it held is fetched from others. Nothing happens
+        to one that is there, whatever is wrong with it."""
+        key = topic, partition
+        if key in self._missing:
+            logger.warning("%s-%d: begins anew, and fetches what was lost from its leader", topic, partition)
+            self._forget(key)
 
     def delete(self, topic: str, partition: int) -> None:
         """`begin_deletion` and all that follows, for one log and at one go. KAFKA_STORAGE_ERROR."""
@@ -249,6 +260,7 @@ class LogManager:
         return moves
 
     def _forget(self, key: TopicPartition) -> None:
+        self._missing.discard(key)
         for by_partition in (self._logs, self._homes, self._topic_ids, self._failures, self._high_watermarks):
             by_partition.pop(key, None)
 
