@@ -192,6 +192,11 @@ class Partition(Replica):
             lag_seconds=lag_seconds,
         )
 
+    def adopt_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        """The controller has answered that this is the ISR, as of that version of the state."""
+        if self.in_sync.adopt(isr, partition_epoch, is_new_epoch=False):
+            self._see_who_is_in_sync()
+
     def propose_isr(self, isr: tuple[int, ...]) -> None:
         """It is about to be asked of the controller."""
         self.in_sync.propose(isr)

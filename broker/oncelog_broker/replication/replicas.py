@@ -21,6 +21,7 @@ from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.replication.hosted_logs import HostedLogs, Opened
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.roles import Follow, Lead, Role, Stop, Wait, role_of
+from oncelog_broker.replication.waiting import WaitingFetch
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -65,11 +66,19 @@ class Replicas:
         self._waiting: list[tuple[str | None, asyncio.Future[None]]] = []
         self.on_opened: Callable[[Collection[str]], None] = lambda topics: None
         """Called with the names of topics of which more partitions are led now, because their logs are open."""
+        self._waiting_followers: dict[int, set[WaitingFetch]] = {}
         self.fetching: Fetching | None = None
-        self.on_led: Callable[[Partition], None] = lambda partition: None
-        """Called when a partition is led in a new epoch, or with other replicas."""
 
     # --- asked by the request handlers
+
+    def follower_waits(self, broker_id: int, fetch: WaitingFetch) -> None:
+        """A fetch of another broker waits here for records.
+
+        When that one is to follow more, it is answered, so that it can ask for it soon.
+        """
+        waiting = self._waiting_followers.setdefault(broker_id, set())
+        waiting.add(fetch)
+        fetch.enough.add_done_callback(lambda _: waiting.discard(fetch))
 
     def leader(self, topic: str, index: int) -> Partition:
         """The partition, if this broker leads it.
@@ -191,7 +200,9 @@ class Replicas:
         )
         self._leaders[key] = partition
         self._leaders_by_id[partition.topic_id, partition.index] = partition
-        self.on_led(partition)
+        for follower in partition.followers:
+            for fetch in self._waiting_followers.get(follower, ()):
+                fetch.hurry()
 
     def on_truncated(self, partition: Partition) -> None:
         """The end of its log is cut: it may have been chosen to lead meanwhile."""
@@ -203,6 +214,8 @@ class Replicas:
         if isinstance(role, Lead):
             self._follow_role(partition, role)
             self.on_opened({partition.topic})
+        elif self.fetching is not None:
+            self.fetching.follow(partition)
 
     def _is_wanted(self, wanted: WantedLog) -> bool:
         return self._opening.get(wanted.key) is wanted
