@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import settings
 from tests.support.examples import SOAK_EXAMPLES
+from tests.support.zookeeper.fixtures import *  # noqa: F403  fixtures, for all tests
 
 # The same examples in every run: a failure in CI is the failure at the desk. No deadline: the machine may be slow.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)

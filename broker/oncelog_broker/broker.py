@@ -27,11 +27,11 @@ from oncelog_broker.config.listeners import (
     with_bound_ports,
 )
 from oncelog_broker.config.resolve import resolve_topic
-from oncelog_broker.controller.leadership import claim_controllership
-from oncelog_broker.controller.partition_states import bring_partitions_online
+from oncelog_broker.config.topic_defaults import UNCLEAN_LEADER_ELECTION_ENABLE
+from oncelog_broker.controller.configs import ConfigController
+from oncelog_broker.controller.elector import Elector
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
-from oncelog_broker.coordinator.internal_topics import internal_topic
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.markers import MarkerAppender
 from oncelog_broker.log.config import LogConfig
@@ -64,10 +64,10 @@ from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
-from oncelog_broker.server.shown import wait_until_usable
+from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.upkeep.cleaning import LogCleaner
 from oncelog_broker.upkeep.maintenance import LogMaintenance
-from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.uuids import uuid_to_string
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,6 @@ KEYS_OF_LOGS: Final = (
     keys.MESSAGE_MAX_DECOMPRESSED_BYTES,
 )
 """What every log must know of the broker's own settings, beside those that topics inherit."""
-AUTO_CREATE_TIMEOUT_MS: Final = 30_000
 
 
 class BrokerStartError(Exception):
@@ -134,6 +133,7 @@ class Broker:
         self.groups: GroupCoordinator
         self.markers: MarkerAppender
         self.transactions: TransactionCoordinator
+        self.elector: Elector
         self.topics: TopicController
         self.producer_ids: ProducerIdManager
         self.failed = asyncio.Event()
@@ -194,6 +194,7 @@ class Broker:
         for listener in listeners(self.config):
             bound[listener.name] = await self._listeners.listen(listener)
         self.advertised = with_bound_ports(advertised, bound)
+        self._undo.push_async_callback(self.tasks.close)
         await self._join(store)
         self._undo.push_async_callback(self.metadata.close)
         self._undo.push_async_callback(self.tasks.close)
@@ -247,12 +248,20 @@ class Broker:
             groups=self.groups,
             transactions=self.transactions,
             markers=self.markers,
+            elector=self.elector,
             topics=self.topics,
+            configs=ConfigController(store),
             producer_ids=self.producer_ids,
             fetch_sessions=FetchSessions(self.config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]),
-            create_topic=self.create_topic,
+            create_topic=self._topic_creation().create,
         )
         await self._listeners.start(Dispatcher(self._services))
+
+    def _topic_creation(self) -> TopicCreation:
+        # An embedded store has no more brokers than this one.
+        return TopicCreation(
+            self._current_config, self.metadata, self.replicas, self.topics, self.peers, may_degrade=True
+        )
 
     def _divide_descriptors(self) -> None:
         """Before the first log is opened: who may have how many."""
@@ -278,19 +287,26 @@ class Broker:
         return known or uuid_to_string(random_uuid(system_entropy))
 
     async def _join(self, store: EmbeddedStore) -> None:
-        """Register in the cluster, become its controller, elect leaders, read the image."""
+        """Register in the cluster, become its controller if there is none, read the image."""
         now_ms = self.clock.now_ms()
         endpoints = tuple(
             Endpoint(listener.name, listener.host, listener.port, listener.security_protocol)
             for listener in self.advertised
         )
-        registration = BrokerRegistration(endpoints, timestamp_ms=now_ms)
+        registration = BrokerRegistration(endpoints, rack=self.config[keys.RACK], timestamp_ms=now_ms)
         await register_broker(store, self.node_id, registration, self._found_logs)
-        controllership = await claim_controllership(store, self.node_id, now_ms)
-        if controllership is None:
-            raise BrokerStartError("another broker is the controller of this embedded metadata store")
-        await bring_partitions_online(store, controllership, live={self.node_id}, restarted={self.node_id})
-        self.topics = TopicController(store, controllership)
+        self.elector = Elector(
+            store,
+            self.node_id,
+            self.clock,
+            self.tasks,
+            self.slices.pauses().here,
+            lambda: self.config[UNCLEAN_LEADER_ELECTION_ENABLE],
+        )
+        self._undo.callback(self.elector.close)
+        self.topics = TopicController(store, self.elector.term)
+        self.elector.on_term = self.topics.finish_deletions
+        await self.elector.start()
         self.metadata = await MetadataCache.start(store)
 
     def _found_logs(self) -> FoundLogs:
@@ -386,24 +402,6 @@ class Broker:
             found = LogConfig.from_values(resolve_topic(overrides, self.config) | of_broker)
             self._log_configs[key] = found
         return found
-
-    async def create_topic(self, name: str) -> None:
-        """Create a topic with the broker's defaults (auto-creation), an internal one with its own; wait until it can
-        be used. One that exists already is no error.
-
-        Raises KafkaError: INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR, REQUEST_TIMED_OUT.
-        """
-        partitions, replicas, overrides = internal_topic(name, self.config, len(self.image.brokers)) or (
-            self.config[keys.NUM_PARTITIONS],
-            self.config[keys.DEFAULT_REPLICATION_FACTOR],
-            {},
-        )
-        try:
-            await self.topics.create_topic(name, partitions, replicas, overrides)
-        except KafkaError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another connection was quicker
-                raise
-        await wait_until_usable(self.metadata, self.replicas, name, 1, AUTO_CREATE_TIMEOUT_MS)
 
     async def _close_logs(self) -> None:
         try:

@@ -39,6 +39,14 @@ NODE_ID = ConfigKey[int](
     "node.id", INT, 1, "The id of this broker, unique in the cluster. Kafka has no default.", at_least(0), HIGH
 )
 BROKER_ID = ConfigKey[int | None]("broker.id", INT, None, "Older name of node.id, which goes first.", at_least(0), HIGH)
+RACK = ConfigKey[str | None](
+    "broker.rack",
+    STRING,
+    None,
+    "Where this broker stands: replicas of new partitions are spread over racks, if every broker has one (KIP-36).",
+    not_empty(),
+    LOW,
+)
 LISTENERS = ConfigKey[tuple[str, ...]](
     "listeners",
     LIST,

@@ -1,12 +1,15 @@
 """Which brokers hold the replicas of new partitions: Kafka's round robin, and checks of an assignment made by hand.
 
 Pure: where the round robin starts is the caller's choice (Kafka draws it at random, so that many small topics do not
-all begin on the same broker). Racks are not looked at.
+all begin on the same broker). Where every broker has a rack, the replicas of a partition lie in as many racks as can be
+(KIP-36): the brokers stand in an order in which the racks alternate, and a broker is passed over while there is one in
+a rack that has no replica yet. Where some broker has none, racks are not looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import zip_longest
 
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -25,6 +28,7 @@ def assign_replicas(
     start: int = 0,
     shift: int = 0,
     first_partition: int = 0,
+    racks: Mapping[int, str] | None = None,
 ) -> Assignment:
     """Spread `num_partitions` new partitions, numbered from `first_partition`, evenly over `brokers`.
 
@@ -39,13 +43,44 @@ def assign_replicas(
         message = f"Replication factor {replication_factor} is larger than the number of live brokers, {len(brokers)}."
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     size = len(brokers)
+    knows_racks = racks is not None and size > 0 and all(broker in racks for broker in brokers)
+    order = _alternating(brokers, racks) if knows_racks and racks is not None else brokers
+    rack_of = racks if knows_racks and racks is not None else {broker: str(broker) for broker in brokers}
+    number_of_racks = len({rack_of[broker] for broker in brokers})
     assignment: Assignment = {}
     for partition in range(first_partition, first_partition + num_partitions):
         rounds = partition // size - max(first_partition - 1, 0) // size
         leader = (partition + start) % size
-        followers = (_follower(leader, shift + rounds, nth, size) for nth in range(replication_factor - 1))
-        assignment[partition] = (brokers[leader], *(brokers[follower] for follower in followers))
+        further = (shift + rounds) * (number_of_racks if knows_racks else 1)
+        followers = (order[_follower(leader, further, nth, size)] for nth in range(max(size - 1, 0)))
+        assignment[partition] = _apart(order[leader], followers, replication_factor, rack_of, number_of_racks)
     return assignment
+
+
+def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
+    """The brokers in turns from each rack, in the order of the racks' names."""
+    by_rack: dict[str, list[int]] = {}
+    for broker in sorted(brokers):
+        by_rack.setdefault(racks[broker], []).append(broker)
+    turns = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
+    return [broker for turn in turns for broker in turn if broker is not None]
+
+
+def _apart(
+    leader: int, candidates: Iterable[int], count: int, rack_of: Mapping[int, str], number_of_racks: int
+) -> tuple[int, ...]:
+    """The leader and the first candidates, all of them different, that bring a new rack as long as there is one."""
+    chosen, passed_over = [leader], []
+    racks = {rack_of[leader]}
+    for broker in candidates:
+        if len(chosen) == count:
+            break
+        if rack_of[broker] in racks and len(racks) < number_of_racks:
+            passed_over.append(broker)
+            continue
+        chosen.append(broker)
+        racks.add(rack_of[broker])
+    return tuple([*chosen, *passed_over][:count])
 
 
 def check_partition_count(num_partitions: int) -> None:

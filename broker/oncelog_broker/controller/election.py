@@ -1,15 +1,35 @@
-"""Who leads a partition: pure decisions on one partition's state. Source: Kafka's PartitionStateMachine.
+"""Who leads a partition and who is in sync: pure decisions on one partition's state. Source: Kafka's
+PartitionStateMachine and ReplicaStateMachine.
 
-Every election gives a new leader epoch, also when the leader stays the same broker: a broker that died may have lost
-the tail of its log, and only a new epoch lets followers and consumers see that (KIP-101, KIP-320).
+A broker was away if it is not registered, or was registered anew after the state was written: each write of a state
+checks the incarnations of its whole ISR, so whoever is older than the write has been there ever since. Where nobody but
+returned brokers is left, what counts is whether they may have lost the end of their logs.
+
+Every election gives a new leader epoch, also when the leader stays the same broker: only a new epoch lets followers and
+consumers see that the tail of a log may be another one (KIP-101, KIP-320). Leaving the ISR gives none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
 
+from oncelog_broker.controller.view import KnownState, LiveBroker
 from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.payloads import PartitionState
+
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+"""Values of `leader_recovery_state`: elected from outside the ISR, and not yet said to be whole again (KIP-704)."""
+
+
+class Decision(NamedTuple):
+    """The state that a partition is to have."""
+
+    state: PartitionState
+    may_lose: bool = False
+    """Whether committed records may be missing at the new leader."""
 
 
 def first_leader(replicas: Sequence[int], live: Collection[int], controller_epoch: int) -> PartitionState | None:
@@ -21,23 +41,74 @@ def first_leader(replicas: Sequence[int], live: Collection[int], controller_epoc
     return PartitionState(in_sync[0], 0, in_sync, controller_epoch)
 
 
-def needs_election(state: PartitionState, live: Collection[int], restarted: Collection[int] = ()) -> bool:
-    """Whether its leader is gone, or has been gone since it was elected."""
-    return state.leader not in live or state.leader in restarted
+def next_state(
+    replicas: Sequence[int],
+    known: KnownState,
+    live: Mapping[int, LiveBroker],
+    controller_epoch: int,
+    unclean: bool = False,
+) -> Decision | None:
+    """What the partition's state becomes while these brokers live; None if it stays.
 
-
-def elect_leader(
-    replicas: Sequence[int], state: PartitionState, live: Collection[int], controller_epoch: int
-) -> PartitionState:
-    """The state after an election among the live replicas of the ISR, the preferred one first.
-
-    Without any, the partition has no leader until one of its ISR comes back: a replica outside may miss committed
-    records (unclean.leader.election.enable=false). The ISR then stays, to tell who may lead again.
+    `unclean`: whether a replica outside the ISR may lead if nobody else can (unclean.leader.election.enable).
     """
-    in_sync = tuple(broker for broker in state.isr if broker in live)
-    leader = next((broker for broker in replicas if broker in in_sync), NO_LEADER)
-    if leader == NO_LEADER:
-        if state.leader == NO_LEADER:
-            return state
-        return PartitionState(NO_LEADER, state.leader_epoch + 1, state.isr, controller_epoch)
-    return PartitionState(leader, state.leader_epoch + 1, in_sync, controller_epoch)
+    state = known.state
+    present = [broker for broker in state.isr if broker in live and broker in replicas]
+    steady = tuple(broker for broker in present if live[broker].epoch <= known.written)
+    if state.leader in steady:
+        if steady == state.isr:
+            return None
+        return Decision(replace(state, isr=steady, controller_epoch=controller_epoch))
+    if steady:
+        return _elected(state, replicas, steady, steady, controller_epoch)
+    sure = [broker for broker in present if live[broker].is_log_tail_kept]
+    if sure:
+        return _elected(state, replicas, sure, (), controller_epoch)
+    return _without_a_sure_replica(state, replicas, present, live, controller_epoch, unclean)
+
+
+def _without_a_sure_replica(
+    state: PartitionState,
+    replicas: Sequence[int],
+    unsure: Sequence[int],
+    live: Mapping[int, LiveBroker],
+    controller_epoch: int,
+    unclean: bool,
+) -> Decision | None:
+    """Of the ISR, those who are `unsure` live, and all others are away.
+
+    The unsure leave the ISR to those who may still have everything; the last ones of it lead all the same, since nobody
+    has more than they do.
+    """
+    awaited = tuple(broker for broker in state.isr if broker not in unsure)
+    if unsure and (unclean or not awaited):
+        decision = _elected(state, replicas, unsure, (), controller_epoch)
+        return decision._replace(may_lose=True)
+    others = [broker for broker in replicas if broker in live]
+    if unclean and others:
+        decision = _elected(state, replicas, others, (), controller_epoch)
+        return Decision(replace(decision.state, leader_recovery_state=RECOVERING), may_lose=True)
+    if state.leader == NO_LEADER and awaited == state.isr:
+        return None
+    epoch = state.leader_epoch + (state.leader != NO_LEADER)
+    offline = replace(state, leader=NO_LEADER, leader_epoch=epoch, isr=awaited, controller_epoch=controller_epoch)
+    return Decision(offline)
+
+
+def _elected(
+    state: PartitionState,
+    replicas: Sequence[int],
+    candidates: Collection[int],
+    isr: tuple[int, ...],
+    controller_epoch: int,
+) -> Decision:
+    """The candidate leads that the assignment names first; without an `isr` it is alone in sync."""
+    leader = next(broker for broker in replicas if broker in candidates)
+    elected = replace(
+        state,
+        leader=leader,
+        leader_epoch=state.leader_epoch + 1,
+        isr=isr or (leader,),
+        controller_epoch=controller_epoch,
+    )
+    return Decision(elected)

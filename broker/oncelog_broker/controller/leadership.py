@@ -56,12 +56,21 @@ async def claim_controllership(store: MetadataStore, broker_id: int, now_ms: int
     try:
         await store.multi([Create(paths.CONTROLLER, registration, ephemeral=True), raise_epoch])
     except (NodeExists, BadVersion):
-        return None
+        return await own_controllership(store)  # an earlier claim of ours may have come late
     except ConnectionLost:
-        # Ours if both nodes are as we wrote them: the registration carries our id and the time of this claim.
-        controller, epoch_node = await store.get_many([paths.CONTROLLER, paths.CONTROLLER_EPOCH])
-        is_ours = controller is not None and controller[0] == registration
-        return (
-            claimed if is_ours and epoch_node is not None and epoch_node[1].version == claimed.epoch_version else None
-        )
+        await store.sync()
+        return await own_controllership(store)
     return claimed
+
+
+async def own_controllership(store: MetadataStore) -> Controllership | None:
+    """What this session has claimed, whatever it was told of the outcome; None if it is not the controller.
+
+    The epoch is read first: as long as our registration stands nobody raises it, so one that is read before is ours or
+    an older one, with which every write fails. StoreUnavailable.
+    """
+    epoch = (await store.get_many([paths.CONTROLLER_EPOCH]))[0]
+    owner = await store.exists(paths.CONTROLLER)
+    if epoch is None or owner is None or owner.ephemeral_owner != store.session_id:
+        return None
+    return Controllership(parse_controller_epoch(epoch[0], paths.CONTROLLER_EPOCH), epoch[1].version)

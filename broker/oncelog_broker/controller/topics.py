@@ -1,37 +1,45 @@
-"""Creates, deletes and changes topics: the rim between the admin requests and the store.
+"""Creates, deletes and changes topics: the rim between the admin requests and the store. Only in a term as controller.
 
-Each change is one atomic `multi` behind the controller's fence, so a topic is never half made. What a request asks is
-checked against the store, not against an image that may lag. Settings come validated (`oncelog_broker.config`).
+What a request asks is checked against the store, not against an image that may lag. A topic of usual size is made, and
+goes, in one atomic `multi` behind the controller's fence, so it is never half made. One that is too large for a write:
 
-All errors are `KafkaError`s. NOT_CONTROLLER: another broker is controller now. REQUEST_TIMED_OUT: the store did not
-answer, and nobody knows whether the change was made.
+- is made with its first partitions; the states of the others follow, written by whoever is controller then;
+- is marked as to be deleted, from when on nothing of it is led, and goes piece by piece; the mark goes with the last
+  one, and until then whoever is controller goes on with it.
+
+All errors are `KafkaError`s. NOT_CONTROLLER: another broker is controller. REQUEST_TIMED_OUT: the store did not answer,
+and nobody knows whether the change was made.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from oncelog_broker.controller.assignment import Assignment, assign_replicas, check_assignment
+from oncelog_broker.controller.configs import commit
 from oncelog_broker.controller.election import first_leader
-from oncelog_broker.controller.leadership import Controllership
-from oncelog_broker.controller.partition_states import create_partition_nodes
+from oncelog_broker.controller.partitions import PartitionController
+from oncelog_broker.controller.store_errors import raise_if_fenced, too_contended, translated, unknown_topic
+from oncelog_broker.controller.view import ClusterView
+from oncelog_broker.controller.writer import MAX_MULTI_BYTES, incarnation_checks, size_of
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.payloads import (
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
     encode_config,
+    encode_mark,
+    encode_partition_state,
     encode_topic,
-    parse_config,
     parse_topic,
 )
 from oncelog_broker.metadata.store import (
     BadVersion,
-    Check,
-    ConnectionLost,
     Create,
     Delete,
     MetadataError,
@@ -48,21 +56,26 @@ from oncelog_broker.metadata.topic_names import check_no_collision, check_topic_
 from oncelog_broker.runtime.entropy import Entropy, random_below, random_uuid, system_entropy
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
-MAX_ATTEMPTS = 20
+logger = logging.getLogger(__name__)
+
+MAX_ATTEMPTS: Final = 20
 """How often a change is tried anew after somebody else changed the same nodes between our reading and writing."""
 MAX_PARTITIONS_PER_BATCH: Final = 10_000
 """Made by one request, as in Kafka (KRaft's ReplicationControlManager): as many as a broker is planned for."""
-
-ConfigChange = Callable[[dict[str, str]], Mapping[str, str]]
-"""Old overrides -> new overrides. Pure, since it may be called again; may raise KafkaError to refuse."""
+MAX_OPERATIONS_PER_MULTI: Final = 1000
+"""What one write may create or delete; a partition is two nodes."""
+PARTITIONS_WITH_THE_TOPIC: Final = 300
+"""How many partitions get their states in the write that makes them."""
 
 
 class TopicController:
-    """The controller's work on topics and settings."""
+    """The controller's work on topics. `term` gives our term as controller, or raises KafkaError NOT_CONTROLLER."""
 
-    def __init__(self, store: MetadataStore, controller: Controllership, entropy: Entropy = system_entropy) -> None:
+    def __init__(
+        self, store: MetadataStore, term: Callable[[], PartitionController], entropy: Entropy = system_entropy
+    ) -> None:
         self._store = store
-        self._controller = controller
+        self._term = term
         self._entropy = entropy
 
     async def create_topic(
@@ -79,44 +92,67 @@ class TopicController:
         An `assignment` made by hand stands instead of the two numbers. INVALID_TOPIC_EXCEPTION, INVALID_REQUEST,
         TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT.
         """
+        term = self._term()
         check_topic_may_be_made(name)
-        with _translated(name):
-            if await self._store.exists(paths.topic(name)) is not None:
-                raise _already_exists(name)
-            check_no_collision(name, await self._store.children(paths.TOPICS))
-            live = await self._live_brokers()
-            if assignment is None:
-                placed = self._spread(live, num_partitions, replication_factor)
-            else:
-                placed = check_assignment(assignment, live)
-            topic = TopicAssignment(random_uuid(self._entropy), {p: ReplicaAssignment(r) for p, r in placed.items()})
-            if validate_only:
+        with translated(name):
+            for _ in range(MAX_ATTEMPTS):
+                if await self._store.exists(paths.topic(name)) is not None:
+                    raise _already_exists(name)
+                check_no_collision(name, await self._store.children(paths.TOPICS))
+                if assignment is None:
+                    placed = self._spread(term.view, num_partitions, replication_factor)
+                else:
+                    placed = check_assignment(assignment, term.view.brokers)
+                topic = TopicAssignment(random_uuid(self._entropy), _as_assignments(placed))
+                if validate_only:
+                    return topic
+                operations = await self._creation(name, topic, placed, overrides or {}, term)
+                try:
+                    await commit(self._store, operations, partial(self._has_topic, name, topic.topic_id))
+                except (NodeExists, BadVersion, NoNode) as error:
+                    if error.path == paths.topic(name):
+                        raise _already_exists(name) from error
+                    await _look_again(error, term)
+                    continue
+                await term.topics_changed((name,))
                 return topic
-            operations: list[Operation] = [
-                Create(paths.topic(name), encode_topic(topic)),
-                Create(paths.partitions(name)),
-                *create_partition_nodes(name, self._first_states(placed, live)),
-                *await self._first_config(name, overrides or {}),
-            ]
-            try:
-                await self._commit(operations, partial(self._has_topic, name, topic.topic_id))
-            except NodeExists as error:
-                raise _already_exists(name) from error
-            return topic
+            raise too_contended(name, MAX_ATTEMPTS)
 
     async def delete_topic(self, name: str) -> bytes | None:
         """Delete a topic and its settings; the id that it had. UNKNOWN_TOPIC_OR_PARTITION."""
-        with _translated(name):
+        term = self._term()
+        with translated(name):
             for _ in range(MAX_ATTEMPTS):
                 topic, stat = await self._read_topic(name)
                 operations = await self._deletion(name, stat)
+                mark = await self._store.exists(paths.deletion(name))
+                if mark is not None:
+                    operations.append(Delete(paths.deletion(name), mark.version))
                 try:
-                    await self._commit(operations, partial(self._lacks_topic, name, topic.topic_id))
-                except (BadVersion, NoNode, NotEmpty) as error:
-                    _raise_if_fenced(error)
+                    if len(operations) <= MAX_OPERATIONS_PER_MULTI and size_of(operations) <= MAX_MULTI_BYTES:
+                        await self._commit(term, operations, partial(self._lacks_topic, name, topic.topic_id))
+                    elif mark is None:
+                        await self._mark(name, topic, term)
+                        continue
+                    else:
+                        await self._delete_in_pieces(name, operations, term)
+                except (BadVersion, NoNode, NotEmpty, NodeExists) as error:
+                    await _look_again(error, term)
                     continue
+                await term.topics_changed((name,))
                 return topic.topic_id
-            raise _too_contended(name)
+            raise too_contended(name, MAX_ATTEMPTS)
+
+    async def finish_deletions(self, term: PartitionController) -> None:
+        """Go on with the deletions that another controller has begun. KafkaError."""
+        with translated(paths.DELETE_TOPICS):
+            for name in await self._marks():
+                if name in term.view.doomed:
+                    logger.info("going on with the deletion of a topic", extra={"topic": name})
+                    await self.delete_topic(name)
+                else:  # the mark came late: that topic is gone, and another one may have its name
+                    path = paths.deletion(name)
+                    await self._commit(term, [Delete(path)], partial(self._lacks, path))
 
     async def create_partitions(
         self,
@@ -130,78 +166,83 @@ class TopicController:
         `assignment` lists the replicas of the new partitions. UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (not more
         than there are), INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, REASSIGNMENT_IN_PROGRESS.
         """
-        with _translated(name):
+        term = self._term()
+        with translated(name):
             for _ in range(MAX_ATTEMPTS):
                 before, stat = await self._read_topic(name)
-                live = await self._live_brokers()
-                placed = _new_partitions(name, before, live, count, assignment)
+                if name in term.view.doomed:
+                    raise unknown_topic(name)
+                placed = _new_partitions(name, before, term.view, count, assignment)
                 after = replace(before, partitions={**before.partitions, **_as_assignments(placed)})
                 if validate_only:
                     return after
-                operations = [
+                operations: list[Operation] = [
                     Set(paths.topic(name), encode_topic(after), stat.version),
-                    *create_partition_nodes(name, self._first_states(placed, live)),
+                    *_first_states(name, placed, term),
                 ]
+                took_place = partial(self._holds, paths.topic(name), encode_topic(after))
                 try:
-                    await self._commit(operations, partial(self._holds, paths.topic(name), encode_topic(after)))
+                    await self._commit(term, operations, took_place)
                 except (BadVersion, NoNode, NodeExists) as error:
-                    _raise_if_fenced(error)
+                    await _look_again(error, term)
                     continue
+                await term.topics_changed((name,))
                 return after
-            raise _too_contended(name)
+            raise too_contended(name, MAX_ATTEMPTS)
 
-    async def alter_topic_config(
-        self, name: str, change: ConfigChange, validate_only: bool = False
-    ) -> Mapping[str, str]:
-        """Change a topic's overrides; the new ones. UNKNOWN_TOPIC_OR_PARTITION, and what `change` raises."""
-        with _translated(name):
-            return await self._alter_config(paths.topic_config(name), change, validate_only, topic=name)
+    async def _creation(
+        self,
+        name: str,
+        topic: TopicAssignment,
+        placed: Assignment,
+        overrides: Mapping[str, str],
+        term: PartitionController,
+    ) -> list[Operation]:
+        return [
+            term.controllership.fence,
+            Create(paths.topic(name), encode_topic(topic)),
+            Create(paths.partitions(name)),
+            *_first_states(name, placed, term),
+            *await self._first_config(name, overrides),
+        ]
 
-    async def alter_broker_config(
-        self, broker: int | None, change: ConfigChange, validate_only: bool = False
-    ) -> Mapping[str, str]:
-        """Change the overrides of a broker, or with None those for every broker; the new ones."""
-        path = paths.broker_config(broker)
-        with _translated(path):
-            return await self._alter_config(path, change, validate_only)
-
-    async def _alter_config(
-        self, path: str, change: ConfigChange, validate_only: bool, topic: str | None = None
-    ) -> Mapping[str, str]:
-        for _ in range(MAX_ATTEMPTS):
-            guard: list[Operation] = []
-            if topic is not None:  # or the settings would outlive a topic that is deleted at this moment
-                _, stat = await self._read_topic(topic)
-                guard.append(Check(paths.topic(topic), stat.version))
-            found = (await self._store.get_many([path]))[0]
-            before = {} if found is None else parse_config(found[0], path)
-            after = change(dict(before))
-            if validate_only or after == before:
-                return after
-            data = encode_config(after)
-            write = Create(path, data) if found is None else Set(path, data, found[1].version)
-            try:
-                await self._commit([*guard, write], partial(self._holds, path, data))
-            except (BadVersion, NodeExists, NoNode) as error:
-                _raise_if_fenced(error)
-                continue
-            return after
-        raise _too_contended(path)
-
-    async def _commit(self, operations: Sequence[Operation], took_place: Callable[[], Awaitable[bool]]) -> None:
-        """Write behind the fence. When the reply was lost, `took_place` reads whether the write was done."""
+    async def _mark(self, name: str, topic: TopicAssignment, term: PartitionController) -> None:
+        """Say that the topic is to go: from here on nothing of it is led, whoever is controller."""
         try:
-            await self._store.multi([self._controller.fence, *operations])
-        except ConnectionLost:
-            if not await took_place():
-                raise
+            await self._store.create(paths.DELETE_TOPICS, make_parents=True)
+        except NodeExists:
+            pass
+        mark = Create(paths.deletion(name), encode_mark(topic))
+        await self._commit(term, [mark], partial(self._holds, mark.path, mark.data))
+        term.view.doomed.add(name)
+
+    async def _delete_in_pieces(self, name: str, operations: Sequence[Operation], term: PartitionController) -> None:
+        """Children come before parents in `operations`; the topic and its mark go last, together."""
+        try:
+            for start in range(0, len(operations), MAX_OPERATIONS_PER_MULTI):
+                piece = operations[start : start + MAX_OPERATIONS_PER_MULTI]
+                await self._commit(term, piece, partial(self._lacks, piece[-1].path))
+        except StoreUnavailable:
+            term.distrust()  # it begins again with what is marked, once the store is back
+            raise
+
+    async def _marks(self) -> list[str]:
+        try:
+            return await self._store.children(paths.DELETE_TOPICS)
+        except NoNode:
+            return []
+
+    async def _commit(
+        self, term: PartitionController, operations: Sequence[Operation], took_place: Callable[[], Awaitable[bool]]
+    ) -> None:
+        """Write behind the fence. When the reply was lost, `took_place` reads whether the write was done."""
+        await commit(self._store, [term.controllership.fence, *operations], took_place)
 
     async def _read_topic(self, name: str) -> tuple[TopicAssignment, Stat]:
         try:
             data, stat = await self._store.get(paths.topic(name))
         except (NoNode, ValueError) as error:  # ValueError: a name that is no legal path, so no topic has it
-            message = f"Topic '{name}' does not exist."
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message) from error
+            raise unknown_topic(name) from error
         return parse_topic(data, paths.topic(name)), stat
 
     async def _first_config(self, name: str, overrides: Mapping[str, str]) -> list[Operation]:
@@ -214,33 +255,28 @@ class TopicController:
 
     async def _deletion(self, name: str, stat: Stat) -> list[Operation]:
         """Children before parents; the topic's version guards against partitions that are added meanwhile."""
-        operations: list[Operation] = []
         try:
-            partitions = [int(child) for child in await self._store.children(paths.partitions(name))]
+            ids = [int(child) for child in await self._store.children(paths.partitions(name))]
         except NoNode:
-            partitions = None
-        for partition in partitions or ():
-            if await self._store.exists(paths.partition_state(name, partition)) is not None:
-                operations.append(Delete(paths.partition_state(name, partition)))
+            ids = None
+        operations: list[Operation] = []
+        states = [paths.partition_state(name, partition) for partition in ids or ()]
+        for partition, path, state in zip(ids or (), states, await self._store.get_many(states), strict=True):
+            if state is not None:
+                operations.append(Delete(path))
             operations.append(Delete(paths.partition(name, partition)))
-        if partitions is not None:
+        if ids is not None:
             operations.append(Delete(paths.partitions(name)))
-        operations.append(Delete(paths.topic(name), stat.version))
         if await self._store.exists(paths.topic_config(name)) is not None:
             operations.append(Delete(paths.topic_config(name)))
+        operations.append(Delete(paths.topic(name), stat.version))
         return operations
 
-    def _spread(self, live: Sequence[int], num_partitions: int, replication_factor: int) -> Assignment:
+    def _spread(self, view: ClusterView, num_partitions: int, replication_factor: int) -> Assignment:
+        live = sorted(view.brokers)
         brokers = max(len(live), 1)
         start, shift = random_below(brokers, self._entropy), random_below(brokers, self._entropy)
-        return assign_replicas(live, num_partitions, replication_factor, start, shift)
-
-    def _first_states(self, placed: Assignment, live: Sequence[int]) -> dict[int, PartitionState]:
-        states = {p: first_leader(replicas, live, self._controller.epoch) for p, replicas in placed.items()}
-        return {partition: state for partition, state in states.items() if state is not None}
-
-    async def _live_brokers(self) -> list[int]:
-        return sorted(int(name) for name in await self._store.children(paths.BROKER_IDS))
+        return assign_replicas(live, num_partitions, replication_factor, start, shift, racks=_racks(view))
 
     async def _has_topic(self, name: str, topic_id: bytes | None) -> bool:
         found = (await self._store.get_many([paths.topic(name)]))[0]
@@ -248,6 +284,9 @@ class TopicController:
 
     async def _lacks_topic(self, name: str, topic_id: bytes | None) -> bool:
         return not await self._has_topic(name, topic_id)
+
+    async def _lacks(self, path: str) -> bool:
+        return await self._store.exists(path) is None
 
     async def _holds(self, path: str, data: bytes) -> bool:
         found = (await self._store.get_many([path]))[0]
@@ -262,30 +301,35 @@ def too_many(partitions: int) -> KafkaError | None:
     return KafkaError(ErrorCode.POLICY_VIOLATION, message)
 
 
-class _translated:  # noqa: N801  (reads as a statement)
-    """Turns the store's errors that mean something to a client into KafkaErrors."""
-
-    def __init__(self, subject: str) -> None:
-        self._subject = subject
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, StoreUnavailable):
-            message = f"The metadata store is unavailable; whether '{self._subject}' was changed is not known: {error}"
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from error
-        if isinstance(error, MetadataError):
-            _raise_if_fenced(error)
+async def _look_again(error: MetadataError, term: PartitionController) -> None:
+    """Before the next attempt at a change that was refused. Raises KafkaError NOT_CONTROLLER."""
+    raise_if_fenced(error)
+    if error.path.startswith(paths.INCARNATIONS):
+        await term.brokers_changed()
 
 
-def _raise_if_fenced(error: MetadataError) -> None:
-    if error.path == paths.CONTROLLER_EPOCH:
-        raise KafkaError(ErrorCode.NOT_CONTROLLER, "Another broker has become controller.") from error
+def _first_states(name: str, placed: Assignment, term: PartitionController) -> list[Operation]:
+    """The nodes of the first of these partitions, beneath the topic's `partitions` node; the term gives the others
+    theirs."""
+    view, epoch = term.view, term.controllership.epoch
+    states: dict[int, PartitionState] = {}
+    for partition, replicas in islice(placed.items(), PARTITIONS_WITH_THE_TOPIC):
+        state = first_leader(replicas, view.brokers, epoch)
+        if state is not None:
+            states[partition] = state
+    operations = incarnation_checks(view, {broker for state in states.values() for broker in state.isr})
+    for partition, state in states.items():
+        operations.append(Create(paths.partition(name, partition)))
+        operations.append(Create(paths.partition_state(name, partition), encode_partition_state(state)))
+    return operations
+
+
+def _racks(view: ClusterView) -> dict[int, str]:
+    return {broker.id: broker.rack for broker in view.brokers.values() if broker.rack is not None}
 
 
 def _new_partitions(
-    name: str, topic: TopicAssignment, live: Sequence[int], count: int, assignment: Sequence[Sequence[int]] | None
+    name: str, topic: TopicAssignment, view: ClusterView, count: int, assignment: Sequence[Sequence[int]] | None
 ) -> Assignment:
     """Where the partitions that make it `count` go: as many replicas as partition 0, round robin on from it."""
     if any(p.adding_replicas or p.removing_replicas for p in topic.partitions.values()):
@@ -295,10 +339,11 @@ def _new_partitions(
     if count <= present:
         message = f"Topic '{name}' has {present} partitions already, {count} would not be an increase."
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
+    live = sorted(view.brokers)
     example = topic.partitions[min(topic.partitions)].replicas if topic.partitions else live[:1]
     if assignment is None:
         start = next((index for index, broker in enumerate(live) if broker >= example[0]), 0)
-        return assign_replicas(live, count - present, len(example), start, start, present)
+        return assign_replicas(live, count - present, len(example), start, start, present, _racks(view))
     if len(assignment) != count - present:
         message = f"{count - present} partitions are to be added, but {len(assignment)} assignments were given."
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
@@ -311,9 +356,3 @@ def _as_assignments(placed: Assignment) -> dict[int, ReplicaAssignment]:
 
 def _already_exists(name: str) -> KafkaError:
     return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-
-
-def _too_contended(subject: str) -> KafkaError:
-    return KafkaError(
-        ErrorCode.REQUEST_TIMED_OUT, f"'{subject}' was changed by others in each of {MAX_ATTEMPTS} attempts."
-    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class InternalTopic(NamedTuple):
@@ -18,23 +19,32 @@ class InternalTopic(NamedTuple):
     overrides: Mapping[str, str]
 
 
-def internal_topic(name: str, config: BrokerConfig, live_brokers: int) -> InternalTopic | None:
+MIN_INSYNC_REPLICAS: Final = 2
+"""Of the topics that coordinators keep their state in, where they have as many: what a coordinator has answered must
+outlive the broker that it runs on."""
+
+
+def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_degrade: bool) -> InternalTopic | None:
     """How the topic is to be made, None for one that is not internal or has no coordinator here.
 
-    Where fewer brokers live than `*.replication.factor` asks for, each of them gets a replica (S31).
+    Where fewer brokers live than `*.replication.factor` asks for, each of them gets a replica if the topic may degrade
+    (S31): in a cluster that will never have more. Elsewhere the first broker to start would make it with one replica
+    for ever: KafkaError COORDINATOR_NOT_AVAILABLE until enough of them live.
     """
     if name == CONSUMER_OFFSETS:
-        return InternalTopic(
-            config[keys.OFFSETS_TOPIC_NUM_PARTITIONS],
-            min(config[keys.OFFSETS_TOPIC_REPLICATION_FACTOR], max(1, live_brokers)),
-            {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(config[keys.OFFSETS_TOPIC_SEGMENT_BYTES]),
-            },
-        )
+        wanted = config[keys.OFFSETS_TOPIC_REPLICATION_FACTOR]
+        replicas = _replicas(name, wanted, live_brokers, may_degrade)
+        overrides = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config[keys.OFFSETS_TOPIC_SEGMENT_BYTES]),
+        }
+        if replicas > 1:
+            overrides["min.insync.replicas"] = str(MIN_INSYNC_REPLICAS)
+        return InternalTopic(config[keys.OFFSETS_TOPIC_NUM_PARTITIONS], replicas, overrides)
     if name == TRANSACTION_STATE:
-        replicas = min(config[keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR], max(1, live_brokers))
+        wanted = config[keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR]
+        replicas = _replicas(name, wanted, live_brokers, may_degrade)
         return InternalTopic(
             config[keys.TRANSACTION_STATE_LOG_NUM_PARTITIONS],
             replicas,
@@ -47,3 +57,12 @@ def internal_topic(name: str, config: BrokerConfig, live_brokers: int) -> Intern
             },
         )
     return None
+
+
+def _replicas(name: str, wanted: int, live_brokers: int, may_degrade: bool) -> int:
+    if may_degrade:
+        return min(wanted, max(1, live_brokers))
+    if live_brokers < wanted:
+        message = f"{name} is to have {wanted} replicas, but {live_brokers} brokers live: start more, or ask for fewer"
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+    return wanted

@@ -1,6 +1,8 @@
 """What the cluster is: brokers, topics, leaders, settings, producer ids.
 
-`store.py` says what a metadata store does, `embedded.py` is one (on `tree.py`); `paths.py` and `payloads.py` say what
-lies where in it; `reader.py` reads that into the immutable `image.py`, which `cache.py` keeps current. A broker joins
-through `registration.py` and gets producer ids from `producer_ids.py`. `topic_names.py` has the rules of names.
+`store.py` says what a metadata store does. `embedded.py` is one (on `tree.py`), for a broker alone; `zookeeper.py` is
+the other: `zk_client.py` is one session of it, `zk_requests.py` what it sends, `lease.py` says how long it is proof of
+our place, and `watches.py` is what both share. `paths.py` and `payloads.py` say what lies where; `reader.py` reads that
+into the immutable `image.py`, which `cache.py` keeps current. A broker joins through `registration.py` and gets
+producer ids from `producer_ids.py`. `topic_names.py` has the rules of names.
 """

@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from oncelog_broker.metadata.store import (
     ANY_VERSION,
-    Check,
     ConnectionLost,
     Create,
     Delete,
@@ -39,10 +39,12 @@ from oncelog_broker.metadata.store import (
     Stat,
     Unsubscribe,
     WatchCallback,
+    check_operation,
     check_path,
     parent_of,
 )
 from oncelog_broker.metadata.tree import Transaction, Tree, TreeNode
+from oncelog_broker.metadata.watches import Subscribers, Watches
 
 if TYPE_CHECKING:
     import sqlite3
@@ -51,6 +53,9 @@ _log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 """SQLite's user_version of our files; another one is refused."""
+
+SESSION_ID = 1
+"""There is one session at a time, and its ephemeral nodes end with it."""
 
 _SCHEMA = """
 CREATE TABLE node(path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL, czxid INTEGER NOT NULL)
@@ -63,7 +68,6 @@ _DELETE = "DELETE FROM node WHERE path = ?"
 
 _Outcome = list[Stat | None]
 _Queued = tuple[tuple[Operation, ...], asyncio.Future[_Outcome]]
-_T = TypeVar("_T")
 
 
 class StoreFileError(Exception):
@@ -84,8 +88,8 @@ class EmbeddedStore:
         self._queue: list[_Queued] = []
         self._writer: asyncio.Task[None] | None = None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")  # starts at its first job
-        self._watches: list[tuple[str, WatchCallback]] = []
-        self._session_watches: list[SessionCallback] = []
+        self._watches = Watches()
+        self._session_watches: Subscribers[SessionState] = Subscribers()
 
     @classmethod
     def open(cls, path: Path) -> EmbeddedStore:
@@ -115,6 +119,18 @@ class EmbeddedStore:
     @property
     def session(self) -> SessionState:
         return self._session
+
+    @property
+    def session_id(self) -> int:
+        return SESSION_ID
+
+    @property
+    def lease_until(self) -> float:
+        """Nobody else has the file, so for ever."""
+        return math.inf if self._session is not SessionState.LOST else -math.inf
+
+    async def sync(self) -> None:
+        self._require_session()
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
         node = self._node(path)
@@ -152,15 +168,14 @@ class EmbeddedStore:
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         await self._submit((Delete(path, version),))
 
-    async def multi(self, operations: Sequence[Operation]) -> None:
-        await self._submit(tuple(operations))
+    async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
+        return await self._submit(tuple(operations))
 
     def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
-        check_path(path)
-        return _subscribe(self._watches, (path, callback))
+        return self._watches.watch(path, callback)
 
     def watch_session(self, callback: SessionCallback) -> Unsubscribe:
-        return _subscribe(self._session_watches, callback)
+        return self._session_watches.add(callback)
 
     async def close(self) -> None:
         """Finish the writes under way, fold the write-ahead log into the file, and let go of the lock."""
@@ -194,9 +209,7 @@ class EmbeddedStore:
     def _submit(self, operations: tuple[Operation, ...]) -> asyncio.Future[_Outcome]:
         self._require_session()
         for operation in operations:
-            check_path(operation.path)
-            if operation.path == "/" and not isinstance(operation, Check):
-                raise ValueError("the root is not to be written")
+            check_operation(operation)
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[_Outcome] = loop.create_future()
         self._queue.append((operations, outcome))
@@ -219,7 +232,7 @@ class EmbeddedStore:
         zxid = self._zxid
         outcomes: list[_Outcome | MetadataError] = []
         for operations, _ in batch:
-            transaction = Transaction(staged.node, zxid + 1)
+            transaction = Transaction(staged.node, zxid + 1, SESSION_ID)
             try:
                 outcomes.append([transaction.apply(operation) for operation in operations])
             except MetadataError as error:
@@ -233,7 +246,7 @@ class EmbeddedStore:
             failure = await self._commit(rows, zxid)
             if failure is None:
                 self._zxid = zxid
-                self._tell(self._tree.apply(staged.changes))
+                self._watches.changed(self._tree.apply(staged.changes))
             else:  # outcomes may rest on changes that are not there
                 outcomes = [failure] * len(batch)
         _settle(batch, outcomes)
@@ -262,25 +275,9 @@ class EmbeddedStore:
             return self._failure
         return None
 
-    def _tell(self, paths: list[str]) -> None:
-        for root, callback in tuple(self._watches):
-            beneath = root.rstrip("/") + "/"
-            for path in paths:
-                if path == root or path.startswith(beneath):
-                    _call(callback, path)
-
     def _lose_session(self) -> None:
         self._session = SessionState.LOST
-        for callback in tuple(self._session_watches):
-            _call(callback, SessionState.LOST)
-
-
-def _call(callback: Callable[[_T], None], told: _T) -> None:
-    """Callbacks must not raise; one that does is logged, for the writes and the other callbacks must go on."""
-    try:
-        callback(told)
-    except Exception:
-        _log.exception("metadata store: a callback failed on %s", told)
+        self._session_watches.tell(SessionState.LOST)
 
 
 def _settle(batch: Sequence[_Queued], outcomes: Sequence[_Outcome | MetadataError]) -> None:
@@ -297,16 +294,6 @@ def _stat(outcome: _Outcome) -> Stat:
     stat = outcome[-1]
     assert stat is not None
     return stat
-
-
-def _subscribe(subscribers: list[_T], entry: _T) -> Callable[[], None]:
-    subscribers.append(entry)
-
-    def unsubscribe() -> None:
-        if entry in subscribers:
-            subscribers.remove(entry)
-
-    return unsubscribe
 
 
 def _create_file(path: Path) -> None:
@@ -340,15 +327,15 @@ def _load(connection: sqlite3.Connection) -> tuple[Tree, int]:
     if version != FORMAT_VERSION:
         raise ValueError(f"its format is {version}, this release knows {FORMAT_VERSION}")
     (zxid,) = connection.execute("SELECT zxid FROM last_write").fetchone()
-    return Tree(connection.execute("SELECT path, data, version, czxid FROM node")), zxid
+    return Tree(connection.execute("SELECT path, data, version, czxid FROM node"), zxid), zxid
 
 
 def _commit_rows(connection: sqlite3.Connection, rows: list[tuple[str, TreeNode | None]], zxid: int) -> None:
     """One SQLite transaction; on return it is on the disk, on an exception it has been rolled back."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        kept = [(path, n.data, n.version, n.czxid) for path, n in rows if n is not None and not n.ephemeral]
-        connection.executemany(_DELETE, [(path,) for path, node in rows if node is None or node.ephemeral])
+        kept = [(path, n.data, n.version, n.czxid) for path, n in rows if n is not None and not n.ephemeral_owner]
+        connection.executemany(_DELETE, [(path,) for path, node in rows if node is None or node.ephemeral_owner])
         connection.executemany(_UPSERT, kept)
         connection.execute("UPDATE last_write SET zxid = ?", (zxid,))
         connection.execute("COMMIT")

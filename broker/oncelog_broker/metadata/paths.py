@@ -12,6 +12,9 @@ TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
+ADMIN = "/admin"
+DELETE_TOPICS = "/admin/delete_topics"
+INCARNATIONS = "/oncelog/incarnations"
 CLUSTER = "/cluster"
 CLUSTER_ID = "/cluster/id"
 LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
@@ -25,6 +28,16 @@ DEFAULT_BROKER = "<default>"
 
 def broker_id(broker: int) -> str:
     return f"{BROKER_IDS}/{broker}"
+
+
+def incarnation(broker: int) -> str:
+    """Its version counts the registrations of a broker; a re-created registration itself begins at version 0 again."""
+    return f"{INCARNATIONS}/{broker}"
+
+
+def deletion(topic_name: str) -> str:
+    """There while the deletion of a topic goes on in several writes."""
+    return f"{DELETE_TOPICS}/{topic_name}"
 
 
 def topic(name: str) -> str:

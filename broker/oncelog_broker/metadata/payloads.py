@@ -42,6 +42,8 @@ class BrokerRegistration:
     rack: str | None = None
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     timestamp_ms: int = 0
+    is_log_tail_kept: bool = True
+    """Whether its logs have every record that they had when it was last registered: not after the machine went down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class PartitionState:
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
+    leader_recovery_state: int = 0
+    """1 after an unclean election, until the leader says that it is whole again (KIP-704); 0 is not written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,8 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
         "listener_security_protocol_map": {e.listener: e.security_protocol for e in broker.endpoints},
         "features": {n: {"min_version": low, "max_version": high} for n, (low, high) in broker.features.items()},
     }
+    if not broker.is_log_tail_kept:
+        document["log_tail"] = "unsure"
     if broker.rack is not None:
         document["rack"] = broker.rack
     return _to_json(document)
@@ -115,7 +121,8 @@ def parse_broker(data: bytes, path: str) -> BrokerRegistration:
         features[name] = (supported.integer("min_version"), supported.integer("max_version"))
     endpoints = tuple(_parse_endpoint(text, protocols, path) for text in document.required("endpoints", list))
     rack = document.optional("rack", str, "") or None
-    return BrokerRegistration(endpoints, rack, features, document.digits("timestamp"))
+    is_log_tail_kept = document.optional("log_tail", str, "kept") != "unsure"
+    return BrokerRegistration(endpoints, rack, features, document.digits("timestamp"), is_log_tail_kept)
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:
@@ -144,16 +151,22 @@ def parse_topic(data: bytes, path: str) -> TopicAssignment:
     return TopicAssignment(topic_id, assignments)
 
 
+def encode_mark(topic: TopicAssignment) -> bytes:
+    """`/admin/delete_topics/<topic>`: which topic of that name is to go. Kafka's is empty."""
+    return b"" if topic.topic_id is None else uuid_to_string(topic.topic_id).encode()
+
+
 def encode_partition_state(state: PartitionState) -> bytes:
-    return _to_json(
-        {
-            "controller_epoch": state.controller_epoch,
-            "leader": state.leader,
-            "version": 1,
-            "leader_epoch": state.leader_epoch,
-            "isr": list(state.isr),
-        }
-    )
+    document: dict[str, Any] = {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.isr),
+    }
+    if state.leader_recovery_state:
+        document["leader_recovery_state"] = state.leader_recovery_state
+    return _to_json(document)
 
 
 def parse_partition_state(data: bytes, path: str) -> PartitionState:
@@ -163,6 +176,7 @@ def parse_partition_state(data: bytes, path: str) -> PartitionState:
         leader_epoch=document.integer("leader_epoch"),
         isr=_broker_ids(document.required("isr", list), "isr", path),
         controller_epoch=document.integer("controller_epoch"),
+        leader_recovery_state=document.optional("leader_recovery_state", int, 0),
     )
 
 

@@ -7,6 +7,7 @@ block belongs to us only when we know that our write of it took place; the rest 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import NamedTuple
 
 from oncelog_broker.metadata import paths
@@ -20,6 +21,8 @@ from oncelog_broker.metadata.store import (
     StoreUnavailable,
 )
 from oncelog_protocol.errors import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
 
 BLOCK_SIZE = 1000
 MAX_PRODUCER_ID = 2**63 - 1
@@ -86,9 +89,10 @@ class ProducerIdManager:
         raise StoreUnavailable(paths.LATEST_PRODUCER_ID_BLOCK, f"no block in {MAX_CLAIM_ATTEMPTS} attempts")
 
     async def _write(self, wanted: ProducerIdBlock, version: int) -> bool:
-        """Whether `wanted` is ours. After a lost reply the node tells: the payload carries our broker id, and nobody
-        else ever writes the same block, so if it stands there, our write took place. If it does not, another block
-        stands above ours or nothing was written; in both cases a new block is taken, and at worst one is wasted."""
+        """Whether `wanted` is ours. A write whose outcome is unknown is not, whatever the node says afterwards: the
+        payload names our broker id, but a process that was paused and the one that has replaced it have the same, and
+        write the same. If it did not happen, the next try may be for the same block: of two writes on one version of
+        the node, at most one takes place, however late."""
         path, data = paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(wanted)
         try:
             if version < 0:
@@ -97,8 +101,9 @@ class ProducerIdManager:
                 await self._store.set(path, data, version)
         except (BadVersion, NodeExists, NoNode):
             return False
-        except ConnectionLost:
-            return (await self._read_latest()).block == wanted
+        except ConnectionLost as error:
+            _log.info("a block of producer ids is given up, nobody knows whose it is: %s", error)
+            return False
         return True
 
     async def _read_latest(self) -> _Latest:

@@ -1,14 +1,19 @@
 """The whole dependency on coordination: a small tree of versioned nodes, with ZooKeeper's semantics.
 
-Implementations: `embedded.py` (one process, one local file) and later ZooKeeper through kazoo. The same tests run
-against every one (`tests/unit/broker/metadata/test_store_contract.py`), so a caller may rely on what is said here:
+Implementations: `embedded.py` (one process, one local file) and `zookeeper.py` (a cluster). The same tests run against
+both (`tests/unit/broker/metadata/test_store_contract.py`), so a caller may rely on what is said here:
 
 - A node has data, a `version` (0 at creation, one more with every set) and a `czxid` (id of the write that created it,
   growing for ever, also across restarts: the broker epoch is the czxid of the broker's registration, KIP-380).
 - A write is durable when its await returns, and no reader sees it before. One caller's writes happen in call order.
 - `multi` happens wholly or not at all; all that it creates has one czxid.
-- A write that ends in `ConnectionLost` or `SessionExpired` may or may not have happened: re-read and compare before
-  trying again (S1).
+- A write that ends in `ConnectionLost` or `SessionExpired` may or may not have happened, or may happen yet. Whoever
+  must know does `sync`, reads, and decides by something that no other writer can have written: the session that owns
+  an ephemeral node, a random id. Where there is no such thing, the write counts as not ours (S1).
+- Within a session the tree never goes back in time, and a session begins with a write of its own: what is read in it is
+  never older than its beginning.
+- While the connection is broken, everything fails with `ConnectionLost` at once; nothing of it is done in a later
+  session.
 - All callbacks are plain functions, called in the event loop. They must not raise, and must be quick.
 """
 
@@ -21,6 +26,8 @@ from typing import NamedTuple, Protocol
 
 ANY_VERSION = -1
 """As the expected version: whatever the node's version is."""
+MAX_REQUEST_BYTES = 900_000
+"""Of one write, paths and data and overhead. A ZooKeeper server drops who sends more than 1 MiB (jute.maxbuffer)."""
 
 
 class MetadataError(Exception):
@@ -46,10 +53,11 @@ class NodeExists(MetadataError):
 
 
 class BadVersion(MetadataError):
-    """The node's version is not the expected one: somebody else wrote it."""
+    """The node's version is not the expected one: somebody else wrote it. ZooKeeper does not say what it is."""
 
-    def __init__(self, path: str, expected: int, actual: int) -> None:
-        super().__init__(path, f"expected version {expected}, but it is {actual}")
+    def __init__(self, path: str, expected: int, actual: int | None = None) -> None:
+        found = "another one" if actual is None else f"{actual}"
+        super().__init__(path, f"expected version {expected}, but it is {found}")
 
 
 class NotEmpty(MetadataError):
@@ -66,6 +74,10 @@ class NoChildrenForEphemerals(MetadataError):
         super().__init__(path, "an ephemeral node has no children")
 
 
+class RequestTooLarge(MetadataError):
+    """More than MAX_REQUEST_BYTES in one write: ZooKeeper would drop the connection, again and again."""
+
+
 class StoreUnavailable(MetadataError):
     """The store did not answer. For a write: nobody knows whether it happened."""
 
@@ -75,17 +87,20 @@ class ConnectionLost(StoreUnavailable):
 
 
 class SessionExpired(StoreUnavailable):
-    """The session is over (or the store closed): our ephemeral nodes are gone, no later try succeeds."""
+    """The session is over, and our ephemeral nodes are gone. A later try succeeds in a session that the store has begun
+    since, never in a closed store."""
 
 
 class SessionState(Enum):
     """What the broker may believe about its session."""
 
     CONNECTED = "connected"
-    SUSPENDED = "suspended"
-    """The connection is broken. Ephemeral nodes still stand; changes may be missed until CONNECTED comes."""
+    """The lease holds: our ephemeral nodes stand, so nobody has taken our place."""
+    IN_DOUBT = "in doubt"
+    """The lease has ended (`lease_until`): the session may be over or not. Nothing is led, nothing is torn down."""
     LOST = "lost"
-    """The session is over: somebody else may be controller or leader by now."""
+    """The session is over: somebody else may be controller or leader by now. ZooKeeper's store begins another session
+    by itself, and says CONNECTED when it has."""
 
 
 class Stat(NamedTuple):
@@ -93,6 +108,11 @@ class Stat(NamedTuple):
 
     version: int
     czxid: int
+    mzxid: int
+    """Id of the write that last set it. Of a node that is older than the process, the embedded store knows only that
+    it was not after the last write before the process began."""
+    ephemeral_owner: int = 0
+    """The session that the node ends with; 0 for a persistent one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +162,21 @@ class MetadataStore(Protocol):
     def session(self) -> SessionState:
         """The state of the session now."""
 
+    @property
+    def session_id(self) -> int:
+        """What `Stat.ephemeral_owner` is of nodes that this session made."""
+
+    @property
+    def lease_until(self) -> float:
+        """Until when, on `Clock.uptime`, nobody else can have taken our place; compare it whenever it matters.
+
+        The timer that tells IN_DOUBT may come late (a process that was stopped goes on where it was).
+        """
+
+    async def sync(self) -> None:
+        """Return when reads show at least what stood when this was called, whoever wrote it . An ensemble that is
+        just changing its leader may answer too early: only a write of our own proves that nothing is hidden."""
+
     async def get(self, path: str) -> tuple[bytes, Stat]:
         """Data and stat of a node. NoNode."""
 
@@ -166,8 +201,11 @@ class MetadataStore(Protocol):
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Delete a childless node. NoNode, BadVersion, NotEmpty."""
 
-    async def multi(self, operations: Sequence[Operation]) -> None:
-        """Do all operations, in order, or none; raises the error of the first that cannot be done, with its path."""
+    async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
+        """Do all operations, in order, or none; the stat of each node that was created or set, None for the others.
+
+        Raises the error of the first that cannot be done, with its path; RequestTooLarge.
+        """
 
     def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
         """Call `callback` with the path of each node at or beneath `path` that is created, set or deleted from now on.
@@ -192,6 +230,13 @@ def check_path(path: str) -> None:
         raise ValueError(f"a node's path starts with '/': {path!r}")
     if "\0" in path or any(name in ("", ".", "..") for name in path[1:].split("/")):
         raise ValueError(f"not a legal node path: {path!r}")
+
+
+def check_operation(operation: Operation) -> None:
+    """As `check_path`; and nobody writes the root."""
+    check_path(operation.path)
+    if operation.path == "/" and not isinstance(operation, Check):
+        raise ValueError("the root is not to be written")
 
 
 def parent_of(path: str) -> str:

@@ -33,12 +33,13 @@ class TreeNode:
     data: bytes
     version: int
     czxid: int
-    ephemeral: bool = False
+    mzxid: int
+    ephemeral_owner: int = 0
     child_count: int = 0
 
     @property
     def stat(self) -> Stat:
-        return Stat(self.version, self.czxid)
+        return Stat(self.version, self.czxid, self.mzxid, self.ephemeral_owner)
 
     def same_content(self, other: TreeNode | None) -> bool:
         """Whether only the number of children can differ: neither was the data set nor the node made anew."""
@@ -55,11 +56,13 @@ class Transaction:
     The caller throws away a transaction that has raised: its changes are then incomplete.
     """
 
-    __slots__ = ("_below", "_zxid", "changes")
+    __slots__ = ("_below", "_session_id", "_zxid", "changes")
 
-    def __init__(self, below: Callable[[str], TreeNode | None], zxid: int) -> None:
+    def __init__(self, below: Callable[[str], TreeNode | None], zxid: int, session_id: int = 1) -> None:
+        """`session_id`: the owner of ephemeral nodes."""
         self._below = below
         self._zxid = zxid
+        self._session_id = session_id
         self.changes: Changes = {}
 
     def node(self, path: str) -> TreeNode | None:
@@ -72,7 +75,7 @@ class Transaction:
                 return self._create(operation)
             case Set():
                 node = self._expect(operation.path, operation.version)
-                changed = replace(node, data=operation.data, version=node.version + 1)
+                changed = replace(node, data=operation.data, version=node.version + 1, mzxid=self._zxid)
                 self.changes[operation.path] = changed
                 return changed.stat
             case Delete():
@@ -91,9 +94,9 @@ class Transaction:
         parent = self.node(parent_of(operation.path))
         if parent is None:
             raise NoNode(parent_of(operation.path))
-        if parent.ephemeral:
+        if parent.ephemeral_owner:
             raise NoChildrenForEphemerals(operation.path)
-        created = TreeNode(operation.data, 0, self._zxid, operation.ephemeral)
+        created = TreeNode(operation.data, 0, self._zxid, self._zxid, self._session_id if operation.ephemeral else 0)
         self.changes[operation.path] = created
         self._count_child(operation.path, 1)
         return created.stat
@@ -117,20 +120,22 @@ class Tree:
 
     __slots__ = ("_children", "_nodes")
 
-    def __init__(self, nodes: Iterable[tuple[str, bytes, int, int]] = ()) -> None:
-        """From rows of (path, data, version, czxid), in any order. ValueError if a node has no parent among them."""
-        self._nodes: dict[str, TreeNode] = {"/": TreeNode(b"", 0, 0)}
+    def __init__(self, nodes: Iterable[tuple[str, bytes, int, int]] = (), zxid: int = 0) -> None:
+        """From rows of (path, data, version, czxid), in any order. ValueError if a node has no parent among them.
+
+        `zxid`: of the last write that is in them; as `mzxid` of all, since their own was not kept."""
+        self._nodes: dict[str, TreeNode] = {"/": TreeNode(b"", 0, 0, 0)}
         self._children: dict[str, set[str]] = {}
         rows = list(nodes)
         for path, _, _, _ in rows:
             parent, _, name = path.rpartition("/")
             self._children.setdefault(parent or "/", set()).add(name)
         for path, data, version, czxid in rows:
-            self._nodes[path] = TreeNode(data, version, czxid, False, len(self._children.get(path, ())))
+            self._nodes[path] = TreeNode(data, version, czxid, zxid, 0, len(self._children.get(path, ())))
         for parent in self._children:
             if parent not in self._nodes:
                 raise ValueError(f"{parent} has children but does not exist")
-        self._nodes["/"] = TreeNode(b"", 0, 0, False, len(self._children.get("/", ())))
+        self._nodes["/"] = TreeNode(b"", 0, 0, 0, 0, len(self._children.get("/", ())))
 
     def node(self, path: str) -> TreeNode | None:
         return self._nodes.get(path)

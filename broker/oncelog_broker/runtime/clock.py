@@ -1,13 +1,16 @@
 """The clock seam: the only place that asks what time it is.
 
 Wall time stamps records and drives retention; monotonic time drives sessions, timeouts and waiting requests, so that a
-stepping wall clock expires nothing.
+stepping wall clock expires nothing. Uptime is for what others count on without us, while this machine sleeps too.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+_UPTIME: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux has a clock that counts suspended time; elsewhere the monotonic one is the best there is."""
 
 
 class Clock(Protocol):
@@ -18,6 +21,9 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds from an arbitrary start, never going back."""
+
+    def uptime(self) -> float:
+        """As `monotonic`, counting also the time in which the machine was suspended."""
 
 
 class SystemClock:
@@ -30,6 +36,9 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def uptime(self) -> float:
+        return time.clock_gettime(_UPTIME)
 
 
 class ManualClock:
@@ -45,6 +54,9 @@ class ManualClock:
         return self._now_ms
 
     def monotonic(self) -> float:
+        return self._monotonic
+
+    def uptime(self) -> float:
         return self._monotonic
 
     def advance_ms(self, ms: int) -> None:

@@ -60,14 +60,14 @@ async def change_configs(
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common: name one")
         existing_topic(name, context)
-        topic_overrides = await services.topics.alter_topic_config(name, change_topic, validate_only)
+        topic_overrides = await services.configs.alter_topic_config(name, change_topic, validate_only)
         if not validate_only:
             await wait_until_shown(
                 services.metadata, lambda image: image.config_of_topic(name) == topic_overrides, TIMEOUT_MS
             )
     elif resource_type == ResourceType.BROKER:
         broker_id = broker_of(name, context)
-        broker_overrides = await services.topics.alter_broker_config(broker_id, change_broker, validate_only)
+        broker_overrides = await services.configs.alter_broker_config(broker_id, change_broker, validate_only)
         if not validate_only:
             await wait_until_shown(
                 services.metadata,

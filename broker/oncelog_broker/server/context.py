@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import has_brokers_only_listener, inter_broker_listener
+from oncelog_broker.controller.configs import ConfigController
+from oncelog_broker.controller.elector import Elector
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
@@ -50,11 +52,13 @@ class Services:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     markers: MarkerAppender
+    elector: Elector
     topics: TopicController
+    configs: ConfigController
     producer_ids: ProducerIdManager
     fetch_sessions: FetchSessions
     create_topic: Callable[[str], Awaitable[None]]
-    """Creates a topic with the broker's defaults (auto-creation, internal topics); see Broker.create_topic."""
+    """Creates a topic that nobody asked for by name of an API; see `topic_creation.TopicCreation.create`."""
 
     @property
     def image(self) -> ClusterImage:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from oncelog_broker.controller.leadership import Controllership, claim_controllership
+from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
 from oncelog_broker.metadata.registration import register_broker
 
@@ -20,3 +21,11 @@ async def controller(store: Any) -> Controllership:
     controllership = await claim_controllership(store, 1, now_ms=1)
     assert controllership is not None
     return controllership
+
+
+@pytest.fixture
+async def term(store: Any, controller: Controllership) -> PartitionController:
+    """The term of this controller, with a view of what is there."""
+    term = PartitionController(store, controller)
+    await term.read_all()
+    return term

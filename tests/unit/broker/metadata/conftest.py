@@ -4,14 +4,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.support.shared_tree import SharedTree
 
 from oncelog_broker.metadata.embedded import EmbeddedStore
 from oncelog_broker.metadata.store import MetadataStore
+from oncelog_broker.metadata.zookeeper import ZooKeeperStore
 
 OpenStore = Callable[[], Awaitable[MetadataStore]]
 
 
-@pytest.fixture(params=["embedded"])
+@pytest.fixture(params=["embedded", "zookeeper", "shared"])
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
     """Opens a session on one and the same tree; for an embedded store the one before must be closed."""
     opened: list[MetadataStore] = []
@@ -20,7 +22,18 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
         opened.append(EmbeddedStore.open(tmp_path / "metadata.db"))
         return opened[-1]
 
-    yield open_embedded
+    async def open_zookeeper() -> MetadataStore:
+        connect = request.getfixturevalue("zookeeper")
+        opened.append(await ZooKeeperStore.open(connect, session_timeout=10))
+        return opened[-1]
+
+    shared = SharedTree()
+
+    async def open_shared() -> MetadataStore:
+        opened.append(shared.connect())
+        return opened[-1]
+
+    yield {"embedded": open_embedded, "zookeeper": open_zookeeper, "shared": open_shared}[request.param]
     for store in opened:
         await store.close()
 

@@ -30,9 +30,11 @@ async def test_a_created_node_is_read_back_with_version_0(store):
 
 async def test_each_set_raises_the_version_by_one_and_keeps_the_creation_id(store):
     created = await store.create("/a", b"one")
-    assert await store.set("/a", b"two", version=0) == Stat(1, created.czxid)
-    assert await store.set("/a", b"three") == Stat(2, created.czxid)
-    assert await store.get("/a") == (b"three", Stat(2, created.czxid))
+    second = await store.set("/a", b"two", version=0)
+    third = await store.set("/a", b"three")
+    assert [(stat.version, stat.czxid) for stat in (second, third)] == [(1, created.czxid), (2, created.czxid)]
+    assert await store.get("/a") == (b"three", third)
+    assert created.czxid == created.mzxid < second.mzxid < third.mzxid
 
 
 async def test_creation_ids_grow_also_for_a_node_made_again(store):

@@ -1,0 +1,102 @@
+"""What becomes of a leader's proposal for another ISR: the rules of KIP-497, KIP-841 and KIP-903. Pure.
+
+Beyond Kafka: a leader whose disk has failed proposes an ISR without itself. That is granted if somebody of that ISR can
+lead; otherwise it stays, for a partition whose leader cannot write is better off than one whose records are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from oncelog_broker.controller.election import RECOVERED, RECOVERING
+from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.view import ClusterView, KnownState
+from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.alter_partition import UNKNOWN_BROKER_EPOCH
+
+
+class Member(NamedTuple):
+    """One of the proposed ISR, and the broker epoch that its fetches told the leader."""
+
+    broker: int
+    epoch: int = UNKNOWN_BROKER_EPOCH
+
+
+class Proposal(NamedTuple):
+    """What the leader `sender` wants of one partition, behind the epochs that it knows."""
+
+    sender: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: Sequence[Member]
+    leader_recovery_state: int = RECOVERED
+
+
+def check_sender(view: ClusterView, broker: int, epoch: int) -> None:
+    """Raises KafkaError STALE_BROKER_EPOCH for the request of a former incarnation, or of nobody."""
+    registered = view.brokers.get(broker)
+    if registered is None or registered.epoch != epoch:
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker} is not registered with epoch {epoch}")
+
+
+def find_partition(view: ClusterView, topic_id: bytes, partition: int) -> PartitionKey:
+    """Raises KafkaError UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION."""
+    name = view.topic_by_id(topic_id)
+    if name is None or name in view.doomed:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    key = PartitionKey(name, partition)
+    if key not in view.states:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return key
+
+
+def decide(
+    view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int
+) -> PartitionChange | KnownState:
+    """The change that grants the proposal, or the state as it is if that is what was proposed.
+
+    Raises KafkaError: FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA, and
+    NOT_CONTROLLER where the sender knows a newer state than we do.
+    """
+    known = view.states[key]
+    state, isr = known.state, tuple(member.broker for member in proposal.isr)
+    if proposal.leader_epoch > state.leader_epoch or proposal.partition_epoch > known.version:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "the sender has seen a newer state than this controller")
+    if proposal.leader_epoch < state.leader_epoch:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    if proposal.sender != state.leader:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {proposal.sender} does not lead this partition")
+    if set(isr) == set(state.isr) and proposal.leader_recovery_state == state.leader_recovery_state:
+        return known  # again, after an answer that was lost
+    if proposal.partition_epoch < known.version:
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
+    _check_form(view.replicas(key), isr, proposal, state.leader_recovery_state)
+    _check_eligible(view, proposal.isr)
+    granted = replace(
+        state, isr=isr, controller_epoch=controller_epoch, leader_recovery_state=proposal.leader_recovery_state
+    )
+    if state.leader in isr:
+        return PartitionChange(key, granted, known.version, is_election=False)
+    successor = next(broker for broker in view.replicas(key) if broker in isr)
+    elected = replace(granted, leader=successor, leader_epoch=state.leader_epoch + 1)
+    return PartitionChange(key, elected, known.version)
+
+
+def _check_form(replicas: Sequence[int], isr: tuple[int, ...], proposal: Proposal, recovery_state: int) -> None:
+    if not isr or len(set(isr)) != len(isr) or not set(isr) <= set(replicas):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{list(isr)} is no ISR of the replicas {list(replicas)}")
+    if proposal.leader_recovery_state not in (RECOVERED, RECOVERING):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"no recovery state is {proposal.leader_recovery_state}")
+    if proposal.leader_recovery_state == RECOVERING and (recovery_state == RECOVERED or isr != (proposal.sender,)):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a leader that recovers is alone in sync from the start")
+
+
+def _check_eligible(view: ClusterView, isr: Sequence[Member]) -> None:
+    """Whoever is to be in sync must live, in the incarnation whose fetches the leader has seen."""
+    for member in isr:
+        broker = view.brokers.get(member.broker)
+        if broker is None or member.epoch not in (UNKNOWN_BROKER_EPOCH, broker.epoch):
+            raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker} is away, or was registered anew")

@@ -1,0 +1,174 @@
+"""Whether this broker is the controller: watches, claims, works through a term, resigns.
+
+    no controller      claim, once we are registered ourselves: others must be able to find us
+    we are             a term (`partitions.py`), which this one tells what the watches say
+    another one is     wait until its registration goes
+
+Who is controller is asked of the store and of nobody else: our session owns the registration, or it does not. A term
+that does not know yet that it is over can do no harm: each of its writes carries the fence of its epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from oncelog_broker.controller.leadership import Controllership, claim_controllership, own_controllership
+from oncelog_broker.controller.partitions import PartitionController, Unsettled
+from oncelog_broker.controller.reading import Pause
+from oncelog_broker.controller.writer import Deposed
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.store import MetadataStore, SessionState, StoreUnavailable, Unsubscribe
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 0.5
+"""After the store failed, or would not take what we write."""
+
+TermCallback = Callable[[PartitionController], Coroutine[Any, Any, None]]
+
+
+class Elector:
+    """See the module's docstring. `await start()`; `close` before its tasks are."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        node_id: int,
+        clock: Clock,
+        tasks: Tasks,
+        pause: Pause,
+        unclean_by_default: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._node_id = node_id
+        self._clock = clock
+        self._tasks = tasks
+        self._pause = pause
+        self._unclean_by_default = unclean_by_default
+        self._term: PartitionController | None = None
+        self._stirred = asyncio.Event()
+        self._brokers_are_stale = False
+        self._stale_configs: set[str] = set()
+        self._watches: list[Unsubscribe] = []
+        self.on_term: TermCallback | None = None
+        """Runs when everything has been read and all partitions have their leaders: at the beginning of a term, and
+        after a time without the store."""
+
+    def term(self) -> PartitionController:
+        """Our term as controller. Raises KafkaError NOT_CONTROLLER."""
+        if self._term is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        return self._term
+
+    async def start(self) -> None:
+        """Claim if there is no controller, then bring all partitions online; follow from there. StoreUnavailable."""
+        self._watches = [
+            self._store.watch(paths.CONTROLLER, lambda _: self._stirred.set()),
+            self._store.watch(paths.BROKER_IDS, self._on_broker),
+            self._store.watch(paths.TOPIC_CONFIGS, self._on_config),
+            self._store.watch_session(self._on_session),
+        ]
+        await self._follow()
+        self._tasks.spawn("elector", self._run())
+
+    def close(self) -> None:
+        """Follow no more. The registration goes with the session."""
+        for unsubscribe in self._watches:
+            unsubscribe()
+        self._watches.clear()
+        self._term = None
+
+    def _on_broker(self, path: str) -> None:
+        self._brokers_are_stale = True
+        self._stirred.set()
+
+    def _on_config(self, path: str) -> None:
+        parent, _, name = path.rpartition("/")
+        if parent == paths.TOPIC_CONFIGS:
+            self._stale_configs.add(name)
+        elif self._term is not None:
+            self._term.distrust()
+        self._stirred.set()
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            self._resign("the session is over")
+        elif state is SessionState.CONNECTED:
+            if self._term is not None:
+                self._term.distrust()
+            self._stirred.set()
+
+    def _resign(self, reason: str) -> None:
+        if self._term is not None:
+            epoch = self._term.controllership.epoch
+            logger.info("no longer controller", extra={"epoch": epoch, "reason": reason})
+            self._term = None
+
+    async def _run(self) -> None:
+        while True:
+            await self._stirred.wait()
+            self._stirred.clear()
+            try:
+                await self._follow()
+            except Deposed:
+                self._resign("another broker has become controller")
+                self._stirred.set()
+            except (StoreUnavailable, Unsettled) as error:
+                logger.warning("the controller tries again", extra={"reason": error})
+                await asyncio.sleep(RETRY_SECONDS)
+                if self._store.session is not SessionState.LOST:  # else its return will stir us
+                    self._stirred.set()
+            except Exception:
+                logger.exception("the controller failed, and begins anew")
+                if self._term is not None:
+                    self._term.distrust()
+                await asyncio.sleep(RETRY_SECONDS)
+                self._stirred.set()
+
+    async def _follow(self) -> None:
+        """Do what is to be done as things stand. Raises Deposed, StoreUnavailable, Unsettled."""
+        claimed: Controllership | None = None
+        standing = await self._store.exists(paths.CONTROLLER)
+        if standing is None:
+            self._resign("the registration is gone")
+            if await self._is_registered():
+                claimed = await claim_controllership(self._store, self._node_id, self._clock.now_ms())
+        elif standing.ephemeral_owner != self._store.session_id:
+            self._resign("another broker is controller")
+        elif self._term is None:
+            claimed = await own_controllership(self._store)
+        if claimed is not None:
+            await self._begin(claimed)
+        elif self._term is not None:
+            await self._work(self._term)
+
+    async def _is_registered(self) -> bool:
+        own = await self._store.exists(paths.broker_id(self._node_id))
+        return own is not None and own.ephemeral_owner == self._store.session_id
+
+    async def _begin(self, claimed: Controllership) -> None:
+        logger.info("controller", extra={"epoch": claimed.epoch})
+        term = PartitionController(self._store, claimed, self._unclean_by_default, self._pause)
+        term.on_trouble = self._stirred.set
+        self._term = term
+        await self._work(term)
+
+    async def _work(self, term: PartitionController) -> None:
+        """What the watches have said since the last time."""
+        is_new = term.must_read_all
+        brokers_are_stale, self._brokers_are_stale = self._brokers_are_stale, False
+        configs, self._stale_configs = self._stale_configs, set()
+        if is_new:
+            await term.read_all()
+        if brokers_are_stale:
+            await term.brokers_changed()
+        if configs:
+            await term.configs_changed(configs)
+        if is_new and self.on_term is not None:
+            self._tasks.spawn("beginning of a term", self.on_term(term))

@@ -1,0 +1,225 @@
+"""The controller at work on partitions: events come in, the machine decides, the writer writes; one thing at a time.
+
+One object is one term as controller. Where an outcome stays unknown (the store is out of reach) the view is not to be
+trusted any more: it is read again as a whole before the next decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Final, TypeVar
+
+from oncelog_broker.controller import reading
+from oncelog_broker.controller.alter_partition import Proposal, check_sender, decide, find_partition
+from oncelog_broker.controller.leadership import Controllership
+from oncelog_broker.controller.machine import PartitionChange, in_order, wanted_change
+from oncelog_broker.controller.reading import Pause
+from oncelog_broker.controller.view import ClusterView, KnownState
+from oncelog_broker.controller.writer import Deposed, Refused, StateWriter, in_pieces
+from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.store import ConnectionLost, MetadataStore, StoreUnavailable
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MAX_ATTEMPTS: Final = 20
+"""How often in a row writes for the same partitions may be refused: each time something else must have changed."""
+
+Altered = KnownState | KafkaError
+"""What becomes of a proposal: the state afterwards, or why it was refused."""
+
+
+class Unsettled(Exception):
+    """The same partitions were refused again and again."""
+
+
+async def _no_pause() -> None:
+    return
+
+
+class PartitionController:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        controllership: Controllership,
+        unclean_by_default: Callable[[], bool] = lambda: False,
+        pause: Pause = _no_pause,
+    ) -> None:
+        self.controllership = controllership
+        self.view = ClusterView()
+        self._store = store
+        self._writer = StateWriter(store, controllership)
+        self._unclean_by_default = unclean_by_default
+        self._pause = pause
+        self._turn = asyncio.Lock()
+        self._must_read_all = True
+        self.on_trouble: Callable[[], None] = lambda: None
+        """Called when the view is to be read again, or this term is over."""
+
+    @property
+    def must_read_all(self) -> bool:
+        """Whether the view is not to be trusted."""
+        return self._must_read_all
+
+    def distrust(self) -> None:
+        """Something may have been missed: everything is read again, and before the next decision."""
+        self._must_read_all = True
+        self.on_trouble()
+
+    # --- events; each returns when what follows from it is written. Raises Deposed, StoreUnavailable, Unsettled.
+
+    async def read_all(self) -> None:
+        """The beginning of a term, and the end of a time without the store."""
+        async with self._turn:
+            self._must_read_all = True
+            await self._guarded(self._settle(()))
+
+    async def brokers_changed(self) -> None:
+        """Brokers came or went."""
+        async with self._turn:
+            await self._guarded(self._brokers_changed())
+
+    async def topics_changed(self, names: Collection[str]) -> None:
+        """Topics were created, deleted, or have got partitions."""
+        async with self._turn:
+            await self._guarded(self._topics_changed(names))
+
+    async def configs_changed(self, names: Collection[str]) -> None:
+        """Settings of topics were changed."""
+        async with self._turn:
+            await self._guarded(self._configs_changed(names))
+
+    async def alter(
+        self, broker: int, broker_epoch: int, proposals: Sequence[tuple[bytes, int, Proposal]]
+    ) -> list[Altered]:
+        """What becomes of each proposal of a broker for a partition, named by topic id and index, when all are written.
+
+        KafkaError STALE_BROKER_EPOCH: it is not that broker any more.
+        """
+        async with self._turn:
+            return await self._guarded(self._alter(broker, broker_epoch, proposals))
+
+    # --- with the turn taken
+
+    async def _guarded(self, work: Awaitable[T]) -> T:
+        try:
+            return await work
+        except (StoreUnavailable, Unsettled):
+            self.distrust()
+            raise
+        except Deposed:
+            self.on_trouble()
+            raise
+
+    async def _brokers_changed(self) -> None:
+        if self._must_read_all:
+            return await self._settle(())
+        changed = await reading.read_brokers(self._store, self.view)
+        return await self._settle(self.view.keys_on(changed))
+
+    async def _topics_changed(self, names: Collection[str]) -> None:
+        if not self._must_read_all:
+            await reading.read_topics(self._store, self.view, names, self._pause)
+        await self._settle(self.view.keys_of(names))
+
+    async def _configs_changed(self, names: Collection[str]) -> None:
+        changed: Collection[str] = ()
+        if not self._must_read_all:
+            changed = await reading.read_configs(self._store, self.view, names)
+        await self._settle(self.view.keys_of(changed))
+
+    async def _settle(self, keys: Iterable[PartitionKey]) -> None:
+        """Write what the machine wants of these partitions, until it wants nothing more."""
+        pending = set(keys) if not self._must_read_all else await self._read_all()
+        for _ in range(MAX_ATTEMPTS):
+            if not pending:
+                return
+            refused: set[PartitionKey] = set()
+            for piece in in_pieces(await self._wanted(pending)):
+                refused |= await self._write(piece)
+            pending = refused
+        raise Unsettled(f"{len(pending)} partitions changed in each of {MAX_ATTEMPTS} attempts")
+
+    async def _read_all(self) -> set[PartitionKey]:
+        self.view = await reading.read_view(self._store, self._unclean_by_default(), self._pause)
+        self._must_read_all = False
+        return set(self.view.keys())
+
+    async def _wanted(self, keys: Iterable[PartitionKey]) -> list[PartitionChange]:
+        """`machine.wanted_changes`, while others have their turn."""
+        changes = []
+        for key in sorted(keys):
+            await self._pause()
+            change = wanted_change(self.view, key, self.controllership.epoch)
+            if change is not None:
+                changes.append(change)
+        return in_order(changes)
+
+    async def _write(self, piece: Sequence[PartitionChange]) -> set[PartitionKey]:
+        """The partitions to look at again: none, if all was written."""
+        keys = {change.key for change in piece}
+        topics = {key.topic for key in keys}
+        try:
+            await self._writer.write(self.view, piece)
+        except Refused as refused:
+            if refused.brokers:
+                return keys | self.view.keys_on(await reading.read_brokers(self._store, self.view))
+            await reading.read_topics(self._store, self.view, topics, self._pause)
+        except ConnectionLost:
+            await self._store.sync()
+            await reading.read_topics(self._store, self.view, topics, self._pause)
+        else:
+            return set()
+        return keys
+
+    async def _alter(
+        self, broker: int, broker_epoch: int, proposals: Sequence[tuple[bytes, int, Proposal]]
+    ) -> list[Altered]:
+        if self._must_read_all:
+            await self._settle(())
+        answers: dict[int, Altered] = {}
+        pending = list(range(len(proposals)))
+        for _ in range(MAX_ATTEMPTS):
+            check_sender(self.view, broker, broker_epoch)
+            changes: dict[PartitionKey, int] = {}
+            wanted = []
+            for index in pending:
+                await self._pause()
+                decided = self._decide(*proposals[index])
+                if not isinstance(decided, PartitionChange):
+                    answers[index] = decided
+                elif decided.key in changes:
+                    answers[index] = KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
+                else:
+                    changes[decided.key] = index
+                    wanted.append(decided)
+            again: set[PartitionKey] = set()
+            for piece in in_pieces(wanted):
+                again |= await self._write(piece)
+            for change in wanted:
+                if change.key not in again:
+                    answers[changes[change.key]] = self._after(change)
+            pending = [index for key, index in changes.items() if key in again]
+            # Brokers that came again were noticed on the way.
+            await self._settle(again - changes.keys())
+            if not pending:
+                return [answers[index] for index in range(len(proposals))]
+        raise Unsettled("proposals were refused by the store again and again")
+
+    def _decide(self, topic_id: bytes, partition: int, proposal: Proposal) -> PartitionChange | Altered:
+        try:
+            key = find_partition(self.view, topic_id, partition)
+            return decide(self.view, key, proposal, self.controllership.epoch)
+        except KafkaError as error:
+            return error
+
+    def _after(self, change: PartitionChange) -> Altered:
+        if change.is_election:
+            return KafkaError(ErrorCode.NEW_LEADER_ELECTED)
+        return self.view.states[change.key]

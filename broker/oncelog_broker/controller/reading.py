@@ -1,0 +1,138 @@
+"""Reads the controller's view from the store, whole or in part. What holds nonsense is logged and passed over: one
+broken node must not keep the other partitions from their leaders."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Final, TypeVar
+
+from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.payloads import (
+    MalformedPayload,
+    TopicAssignment,
+    encode_mark,
+    parse_broker,
+    parse_config,
+    parse_partition_state,
+    parse_topic,
+)
+from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.store import MetadataStore, NoNode, Stat
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Pause = Callable[[], Awaitable[None]]
+"""Awaited between pieces of long work, so that others have their turn."""
+
+UNCLEAN_KEY: Final = "unclean.leader.election.enable"
+STATES_AT_A_TIME: Final = 500
+"""Read and parsed before others have their turn."""
+
+
+async def read_view(store: MetadataStore, unclean_by_default: bool, pause: Pause) -> ClusterView:
+    """The whole cluster. StoreUnavailable."""
+    view = ClusterView(unclean_by_default=unclean_by_default)
+    await read_brokers(store, view)
+    await read_configs(store, view, await _children(store, paths.TOPIC_CONFIGS))
+    await read_topics(store, view, await _children(store, paths.TOPICS), pause)
+    await _read_marks(store, view)
+    return view
+
+
+async def read_brokers(store: MetadataStore, view: ClusterView) -> set[int]:
+    """Take over who lives now; the ids of all that came, went, or came again. StoreUnavailable.
+
+    Incarnations are read first: then a check of one never vouches for an older registration than the one it came with.
+    """
+    names = await _children(store, paths.BROKER_IDS)
+    known = sorted({int(name) for name in names if name.isdecimal()} | view.brokers.keys())
+    counted = await store.get_many([paths.incarnation(broker) for broker in known])
+    incarnations = {broker: found[1].version for broker, found in zip(known, counted, strict=True) if found is not None}
+    brokers: dict[int, LiveBroker] = {}
+    registered = [paths.broker_id(broker) for broker in known]
+    for broker, path, found in zip(known, registered, await store.get_many(registered), strict=True):
+        registration = None if found is None else _parsed(parse_broker, found[0], path)
+        if found is not None and registration is not None:
+            brokers[broker] = LiveBroker(broker, found[1].czxid, registration.rack, registration.is_log_tail_kept)
+    return view.put_brokers(brokers, incarnations)
+
+
+async def read_topics(store: MetadataStore, view: ClusterView, names: Collection[str], pause: Pause) -> None:
+    """Take over these topics as they are now, with the states of their partitions. StoreUnavailable."""
+    ordered = sorted(names)
+    wanted = [paths.topic(name) for name in ordered]
+    topics: dict[str, TopicAssignment] = {}
+    for name, path, found in zip(ordered, wanted, await store.get_many(wanted), strict=True):
+        topic = None if found is None else _parsed(parse_topic, found[0], path)
+        if topic is None:
+            view.remove_topic(name)
+        else:
+            topics[name] = topic
+        await pause()
+    keys = [PartitionKey(name, partition) for name, topic in topics.items() for partition in topic.partitions]
+    for name, topic in topics.items():
+        view.put_topic(name, topic)
+        await pause()
+    for start in range(0, len(keys), STATES_AT_A_TIME):
+        await _read_states(store, view, keys[start : start + STATES_AT_A_TIME])
+        await pause()
+
+
+async def read_configs(store: MetadataStore, view: ClusterView, names: Iterable[str]) -> set[str]:
+    """Take over what the settings of these topics say about elections; the topics where it is another now."""
+    wanted = {name: paths.topic_config(name) for name in names}
+    changed = set()
+    for (name, path), found in zip(wanted.items(), await store.get_many(list(wanted.values())), strict=True):
+        overrides = {} if found is None else _parsed(parse_config, found[0], path) or {}
+        before = view.allows_unclean_election(name)
+        view.unclean.pop(name, None)
+        if UNCLEAN_KEY in overrides:
+            view.unclean[name] = overrides[UNCLEAN_KEY].lower() == "true"
+        if view.allows_unclean_election(name) != before:
+            changed.add(name)
+    return changed
+
+
+async def _read_marks(store: MetadataStore, view: ClusterView) -> None:
+    """Which topics are on their way out. A mark of an older topic of the same name says nothing."""
+    marked = await _children(store, paths.DELETE_TOPICS)
+    found = await store.get_many([paths.deletion(name) for name in marked])
+    for name, mark in zip(marked, found, strict=True):
+        if mark is not None and name in view.topics and mark[0] == encode_mark(view.topics[name]):
+            view.doomed.add(name)
+
+
+async def _read_states(store: MetadataStore, view: ClusterView, keys: Sequence[PartitionKey]) -> None:
+    state_paths = [paths.partition_state(*key) for key in keys]
+    for key, path, found in zip(keys, state_paths, await store.get_many(state_paths), strict=True):
+        if not _take_over(view, key, path, found):
+            view.remove_topic(key.topic)  # or we would think that nobody has ever led it
+
+
+def _take_over(view: ClusterView, key: PartitionKey, path: str, found: tuple[bytes, Stat] | None) -> bool:
+    """Whether the state can be read, or there is none."""
+    if found is None:
+        view.put_state(key, None)
+        return True
+    state = _parsed(parse_partition_state, found[0], path)
+    if state is not None and key.topic in view.topics:
+        view.put_state(key, KnownState(state, found[1].version, found[1].mzxid))
+    return state is not None
+
+
+def _parsed(parse: Callable[[bytes, str], T], data: bytes, path: str) -> T | None:
+    try:
+        return parse(data, path)
+    except MalformedPayload as error:
+        logger.error("the controller passes over what it cannot read", extra={"path": path, "reason": error})
+        return None
+
+
+async def _children(store: MetadataStore, path: str) -> list[str]:
+    try:
+        return await store.children(path)
+    except NoNode:
+        return []

@@ -1,0 +1,127 @@
+"""What the controller knows of its cluster: who lives, in which incarnation, and the state of every partition. Pure.
+
+The controller is the only writer of partition states, so its view is current for as long as it knows the outcome of
+each of its writes; what it does not know it reads again. Changed in place, by whoever has the controller's turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from oncelog_broker.metadata.payloads import PartitionState, TopicAssignment
+from oncelog_broker.metadata.reader import PartitionKey
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBroker:
+    """A registered broker. `epoch` is the zxid of its registration."""
+
+    id: int
+    epoch: int
+    rack: str | None = None
+    is_log_tail_kept: bool = True
+    """Whether it has every record that it had when it was last there: False after the machine went down, or where the
+    log was found shorter than it had been."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownState:
+    """A partition's state, the version of its node, and the zxid of its last write."""
+
+    state: PartitionState
+    version: int
+    written: int
+
+
+@dataclass(slots=True)
+class ClusterView:
+    """See the module's docstring."""
+
+    brokers: dict[int, LiveBroker] = field(default_factory=dict)
+    incarnations: dict[int, int] = field(default_factory=dict)
+    """Broker id -> version of the node that counts its registrations; also of brokers that are away. Read before
+    `brokers`, so that it is never newer than what is known of the broker."""
+    topics: dict[str, TopicAssignment] = field(default_factory=dict)
+    states: dict[PartitionKey, KnownState] = field(default_factory=dict)
+    unclean_by_default: bool = False
+    unclean: dict[str, bool] = field(default_factory=dict)
+    """Of the topics that say it: whether they would rather lose records than wait for a replica in sync."""
+    doomed: set[str] = field(default_factory=set)
+    """Topics whose deletion has begun: nothing of them is led any more."""
+    _names: dict[bytes, str] = field(default_factory=dict)
+    _hosted: dict[int, set[PartitionKey]] = field(default_factory=dict)
+
+    def keys(self) -> Iterator[PartitionKey]:
+        """Every partition that a topic has."""
+        for name, topic in self.topics.items():
+            for partition in topic.partitions:
+                yield PartitionKey(name, partition)
+
+    def keys_of(self, names: Iterable[str]) -> list[PartitionKey]:
+        """The partitions of these topics, as far as they exist."""
+        return [PartitionKey(name, p) for name in names if name in self.topics for p in self.topics[name].partitions]
+
+    def keys_on(self, brokers: Iterable[int]) -> set[PartitionKey]:
+        """The partitions that have a replica on any of these brokers."""
+        return set().union(*(self._hosted.get(broker, ()) for broker in brokers))
+
+    def replicas(self, key: PartitionKey) -> tuple[int, ...]:
+        """Empty for a partition that does not exist."""
+        topic = self.topics.get(key.topic)
+        assignment = None if topic is None else topic.partitions.get(key.partition)
+        return () if assignment is None else assignment.replicas
+
+    def allows_unclean_election(self, topic: str) -> bool:
+        return self.unclean.get(topic, self.unclean_by_default)
+
+    def topic_by_id(self, topic_id: bytes) -> str | None:
+        return self._names.get(topic_id)
+
+    def put_topic(self, name: str, topic: TopicAssignment) -> None:
+        """A topic as it is now. States of partitions that it has no more, or of an older topic, are forgotten."""
+        before = self.topics.get(name)
+        if before is not None:
+            if before.topic_id == topic.topic_id and before.partitions.items() <= topic.partitions.items():
+                added: Collection[int] = topic.partitions.keys() - before.partitions.keys()
+            else:
+                self.remove_topic(name)
+                added = topic.partitions.keys()
+        else:
+            added = topic.partitions.keys()
+        self.topics[name] = topic
+        if topic.topic_id is not None:
+            self._names[topic.topic_id] = name
+        for partition in added:
+            for broker in topic.partitions[partition].replicas:
+                self._hosted.setdefault(broker, set()).add(PartitionKey(name, partition))
+
+    def remove_topic(self, name: str) -> None:
+        """Harmless for a topic that is not known."""
+        topic = self.topics.pop(name, None)
+        self.doomed.discard(name)
+        if topic is None:
+            return
+        if topic.topic_id is not None:
+            self._names.pop(topic.topic_id, None)
+        for partition, assignment in topic.partitions.items():
+            key = PartitionKey(name, partition)
+            self.states.pop(key, None)
+            for broker in assignment.replicas:
+                self._hosted[broker].discard(key)
+
+    def put_state(self, key: PartitionKey, known: KnownState | None) -> None:
+        """The state of a partition, None while it has none."""
+        if known is None:
+            self.states.pop(key, None)
+        else:
+            self.states[key] = known
+
+    def put_brokers(self, brokers: Mapping[int, LiveBroker], incarnations: Mapping[int, int]) -> set[int]:
+        """Those who live now, and their incarnations; the ids of all that came, went, or came again."""
+        changed = {
+            broker for broker in self.brokers.keys() | brokers.keys() if self.brokers.get(broker) != brokers.get(broker)
+        }
+        self.brokers = dict(brokers)
+        self.incarnations.update(incarnations)
+        return changed

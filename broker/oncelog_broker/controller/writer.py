@@ -1,0 +1,129 @@
+"""Writes changes of partition states: each piece one `multi`, behind the controller's fence and the incarnations of the
+brokers that it puts into an ISR.
+
+A piece is refused where somebody knows better: another controller, a broker that was registered anew, a topic that is
+gone. An outcome that nobody knows is not guessed at: whoever wrote reads again, and decides again from what is there.
+Written late, the first attempt then fails by its versions, or has made what the second would make.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from oncelog_broker.controller.leadership import Controllership
+from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.view import ClusterView, KnownState
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.image import NO_LEADER
+from oncelog_broker.metadata.payloads import encode_partition_state
+from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.store import (
+    Check,
+    Create,
+    MetadataError,
+    MetadataStore,
+    Operation,
+    Set,
+    StoreUnavailable,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_PARTITIONS_PER_MULTI: Final = 500
+"""In one write: the encoding of so many takes the event loop some milliseconds."""
+MAX_MULTI_BYTES: Final = 700_000
+"""In one write: ZooKeeper drops the connection of whoever sends more than 1 MiB (jute.maxbuffer)."""
+OPERATION_BYTES: Final = 50
+"""What an operation takes beside its path and data, generously."""
+_LONGEST_STATE: Final = 300
+"""Bytes of an encoded state with an ISR of some ten brokers, and of its operation."""
+
+
+class Deposed(Exception):
+    """Another broker has become controller."""
+
+
+class Refused(Exception):
+    """Nothing of the piece was written. `brokers`: because a broker was registered anew; otherwise some node of it is
+    not as we know it."""
+
+    def __init__(self, error: MetadataError) -> None:
+        super().__init__(str(error))
+        self.brokers = error.path.startswith(paths.INCARNATIONS)
+
+
+def in_pieces(changes: Sequence[PartitionChange]) -> Iterator[Sequence[PartitionChange]]:
+    """Parts that fit into a write each."""
+    piece: list[PartitionChange] = []
+    size = 0
+    for change in changes:
+        expected = 2 * len(change.key.topic) + len(change.state.isr) * 12 + _LONGEST_STATE
+        if piece and (len(piece) == MAX_PARTITIONS_PER_MULTI or size + expected > MAX_MULTI_BYTES):
+            yield piece
+            piece, size = [], 0
+        piece.append(change)
+        size += expected
+    if piece:
+        yield piece
+
+
+def size_of(operations: Sequence[Operation]) -> int:
+    """How many bytes the operations take in a write, about."""
+    return sum(len(o.path) + len(getattr(o, "data", b"")) + OPERATION_BYTES for o in operations)
+
+
+def incarnation_checks(view: ClusterView, brokers: set[int]) -> list[Operation]:
+    """That none of the brokers was registered anew since the view was read."""
+    counted = ((broker, view.incarnations.get(broker)) for broker in sorted(brokers))
+    return [Check(paths.incarnation(broker), version) for broker, version in counted if version is not None]
+
+
+class StateWriter:
+    """The writer of one term as controller."""
+
+    def __init__(self, store: MetadataStore, controllership: Controllership) -> None:
+        self._store = store
+        self._controllership = controllership
+
+    async def write(self, view: ClusterView, piece: Sequence[PartitionChange]) -> None:
+        """Write a piece (`in_pieces`), and take it over into the view. Deposed, Refused, StoreUnavailable."""
+        operations: list[Operation] = [
+            self._controllership.fence,
+            *incarnation_checks(view, set().union(*(change.brokers() for change in piece))),
+            *await self._missing_parents([change.key for change in piece if change.version is None]),
+        ]
+        first = len(operations)
+        operations.extend(map(_operation, piece))
+        try:
+            stats = await self._store.multi(operations)
+        except StoreUnavailable:
+            raise
+        except MetadataError as error:
+            if error.path == paths.CONTROLLER_EPOCH:
+                raise Deposed from error
+            raise Refused(error) from error
+        for change, stat in zip(piece, stats[first:], strict=True):
+            assert stat is not None
+            view.put_state(change.key, KnownState(change.state, stat.version, stat.mzxid))
+            _tell(change)
+
+    async def _missing_parents(self, keys: Sequence[PartitionKey]) -> list[Operation]:
+        """What must be created before the first states of these partitions; parents come first."""
+        ordered = sorted({paths.partitions(key.topic) for key in keys} | {paths.partition(*key) for key in keys})
+        found = await self._store.get_many(ordered) if ordered else []
+        return [Create(path) for path, node in zip(ordered, found, strict=True) if node is None]
+
+
+def _operation(change: PartitionChange) -> Operation:
+    path, data = paths.partition_state(*change.key), encode_partition_state(change.state)
+    return Create(path, data) if change.version is None else Set(path, data, change.version)
+
+
+def _tell(change: PartitionChange) -> None:
+    extra = {"partition": f"{change.key.topic}-{change.key.partition}", "leader": change.state.leader}
+    if change.may_lose:
+        logger.error("the new leader may lack committed records", extra=extra)
+    elif change.state.leader == NO_LEADER:
+        logger.warning("no replica in sync is left to lead", extra=extra)

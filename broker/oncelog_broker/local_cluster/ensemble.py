@@ -1,0 +1,228 @@
+"""One ZooKeeper server, or several that form an ensemble, on loopback: started, killed, paused, resumed, stopped."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from oncelog_broker.local_cluster.java import Java
+from oncelog_broker.local_cluster.ports import LOOPBACK, reserved_ports
+from oncelog_broker.local_cluster.process import LocalProcess
+from oncelog_broker.local_cluster.server_config import ServerPorts, Timing, server_config
+from oncelog_broker.local_cluster.zookeeper_jars import Jars
+
+SERVE_SECONDS: Final = 60.0
+"""Until a server that was started must serve; some two seconds are usual."""
+PORT_ATTEMPTS: Final = 3
+"""A port that was free may be taken before the server has it."""
+POLL_SECONDS: Final = 0.03
+COMMAND_SECONDS: Final = 1.0
+"""How long a server may take to answer a four-letter command: one that is paused never does."""
+LOG_CHARACTERS: Final = 3000
+
+FLAGS: Final = (
+    "-Xmx64m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dzookeeper.jmx.log4j.disable=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+)
+"""70 MB for a server, and 1.3 s until it serves."""
+MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+
+class ZooKeeperStartError(Exception):
+    """A server ended, or did not serve in time; the message has the end of its log."""
+
+
+class ZooKeeperServer:
+    """One server with its directory: `zoo.cfg`, `data/`, `server.log`."""
+
+    def __init__(self, directory: Path, port: int, process: LocalProcess | None = None) -> None:
+        self.directory = directory
+        self.port = port
+        """For clients."""
+        self.process = process
+        self.log = directory / "server.log"
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        return (self.directory / "data").absolute()
+
+    @property
+    def is_running(self) -> bool:
+        """Paused or not."""
+        return self.process is not None and self.process.is_running
+
+    def launch(self, java: Java, jars: Jars, *, dies_with_us: bool) -> None:
+        """Start it; it serves some time later."""
+        assert not self.is_running, f"{self.directory} has a server already"
+        command = [str(java.path), *FLAGS, "-cp", jars.class_path, MAIN_CLASS, str(self.directory / "zoo.cfg")]
+        self.process = LocalProcess.start(command, self.log, dies_with_us=dies_with_us)
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it takes clients: as the only server, or as part of a quorum. False for a foreign one on its port."""
+        return f"dataDir={self.data}/" in self.ask("conf") and "Mode: " in self.ask("srvr")
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it leads an ensemble."""
+        return "Mode: leader" in self.ask("srvr")
+
+    def ask(self, command: str) -> str:
+        """What it answers to a four-letter command; nothing if it does not."""
+        try:
+            with socket.create_connection((LOOPBACK, self.port), COMMAND_SECONDS) as connection:
+                connection.sendall(command.encode())
+                answer = b""
+                while part := connection.recv(1 << 16):
+                    answer += part
+        except OSError:
+            return ""
+        return answer.decode(errors="replace")
+
+    def wait_until_serving(self, deadline: float) -> None:
+        """`deadline`: of time.monotonic(). Raises ZooKeeperStartError."""
+        while not self.is_serving:
+            if not self.is_running:
+                raise ZooKeeperStartError(f"the ZooKeeper server in {self.directory} ended: {self._last_words()}")
+            if time.monotonic() > deadline:
+                raise ZooKeeperStartError(f"the ZooKeeper server in {self.directory} serves not: {self._last_words()}")
+            time.sleep(POLL_SECONDS)
+
+    def _last_words(self) -> str:
+        return self.log.read_text(errors="replace")[-LOG_CHARACTERS:].strip() or "it logged nothing"
+
+    def kill(self) -> None:
+        """kill -9; returns when it is gone."""
+        if self.process is not None:
+            self.process.kill()
+
+    def pause(self) -> None:
+        if self.process is not None:
+            self.process.pause()
+
+    def resume(self) -> None:
+        if self.process is not None:
+            self.process.resume()
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.stop()
+
+
+class Ensemble:
+    """`start` returns when all servers serve; as a context manager it stops them at the end.
+
+    Servers are numbered from 1, as in their files. What is given at the first start stays as long as the directory
+    does, ports too.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        java: Java,
+        jars: Jars,
+        *,
+        size: int = 1,
+        timing: Timing | None = None,
+        is_synced: bool = True,
+        dies_with_us: bool = False,
+        servers: Sequence[ZooKeeperServer] = (),
+    ) -> None:
+        """`servers`: those of an earlier run, in their order. `dies_with_us`: see LocalProcess.start."""
+        self.directory = directory
+        self.java, self.jars = java, jars
+        self.size = size
+        self.timing = timing or Timing()
+        self.is_synced = is_synced
+        self.dies_with_us = dies_with_us
+        self.servers = list(servers)
+
+    @property
+    def connect_string(self) -> str:
+        """All servers, as `zookeeper.connect` has them; a chroot may follow."""
+        return ",".join(server.address for server in self.servers)
+
+    def server(self, number: int) -> ZooKeeperServer:
+        return self.servers[number - 1]
+
+    @property
+    def leader(self) -> int | None:
+        """The number of the server that leads an ensemble now."""
+        return next((number for number, server in enumerate(self.servers, 1) if server.is_leader), None)
+
+    def start(self) -> Ensemble:
+        """Start those that do not run, and wait for all. Raises ZooKeeperStartError."""
+        if self.servers:
+            self._launch()
+            return self
+        for attempt in range(PORT_ATTEMPTS):
+            self._choose_ports()
+            try:
+                self._launch()
+            except ZooKeeperStartError:
+                self.kill()
+                if attempt + 1 == PORT_ATTEMPTS:
+                    raise
+            else:
+                break
+        return self
+
+    def restart(self, number: int) -> None:
+        """Start one that was killed, and wait until it serves. Raises ZooKeeperStartError."""
+        server = self.server(number)
+        server.launch(self.java, self.jars, dies_with_us=self.dies_with_us)
+        server.wait_until_serving(time.monotonic() + SERVE_SECONDS)
+
+    def stop(self) -> None:
+        """Stop all that run, paused or not."""
+        for server in self.servers:
+            if server.process is not None:
+                server.process.terminate()
+                server.process.resume()
+        for server in self.servers:
+            server.stop()
+
+    def kill(self) -> None:
+        for server in self.servers:
+            server.kill()
+
+    def _launch(self) -> None:
+        for server in self.servers:
+            server.resume()
+            if not server.is_running:
+                server.launch(self.java, self.jars, dies_with_us=self.dies_with_us)
+        deadline = time.monotonic() + SERVE_SECONDS
+        for server in self.servers:
+            server.wait_until_serving(deadline)
+
+    def _choose_ports(self) -> None:
+        per_server = 1 if self.size == 1 else len(ServerPorts._fields)
+        with reserved_ports(per_server * self.size) as numbers:
+            ports = [ServerPorts(*numbers[each : each + per_server]) for each in range(0, len(numbers), per_server)]
+        self.servers = []
+        for number, each in enumerate(ports, 1):
+            server = ZooKeeperServer(self.directory / f"zookeeper-{number}", each.client)
+            server.data.mkdir(parents=True, exist_ok=True)
+            (server.data / "myid").write_text(f"{number}\n")
+            config = server_config(server.data, ports, self.timing, is_synced=self.is_synced)
+            (server.directory / "zoo.cfg").write_text(config)
+            self.servers.append(server)
+
+    def __enter__(self) -> Ensemble:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

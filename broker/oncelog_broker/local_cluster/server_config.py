@@ -1,0 +1,55 @@
+"""What a ZooKeeper server reads when it starts: zoo.cfg."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from oncelog_broker.local_cluster.ports import LOOPBACK
+
+COMMANDS: Final = "srvr,conf,ruok,mntr,cons"
+"""The four-letter commands that a server answers: by `conf` and `srvr` we know that it is ours, and that it serves."""
+
+
+class ServerPorts(NamedTuple):
+    client: int
+    peer: int = 0
+    election: int = 0
+    """These two are for ensembles: between the servers."""
+
+
+class Timing(NamedTuple):
+    """Milliseconds. Without bounds of its own ZooKeeper would clamp session timeouts to 2 to 20 ticks."""
+
+    tick: int = 500
+    least_session: int = 1000
+    longest_session: int = 60_000
+
+
+def server_config(data: Path, ports: Sequence[ServerPorts], timing: Timing, *, is_synced: bool) -> str:
+    """Of one of the servers that have these ports, in their order; one alone is no ensemble and elects nobody.
+
+    `is_synced`: a change is on disk before it is answered, so that it survives a power cut; without, a restart.
+    """
+    settings: dict[str, object] = {
+        "tickTime": timing.tick,
+        "minSessionTimeout": timing.least_session,
+        "maxSessionTimeout": timing.longest_session,
+        "dataDir": data,
+        "maxClientCnxns": 0,
+        "forceSync": "yes" if is_synced else "no",
+        "preAllocSize": 1024,
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": COMMANDS,
+        "autopurge.snapRetainCount": 3,
+        "autopurge.purgeInterval": 1,
+    }
+    if len(ports) == 1:
+        settings |= {"clientPort": ports[0].client, "clientPortAddress": LOOPBACK}
+    else:
+        settings |= {"initLimit": 20, "syncLimit": 6, "cnxTimeout": 1, "reconfigEnabled": "false"}
+        settings |= {"standaloneEnabled": "false"}
+        for each, (client, peer, election) in enumerate(ports, 1):
+            settings[f"server.{each}"] = f"{LOOPBACK}:{peer}:{election};{LOOPBACK}:{client}"
+    return "".join(f"{key}={value}\n" for key, value in settings.items())

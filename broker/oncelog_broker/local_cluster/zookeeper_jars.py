@@ -1,0 +1,179 @@
+"""Finding the jars of a ZooKeeper server, or fetching them once for all checkouts of a user.
+
+No package of PyPI ships ZooKeeper alone. In this order: what ONCELOG_ZOOKEEPER_CLASSPATH says; what was fetched before;
+those in an installed pyspark; Debian's; else they are fetched, by Maven (4 MB) or, where that is not installed, out of
+pyspark's source archive, of which everything else is thrown away.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import xml.etree.ElementTree as ElementTree  # our own file
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, NamedTuple
+
+CLASSPATH_VARIABLE: Final = "ONCELOG_ZOOKEEPER_CLASSPATH"
+POM: Final = Path(__file__).with_name("zookeeper-pom.xml")
+DEBIAN_JAR: Final = Path("/usr/share/java/zookeeper.jar")
+"""Its manifest names the jars that it needs."""
+PYSPARK: Final = "pyspark==4.0.1"
+"""Has ZooKeeper 3.9.3 in its jars; older than 4.0 has 3.6."""
+NEEDED: Final = ("zookeeper", "zookeeper-jute", "metrics-core", "snappy-java", "slf4j-api")
+"""Without metrics-core a server ends at once; without snappy-java it runs, never serves, and says nothing."""
+MAVEN_SECONDS: Final = 300.0
+DOWNLOAD_SECONDS: Final = 1800.0
+"""For the archive of pyspark, 430 MB."""
+
+_COMPLETE: Final = ".complete"
+_JAR: Final = re.compile(r"(?P<name>[a-z0-9-]+?)-\d[^/]*\.jar")
+
+
+class JarsNotFound(Exception):
+    """The message says what was tried and what to do."""
+
+
+class Jars(NamedTuple):
+    class_path: str
+    """As `java -cp` takes it."""
+    origin: str
+    """Where they were found, for people."""
+
+
+def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where fetched jars are kept: each version of our pom has a directory of its own."""
+    cache = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    version = ElementTree.parse(POM).getroot().findtext("{*}version")  # noqa: S314
+    return Path(cache) / "oncelog" / f"zookeeper-{version}"
+
+
+def find_jars(environment: Mapping[str, str] = os.environ) -> Jars | None:
+    """Jars that are on this machine, if there are any. Raises JarsNotFound if the environment names some in vain."""
+    if named := environment.get(CLASSPATH_VARIABLE):
+        missing = [entry for entry in named.split(os.pathsep) if not Path(entry.removesuffix("*")).exists()]
+        if missing:
+            raise JarsNotFound(f"{CLASSPATH_VARIABLE} names {', '.join(missing)}, which is not there")
+        return Jars(named, CLASSPATH_VARIABLE)
+    cache = cache_directory(environment)
+    if (cache / _COMPLETE).exists():
+        return Jars(_class_path(cache), str(cache))
+    package = find_spec("pyspark")
+    if package is not None and package.origin is not None:
+        jars = _needed_in(Path(package.origin).parent / "jars")
+        if len(jars) == len(NEEDED):
+            return Jars(os.pathsep.join(map(str, jars)), "the package pyspark")
+    if DEBIAN_JAR.exists():
+        return Jars(str(DEBIAN_JAR), f"Debian's {DEBIAN_JAR}")
+    return None
+
+
+def provide_jars(tell: Callable[[str], None], environment: Mapping[str, str] = os.environ) -> Jars:
+    """`find_jars`, or fetch them; `tell` hears of a download before it begins. Raises JarsNotFound.
+
+    Several processes that ask at once fetch once.
+    """
+    found = find_jars(environment)
+    if found is not None:
+        return found
+    cache = cache_directory(environment)
+    with _locked(cache.with_name(f"{cache.name}.lock")):
+        if not (cache / _COMPLETE).exists():
+            _fetch_into(cache, tell, environment)
+    return Jars(_class_path(cache), str(cache))
+
+
+def _fetch_into(cache: Path, tell: Callable[[str], None], environment: Mapping[str, str]) -> None:
+    """A killed fetch leaves a directory that is not complete, which the next one replaces."""
+    failures = []
+    for fetch in (fetch_by_maven, fetch_by_pip):
+        shutil.rmtree(cache, ignore_errors=True)
+        cache.mkdir(parents=True)
+        try:
+            fetch(cache, tell, environment)
+        except JarsNotFound as error:
+            failures.append(str(error))
+            continue
+        (cache / _COMPLETE).touch()
+        return
+    raise JarsNotFound(
+        f"no jars of a ZooKeeper server: {'; '.join(failures)}. Set {CLASSPATH_VARIABLE} to the jars of one, "
+        "or install Maven (mvn), the package pyspark 4, or Debian's package zookeeper"
+    )
+
+
+def fetch_by_maven(directory: Path, tell: Callable[[str], None], environment: Mapping[str, str]) -> None:
+    """Raises JarsNotFound."""
+    maven = shutil.which("mvn", path=environment.get("PATH"))
+    if maven is None:
+        raise JarsNotFound("Maven (mvn) is not installed")
+    tell(f"fetching the jars of ZooKeeper (4 MB) by Maven into {directory}")
+    options = ["--batch-mode", "--quiet", "--file", str(POM), f"-DoutputDirectory={directory}"]
+    _run([maven, *options, "dependency:copy-dependencies"], MAVEN_SECONDS, environment)
+
+
+def fetch_by_pip(directory: Path, tell: Callable[[str], None], environment: Mapping[str, str]) -> None:
+    """Raises JarsNotFound."""
+    tell(f"fetching the jars of ZooKeeper out of {PYSPARK} (430 MB, once) into {directory}")
+    with tempfile.TemporaryDirectory(prefix="oncelog-pyspark-", dir=directory.parent) as downloads:
+        options = ["--disable-pip-version-check", "--quiet", "--no-deps", "--dest", downloads]
+        _run([sys.executable, "-m", "pip", "download", *options, PYSPARK], DOWNLOAD_SECONDS, environment)
+        for archive in Path(downloads).iterdir():
+            unpack_needed(archive, directory)
+
+
+def unpack_needed(archive: Path, directory: Path) -> None:
+    """Take the jars of a server out of pyspark's source archive (.tar.gz). Raises JarsNotFound if one is not in it."""
+    with tarfile.open(archive) as members:
+        for member in members:
+            name = Path(member.name).name
+            if member.isfile() and _is_needed(name):
+                source = members.extractfile(member)
+                assert source is not None, "a file"
+                with source, (directory / name).open("wb") as target:
+                    shutil.copyfileobj(source, target)
+    found = _needed_in(directory)
+    if len(found) != len(NEEDED):
+        raise JarsNotFound(f"{archive.name} has not the jars of a server, only {[jar.name for jar in found]}")
+
+
+def _is_needed(name: str) -> bool:
+    parts = _JAR.fullmatch(name)
+    return parts is not None and parts["name"] in NEEDED
+
+
+def _needed_in(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.glob("*.jar") if _is_needed(path.name))
+
+
+def _class_path(directory: Path) -> str:
+    return os.pathsep.join(str(path) for path in sorted(directory.glob("*.jar")))
+
+
+def _run(command: list[str], seconds: float, environment: Mapping[str, str]) -> None:
+    """Raises JarsNotFound with the end of what the command printed."""
+    name = Path(command[0]).name
+    try:
+        result = subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds, env=dict(environment), check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise JarsNotFound(f"{name}: {error}") from None
+    if result.returncode:
+        raise JarsNotFound(f"{name} failed: {(result.stderr or result.stdout).strip()[-300:]}")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

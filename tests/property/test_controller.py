@@ -1,0 +1,257 @@
+"""The controller under anything: brokers die, come back and bounce, controllers are deposed and go on as zombies,
+replies are lost, leaders propose from what they knew long ago.
+
+The real classes run on a tree in memory with several sessions; each write of a partition's state is judged as it lands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.support.examples import examples
+from tests.support.shared_tree import SharedTree, TreeSession
+
+from oncelog_broker.controller.alter_partition import Member, Proposal
+from oncelog_broker.controller.leadership import claim_controllership
+from oncelog_broker.controller.partitions import PartitionController
+from oncelog_broker.controller.topics import TopicController
+from oncelog_broker.controller.writer import Deposed
+from oncelog_broker.metadata import paths, reader
+from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
+from oncelog_broker.metadata.payloads import (
+    BrokerRegistration,
+    Endpoint,
+    PartitionState,
+    encode_broker,
+    parse_controller_epoch,
+    parse_partition_state,
+)
+from oncelog_broker.metadata.store import Create, Set, StoreUnavailable
+from oncelog_protocol.errors import KafkaError
+
+BROKERS = (1, 2, 3)
+broker_ids = st.sampled_from(BROKERS)
+losses = st.sampled_from(["", "reply", "request"])
+FIRST_STEPS = (*paths.PERSISTENT, "/oncelog", paths.INCARNATIONS, *map(paths.incarnation, BROKERS))
+
+
+class Judge:
+    """Looks at every write of a state when it has landed."""
+
+    def __init__(self, shared: SharedTree) -> None:
+        self._shared = shared
+        self._states: dict[str, PartitionState] = {}
+        self.unsure: set[int] = set()
+        self.granted: set[tuple[str, int]] = set()
+        """Who may be in an ISR that it was not in, by the path of the state."""
+
+    def look(self, path: str) -> None:
+        node = self._shared.tree.node(path)
+        if node is None or not path.endswith("/state"):
+            return
+        state = parse_partition_state(node.data, path)
+        before = self._states.get(path)
+        self._states[path] = state
+        current = self._shared.tree.node(paths.CONTROLLER_EPOCH)
+        assert current is not None
+        assert state.controller_epoch == parse_controller_epoch(current.data, ""), "a zombie wrote"
+        assert state.isr, "the ISR is empty"
+        assert len(set(state.isr)) == len(state.isr)
+        assert state.leader == NO_LEADER or state.leader in state.isr
+        if before is None:
+            assert state.leader_epoch == 0
+            return
+        assert state.leader_epoch - before.leader_epoch in (0, 1)
+        if state.leader != before.leader:
+            assert state.leader_epoch == before.leader_epoch + 1
+        joined = set(state.isr) - set(before.isr)
+        assert all((path, broker) in self.granted for broker in joined), (
+            "joined an ISR unasked"
+        )
+        if state.leader_epoch > before.leader_epoch and state.leader != NO_LEADER:
+            assert state.leader in before.isr, "an unclean election"
+            if state.leader in self.unsure:
+                others = [b for b in before.isr if b not in self.unsure]
+                assert not others, "one that may have lost records leads, while another has not"
+
+
+class ControllerMachine(RuleBasedStateMachine):
+    """Up to three brokers; at most one of the controllers is not deposed."""
+
+    @initialize()
+    def found(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.entropy = random.Random(0).randbytes
+        self.shared = SharedTree()
+        self.judge = Judge(self.shared)
+        self.shared.judges.append(self.judge.look)
+        self.observer = self.shared.connect()
+        self.sessions: dict[int, TreeSession] = {}
+        self.terms: list[tuple[TreeSession, PartitionController]] = []
+        self.images: list[ClusterImage] = []
+        self.topics = 0
+        self.do(self.observer.multi([Create(path) for path in FIRST_STEPS]))
+        self.do(self.observer.multi([Create(paths.CLUSTER_ID, b'{"version":"1","id":"c"}')]))
+        for broker in BROKERS:
+            self.start(broker, is_log_tail_kept=True)
+        self.new_controller()
+
+    def do(self, work: Any) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def teardown(self) -> None:
+        if not getattr(self, "terms", None):
+            return
+        try:
+            self.current_controller_settles_everything()
+        finally:
+            self.loop.close()
+
+    # --- brokers
+
+    @rule(broker=broker_ids, is_log_tail_kept=st.booleans())
+    def start(self, broker: int, is_log_tail_kept: bool) -> None:
+        """A broker starts; if it was there, this is a bounce: its old session is closed first."""
+        self.stop(broker)
+        session = self.sessions[broker] = self.shared.connect()
+        if not is_log_tail_kept:
+            self.judge.unsure.add(broker)
+        else:
+            self.judge.unsure.discard(broker)
+        registration = BrokerRegistration((Endpoint("P", "h", 1),), is_log_tail_kept=is_log_tail_kept)
+        self.do(
+            session.multi(
+                [
+                    Set(paths.incarnation(broker), b""),
+                    Create(paths.broker_id(broker), encode_broker(registration), ephemeral=True),
+                ]
+            )
+        )
+
+    @rule(broker=broker_ids)
+    def stop(self, broker: int) -> None:
+        session = self.sessions.pop(broker, None)
+        if session is not None:
+            self.do(_expire(session))
+
+    # --- controllers
+
+    @rule()
+    def new_controller(self) -> None:
+        """The one before does not know yet."""
+        for session, _ in self.terms[-1:]:
+            self.do(_expire(session))
+            session.notice = lambda: None  # type: ignore[method-assign]
+            # A zombie whose writes still reach the tree: only the fence is between it and the states.
+            self.shared._sessions[session.session_id] = session
+        session = self.shared.connect()
+        if self.shared.tree.node(paths.CONTROLLER) is not None:
+            self.do(self.observer.delete(paths.CONTROLLER))
+        claimed = self.do(claim_controllership(session, 1, 0))
+        assert claimed is not None
+        term = PartitionController(session, claimed)
+        self.terms.append((session, term))
+        self.do(term.read_all())
+
+    @rule(which=st.integers(0, 2), lost=losses)
+    def brokers_are_told(self, which: int, lost: str) -> None:
+        self.at_work(which, lost, lambda term: term.brokers_changed())
+
+    @rule(which=st.integers(0, 2), replicas=st.integers(1, 3), lost=losses)
+    @precondition(lambda self: self.topics < 4)
+    def create_topic(self, which: int, replicas: int, lost: str) -> None:
+        self.topics += 1
+        name = f"t{self.topics}"
+
+        async def create(term: PartitionController) -> None:
+            try:
+                topics = TopicController(term._store, lambda: term, self.entropy)
+                await topics.create_topic(name, 2, replicas)
+            except KafkaError:
+                return
+
+        self.at_work(which, lost, create)
+
+    @rule(
+        which=st.integers(0, 2), image=st.integers(0, 3), data=st.data(), lost=losses
+    )
+    @precondition(lambda self: self.images)
+    def propose(self, which: int, image: int, data: st.DataObject, lost: str) -> None:
+        """A leader, by one of the last images, proposes an ISR."""
+        known = self.images[-1 - image % len(self.images)]
+        led = [
+            (topic, index, state)
+            for topic in known.topics.values()
+            for index, state in topic.partitions.items()
+            if state.leader != NO_LEADER and state.leader in known.brokers
+        ]
+        if not led:
+            return
+        topic, index, state = data.draw(st.sampled_from(led))
+        isr = data.draw(st.lists(st.sampled_from(state.replicas), unique=True, min_size=1))
+        members = [Member(broker, known.brokers[broker].epoch if broker in known.brokers else -1) for broker in isr]
+        proposal = Proposal(state.leader, state.leader_epoch, state.partition_epoch, members)
+        path = paths.partition_state(topic.name, index)
+        self.judge.granted.update((path, broker) for broker in isr)
+
+        async def alter(term: PartitionController) -> None:
+            try:
+                await term.alter(state.leader, known.brokers[state.leader].epoch, [(topic.topic_id, index, proposal)])
+            except KafkaError:
+                return
+
+        self.at_work(which, lost, alter)
+
+    @rule()
+    def look(self) -> None:
+        self.images = [*self.images[-3:], self.do(reader.read_image(self.observer))]
+
+    def at_work(self, which: int, lost: str, work: Any) -> None:
+        """The `which`th youngest controller does something."""
+        session, term = self.terms[-1 - which % len(self.terms)]
+        is_current = term is self.terms[-1][1]
+        session.lose_replies, session.lose_requests = int(lost == "reply"), int(lost == "request")
+        try:
+            self.do(work(term))
+        except Deposed:
+            assert not is_current
+        except StoreUnavailable:
+            pass  # a read that was lost too; it will read all again
+        finally:
+            session.lose_replies = session.lose_requests = 0
+
+    # --- what must be so in the end
+
+    @invariant()
+    def nothing_is_pending(self) -> None:
+        assert not asyncio.all_tasks(self.loop) if hasattr(self, "loop") else True
+
+    def current_controller_settles_everything(self) -> None:
+        """However much was missed: once the controller has looked, every partition that can have a leader has one."""
+        _, term = self.terms[-1]
+        self.do(term.brokers_changed())
+        writes = self.shared.writes
+        self.do(term.brokers_changed())
+        self.do(term.read_all())
+        assert self.shared.writes == writes, "it is never content"
+        self.look()
+        image = self.images[-1]
+        for topic in image.topics.values():
+            for state in topic.partitions.values():
+                if state.leader != NO_LEADER:
+                    assert state.leader in image.brokers
+                elif state.leader_epoch >= 0:
+                    assert not any(b in image.brokers and b not in self.judge.unsure for b in state.isr)
+
+
+async def _expire(session: TreeSession) -> None:
+    session.expire()
+
+
+TestController = ControllerMachine.TestCase
+TestController.settings = settings(examples(200), stateful_step_count=30, deadline=None)

@@ -1,0 +1,67 @@
+"""One ZooKeeper server for all workers of a test run: the first that needs it starts it, it ends with the run.
+
+The run is the process of pytest that has no worker above it. A keeper, which is this module run as a program, holds the
+server and waits for the end of that process, so that nothing is left when pytest is killed; and if the keeper is
+killed, its server goes with it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+from pathlib import Path
+
+from oncelog_broker.local_cluster.ensemble import Ensemble
+from oncelog_broker.local_cluster.java import find_java
+from oncelog_broker.local_cluster.process import LocalProcess, started_at
+from oncelog_broker.local_cluster.server_config import Timing
+from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
+
+ROOT = Path(__file__).parents[3]
+SHORT = Timing(tick=250, least_session=500)
+"""Sessions may be as short as half a second, and end a quarter of a second too late at most."""
+START_SECONDS = 100.0
+LOOK_SECONDS = 3600.0
+
+
+def shared_address(directory: Path, run: int) -> str:
+    """`host:port` of the server in `directory`, started if need be; it ends with the process `run`.
+
+    Raises AssertionError if it does not start.
+    """
+    address, log = directory / "address", directory / "keeper.log"
+    directory.mkdir(exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if address.exists():
+            return address.read_text()
+        command = [sys.executable, "-m", "tests.support.zookeeper.shared_server", str(directory), str(run)]
+        keeper = LocalProcess.start(command, log, environment={**os.environ, "PYTHONPATH": str(ROOT)})
+        deadline = time.monotonic() + START_SECONDS
+        while not address.exists():
+            assert keeper.is_running, f"no ZooKeeper for the tests: {log.read_text()[-3000:]}"
+            assert time.monotonic() < deadline, f"ZooKeeper does not start: {log.read_text()[-3000:]}"
+            time.sleep(0.05)
+        return address.read_text()
+
+
+def keep(directory: Path, run: LocalProcess) -> None:
+    java, jars = find_java(), provide_jars(print)
+    print(f"Java {java.version}: {java.origin}; ZooKeeper: {jars.origin}", flush=True)
+    ensemble = Ensemble(directory, java, jars, timing=SHORT, is_synced=False, dies_with_us=True)
+    try:
+        ensemble.start()
+        unfinished = directory / "address.unfinished"
+        unfinished.write_text(ensemble.connect_string)
+        unfinished.rename(directory / "address")
+        while not run.wait(LOOK_SECONDS):
+            pass
+    finally:
+        ensemble.kill()
+
+
+if __name__ == "__main__":
+    pid = int(sys.argv[2])
+    keep(Path(sys.argv[1]), LocalProcess(pid, started_at(pid) or "ended before"))

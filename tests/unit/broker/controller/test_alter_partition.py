@@ -1,0 +1,101 @@
+"""What a leader is granted, and with which error it is refused."""
+
+import pytest
+
+from oncelog_broker.controller.alter_partition import Member, Proposal, check_sender, decide, find_partition
+from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
+from oncelog_broker.metadata.payloads import PartitionState, ReplicaAssignment, TopicAssignment
+from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+ID = b"i" * 16
+KEY = PartitionKey("t", 0)
+
+
+@pytest.fixture
+def view():
+    view = ClusterView()
+    view.put_brokers({b: LiveBroker(b, 10 * b) for b in (1, 2, 3)}, {})
+    view.put_topic("t", TopicAssignment(ID, {0: ReplicaAssignment((1, 2, 3, 4))}))
+    view.put_state(KEY, KnownState(PartitionState(1, 5, (1, 2), 1), 7, 100))
+    return view
+
+
+def propose(*isr, sender=1, leader_epoch=5, partition_epoch=7, recovery=0):
+    members = [member if isinstance(member, Member) else Member(member, 10 * member) for member in isr]
+    return Proposal(sender, leader_epoch, partition_epoch, members, recovery)
+
+
+def test_an_isr_grows_and_shrinks_without_a_new_leader_epoch(view):
+    grown = decide(view, KEY, propose(1, 2, 3), controller_epoch=9)
+    assert grown == PartitionChange(KEY, PartitionState(1, 5, (1, 2, 3), 9), 7, is_election=False)
+    shrunk = decide(view, KEY, propose(1), controller_epoch=9)
+    assert shrunk == PartitionChange(KEY, PartitionState(1, 5, (1,), 9), 7, is_election=False)
+
+
+def test_what_stands_already_is_granted_again_also_for_an_older_partition_epoch(view):
+    assert decide(view, KEY, propose(2, 1, partition_epoch=6), 9) is view.states[KEY]
+
+
+def test_a_leader_that_cannot_write_gives_its_place_away(view):
+    change = decide(view, KEY, propose(2), controller_epoch=9)
+    assert change == PartitionChange(KEY, PartitionState(2, 6, (2,), 9), 7)
+
+
+@pytest.mark.parametrize(
+    ("proposal", "code"),
+    [
+        (propose(1, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
+        (propose(1, leader_epoch=6), ErrorCode.NOT_CONTROLLER),
+        (propose(1, partition_epoch=6), ErrorCode.INVALID_UPDATE_VERSION),
+        (propose(1, partition_epoch=8), ErrorCode.NOT_CONTROLLER),
+        (propose(2, sender=2), ErrorCode.INVALID_REQUEST),
+        (propose(), ErrorCode.INVALID_REQUEST),
+        (propose(1, 1), ErrorCode.INVALID_REQUEST),
+        (propose(1, 9), ErrorCode.INVALID_REQUEST),
+        (propose(1, recovery=1), ErrorCode.INVALID_REQUEST),
+        (propose(1, recovery=2), ErrorCode.INVALID_REQUEST),
+        (propose(1, 4), ErrorCode.INELIGIBLE_REPLICA),
+        (propose(1, Member(3, 29)), ErrorCode.INELIGIBLE_REPLICA),
+        (propose(4), ErrorCode.INELIGIBLE_REPLICA),
+    ],
+)
+def test_refusals(view, proposal, code):
+    with pytest.raises(KafkaError) as raised:
+        decide(view, KEY, proposal, controller_epoch=9)
+    assert raised.value.code is code
+
+
+def test_a_replica_whose_epoch_the_sender_does_not_know_is_not_compared(view):
+    assert isinstance(decide(view, KEY, propose(1, 2, Member(3)), 9), PartitionChange)
+
+
+def test_after_an_unclean_election_the_leader_says_when_it_is_whole(view):
+    view.put_state(KEY, KnownState(PartitionState(1, 5, (1,), 1, leader_recovery_state=1), 7, 100))
+    change = decide(view, KEY, propose(1), controller_epoch=9)
+    assert change.state == PartitionState(1, 5, (1,), 9)
+    with pytest.raises(KafkaError):
+        decide(view, KEY, propose(1, 2, recovery=1), controller_epoch=9)
+
+
+def test_a_former_incarnation_of_the_sender_is_refused(view):
+    check_sender(view, 1, 10)
+    for broker, epoch in ((1, 9), (1, 11), (4, 40)):
+        with pytest.raises(KafkaError) as raised:
+            check_sender(view, broker, epoch)
+        assert raised.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_partitions_are_found_by_topic_id(view):
+    assert find_partition(view, ID, 0) == KEY
+    for topic_id, partition, code in (
+        (b"x" * 16, 0, ErrorCode.UNKNOWN_TOPIC_ID),
+        (ID, 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ):
+        with pytest.raises(KafkaError) as raised:
+            find_partition(view, topic_id, partition)
+        assert raised.value.code is code
+    view.doomed.add("t")
+    with pytest.raises(KafkaError):
+        find_partition(view, ID, 0)
