@@ -70,9 +70,7 @@ class Judge:
         if state.leader != before.leader:
             assert state.leader_epoch == before.leader_epoch + 1
         joined = set(state.isr) - set(before.isr)
-        assert all((path, broker) in self.granted for broker in joined), (
-            "joined an ISR unasked"
-        )
+        assert all((path, broker) in self.granted for broker in joined), "joined an ISR unasked"
         if state.leader_epoch > before.leader_epoch and state.leader != NO_LEADER:
             assert state.leader in before.isr, "an unclean election"
             if state.leader in self.unsure:
@@ -177,9 +175,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
         self.at_work(which, lost, create)
 
-    @rule(
-        which=st.integers(0, 2), image=st.integers(0, 3), data=st.data(), lost=losses
-    )
+    @rule(which=st.integers(0, 2), image=st.integers(0, 3), data=st.data(), lost=losses)
     @precondition(lambda self: self.images)
     def propose(self, which: int, image: int, data: st.DataObject, lost: str) -> None:
         """A leader, by one of the last images, proposes an ISR."""

@@ -52,6 +52,11 @@ class TrimmedLog(ReadableLog):
         self._recovery_point = recovery_point
 
     @property
+    def may_be_changed(self) -> bool:
+        """Whether upkeep may work on it: it is online, and nobody is cutting its end."""
+        return self._offline is None and not self.is_truncating
+
+    @property
     def recovery_point(self) -> int:
         """Every record below this offset is synced."""
         return self._recovery_point

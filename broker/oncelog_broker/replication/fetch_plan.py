@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_broker.replication.following import PartitionAnswer
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
@@ -34,6 +36,17 @@ class FetchLimits:
     min_bytes: int
     max_wait_seconds: float
     max_rest_seconds: float
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> FetchLimits:
+        """Those of a broker."""
+        return cls(
+            partition_bytes=config[keys.REPLICA_FETCH_MAX_BYTES],
+            response_bytes=config[keys.REPLICA_FETCH_RESPONSE_MAX_BYTES],
+            min_bytes=config[keys.REPLICA_FETCH_MIN_BYTES],
+            max_wait_seconds=config[keys.REPLICA_FETCH_WAIT_MAX_MS] / 1000,
+            max_rest_seconds=config[keys.REPLICA_FETCH_BACKOFF_MS] / 1000,
+        )
 
 
 class Asked(NamedTuple):
@@ -114,12 +127,12 @@ class FetchPlan:
         else:
             asked = {}
             for key in self._changed:
-                position = self._wanted.get(key)
-                if position is None:
+                wanted = self._wanted.get(key)
+                if wanted is None:
                     if self._told.pop(key, None) is not None:
                         forgotten.setdefault(key[0], []).append(key[1])
-                elif self._told.get(key) != position:
-                    asked[key] = self._told[key] = position
+                elif self._told.get(key) != wanted:
+                    asked[key] = self._told[key] = wanted
         self._changed.clear()
         limits = self._limits
         return FetchRequest(

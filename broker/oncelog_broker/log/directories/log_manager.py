@@ -434,4 +434,4 @@ class LogManager:
         return [(key, log) for key, log in list(self._logs.items()) if self._homes.get(key) is home]
 
     def _online(self) -> list[PartitionLog]:
-        return [log for log in self._logs.values() if not log.is_offline]
+        return [log for log in self._logs.values() if log.may_be_changed]
