@@ -13,10 +13,11 @@ import os
 import socket
 from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config import zookeeper_keys
 from oncelog_broker.config.alter import valid_topic_overrides
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import (
@@ -40,11 +41,13 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.directories.meta_properties import read_meta_properties
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.embedded import EmbeddedStore
 from oncelog_broker.metadata.image import NO_CONTROLLER, NO_LEADER, ClusterImage
+from oncelog_broker.metadata.incarnation import Predecessor
+from oncelog_broker.metadata.membership import ClusterMember
+from oncelog_broker.metadata.opening import open_store, store_of
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse_cluster_id
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
-from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, register_broker
+from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, Membership, register_broker
 from oncelog_broker.metadata.store import MetadataStore, SessionState
 from oncelog_broker.replication.fetch_plan import FetchLimits
 from oncelog_broker.replication.fetcher import Fetchers
@@ -65,6 +68,7 @@ from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import Services
 from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_broker.server.fetch_sessions import FetchSessions
+from oncelog_broker.server.handlers.alter_partition import alter
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
 from oncelog_broker.server.topic_creation import TopicCreation
@@ -76,11 +80,11 @@ from oncelog_protocol.uuids import uuid_to_string
 
 logger = logging.getLogger(__name__)
 
-METADATA_FILE: Final = "metadata.db"
-"""The embedded store, in the first log directory. The name is no topic-partition, so Kafka's tools pass it over."""
 ADOPTED_PRODUCER_IDS: Final = 2**40
 """Producer ids up to here may be in use in logs that another cluster wrote: ours begin above, since an id that is given
 out twice makes two producers one. Nobody has initialised that many producers."""
+ALTER_PARTITION_VERSION: Final = 3
+"""Of a request that this broker makes to itself."""
 ALTER_PARTITION_SECONDS: Final = 10.0
 """How long the controller may take to change an ISR; then it is asked again."""
 KEYS_OF_LOGS: Final = (
@@ -133,6 +137,7 @@ class Broker:
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self.advertised: tuple[Listener, ...] = ()
         self.logs: LogManager
+        self.member: ClusterMember
         self.metadata: MetadataCache
         self.peers: BrokerPeers
         self.replicas: Replicas
@@ -143,7 +148,8 @@ class Broker:
         self.topics: TopicController
         self.producer_ids: ProducerIdManager
         self.failed = asyncio.Event()
-        """Set when the broker can go on no more and must be stopped; the log says why."""
+        """Set when the broker can go on no more and must be stopped; the log says why. That ZooKeeper is away is no
+        reason: the gate shuts, and opens again when it is back."""
         self._stopping = False
 
     @property
@@ -183,9 +189,10 @@ class Broker:
             raise BrokerStartError(
                 f"the data directory {home} cannot be made: {error.strerror}. Choose another with --data or log.dirs."
             ) from error
-        store = EmbeddedStore.open(Path(home) / METADATA_FILE)
+        store = await open_store(self.config, home, self.clock)
         self._undo.push_async_callback(store.close)
-        store.watch_session(self._on_session)
+        if self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is None:
+            store.watch_session(self._on_session)
         self.logs = LogManager.open(
             self.config.log_dirs,
             node_id=self.node_id,
@@ -195,13 +202,15 @@ class Broker:
             clock=self.clock,
         )
         self._undo.push_async_callback(self._close_logs)
+        predecessor = Predecessor(store, self.disk, home)
+        await predecessor.end_session()
         self._undo.push_async_callback(self._listeners.close)
         bound = {}
         for listener in listeners(self.config):
             bound[listener.name] = await self._listeners.listen(listener)
         self.advertised = with_bound_ports(advertised, bound)
         self._undo.push_async_callback(self.tasks.close)
-        await self._join(store)
+        await self._join(store, predecessor)
         self._undo.push_async_callback(self.metadata.close)
         self._undo.push_async_callback(self.tasks.close)
         self.peers = BrokerPeers(self.node_id, brokers_listener, lambda: self.image, self._network, self.tasks)
@@ -222,6 +231,8 @@ class Broker:
         isr_keeper = self._replicate()
         self.replicas.on_image(ClusterImage(""), self.image)
         self._undo.callback(self.replicas.close)
+        if self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is not None:
+            self.replicas.may_lead = self.member.may_lead
         self.replicas.on_opened = self._on_opened
         self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.slices, self.deadlines)
         self._undo.callback(self.groups.close)
@@ -241,6 +252,7 @@ class Broker:
         self.transactions.on_image(self.image)
         self.metadata.subscribe(self._on_image)
         await self.replicas.until_opened()
+        self.member.follow()
         LogMaintenance(self._current_config, self.logs, self.replicas, self.clock, self.tasks).start()
         LogCleaner(
             self._current_config, self.logs, self.replicas, self.clock, self.tasks, self.slices, self.disk
@@ -299,14 +311,21 @@ class Broker:
     async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Ask the controller for another ISR. Raises PeerUnavailable."""
         controller = self.image.controller_id
-        if controller in (NO_CONTROLLER, self.node_id):
-            raise PeerUnavailable(controller, "no controller is known")
+        if controller == NO_CONTROLLER:
+            raise PeerUnavailable(controller, "there is no controller")
+        if controller == self.node_id:
+            return await alter(request, ALTER_PARTITION_VERSION, self.elector, self.slices)
         return await self.peers.send(controller, request, purpose=Purpose.CONTROL, timeout=ALTER_PARTITION_SECONDS)
 
     def _topic_creation(self) -> TopicCreation:
         # An embedded store has no more brokers than this one.
         return TopicCreation(
-            self._current_config, self.metadata, self.replicas, self.topics, self.peers, may_degrade=True
+            self._current_config,
+            self.metadata,
+            self.replicas,
+            self.topics,
+            self.peers,
+            may_degrade=self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is None,
         )
 
     def _divide_descriptors(self) -> None:
@@ -332,15 +351,12 @@ class Broker:
         known = None if properties is None else properties.cluster_id
         return known or uuid_to_string(random_uuid(system_entropy))
 
-    async def _join(self, store: EmbeddedStore) -> None:
+    async def _join(self, store: MetadataStore, predecessor: Predecessor) -> None:
         """Register in the cluster, become its controller if there is none, read the image."""
-        now_ms = self.clock.now_ms()
-        endpoints = tuple(
-            Endpoint(listener.name, listener.host, listener.port, listener.security_protocol)
-            for listener in self.advertised
-        )
-        registration = BrokerRegistration(endpoints, rack=self.config[keys.RACK], timestamp_ms=now_ms)
-        await register_broker(store, self.node_id, registration, self._found_logs)
+        is_strict = self.config[zookeeper_keys.BROKER_SESSION_LEASE] == "strict"
+        register = partial(self._register, store, predecessor)
+        self.member = ClusterMember(store, register, self.clock, self.tasks, is_strict=is_strict)
+        await self.member.join()
         self.elector = Elector(
             store,
             self.node_id,
@@ -353,7 +369,35 @@ class Broker:
         self.topics = TopicController(store, self.elector.term)
         self.elector.on_term = self.topics.finish_deletions
         await self.elector.start()
+        # Only now: what is read after a write of our own is never older than that, so no log is taken for a stray.
         self.metadata = await MetadataCache.start(store)
+
+        async def on_resumed() -> None:
+            await store.sync()
+            await self.metadata.until_current()
+
+        async def on_rejoined(membership: Membership) -> None:
+            await self.metadata.wait_for(lambda image: _epoch_of(image, self.node_id) == membership.broker_epoch)
+            await self.metadata.until_current()
+
+        self.member.on_resumed, self.member.on_rejoined = on_resumed, on_rejoined
+
+    async def _register(self, store: MetadataStore, predecessor: Predecessor) -> Membership:
+        """In the session that runs, which our successor must be able to end before it makes anything."""
+        if store.session_key is not None:
+            await asyncio.to_thread(predecessor.leave_trace)
+        is_first = self.member.membership is None
+        registration = BrokerRegistration(
+            tuple(Endpoint(each.name, each.host, each.port, each.security_protocol) for each in self.advertised),
+            rack=self.config[keys.RACK],
+            timestamp_ms=self.clock.now_ms(),
+            boot=predecessor.boot,
+            is_log_tail_kept=not is_first
+            or predecessor.has_kept_log_tail(was_closed_cleanly=self.logs.was_closed_cleanly),
+        )
+        # A session that nobody has ended is over within its timeout, and told a tick later.
+        wait_seconds = store.session_timeout * 1.5
+        return await register_broker(store, self.node_id, registration, self._found_logs, wait_seconds=wait_seconds)
 
     def _found_logs(self) -> FoundLogs:
         """What a data directory of another origin holds (one that Apache Kafka wrote, say)."""
@@ -436,7 +480,7 @@ class Broker:
             logger.error(
                 "logs that the metadata store does not know; if their topics were not deleted, the store lost its last "
                 "writes: stop the broker, restore the file with its -wal file, and rename the directories back",
-                extra={"count": unknown, "metadata": os.path.join(self.config.log_dirs[0], METADATA_FILE)},
+                extra={"count": unknown, "metadata": store_of(self.config)},
             )
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
@@ -456,3 +500,8 @@ class Broker:
             await asyncio.to_thread(self.logs.close)
         except (OSError, KafkaError) as error:
             logger.error("not a clean shutdown", extra={"reason": error})
+
+
+def _epoch_of(image: ClusterImage, broker_id: int) -> int:
+    broker = image.brokers.get(broker_id)
+    return -1 if broker is None else broker.epoch

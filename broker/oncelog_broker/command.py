@@ -48,8 +48,9 @@ def serve(
 ) -> None:
     """Start a broker.
 
-    By default it listens on 127.0.0.1:9092 and keeps its metadata in the data directory: no ZooKeeper. One line on
-    standard output says when it is ready, and where; Ctrl-C or SIGTERM stops it.
+    By default it listens on 127.0.0.1:9092 and keeps its metadata in the data directory: no ZooKeeper, unless
+    zookeeper.connect says where one is. One line on standard output says when it is ready, and where; Ctrl-C or SIGTERM
+    stops it.
 
     \b
     On any free port, as tests like it:
@@ -79,8 +80,10 @@ async def _run(broker: object) -> int:
     from oncelog_broker.config.declared import InvalidConfig
     from oncelog_broker.log.directories.meta_properties import MetaPropertiesError
     from oncelog_broker.metadata.embedded import StoreFileError
+    from oncelog_broker.metadata.opening import described_store
     from oncelog_broker.metadata.payloads import MalformedPayload
     from oncelog_broker.metadata.registration import BrokerIdInUse
+    from oncelog_broker.metadata.store import MetadataError
     from oncelog_broker.runtime.garbage import keep_collections_short
     from oncelog_protocol.errors import KafkaError
 
@@ -90,19 +93,27 @@ async def _run(broker: object) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    reasons = (BrokerStartError, InvalidConfig, StoreFileError, MalformedPayload, MetaPropertiesError, BrokerIdInUse)
+    reasons = (BrokerStartError, InvalidConfig, MetadataError, MalformedPayload, MetaPropertiesError, BrokerIdInUse)
+    signalled, starting = loop.create_task(stop.wait()), loop.create_task(broker.start())
+    await asyncio.wait((signalled, starting), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():  # it may be waiting for ZooKeeper
+        starting.cancel()
+        await asyncio.wait([starting])
+        return 0
     try:
-        await broker.start()
-    except (*reasons, KafkaError, OSError, RuntimeError) as error:
+        starting.result()
+    except (*reasons, StoreFileError, KafkaError, OSError, RuntimeError) as error:
+        signalled.cancel()
         click.echo(f"oncelog: cannot start: {error}", err=True)
         return 1
     keep_collections_short()
     await asyncio.to_thread(flush_logs)  # what is said of the start comes before the line that ends it
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)
-    click.echo(f"oncelog broker {broker.node_id} ready on {addresses} (embedded metadata, data in {directories})")
+    metadata = described_store(broker.config)
+    click.echo(f"oncelog broker {broker.node_id} ready on {addresses} ({metadata}, data in {directories})")
     sys.stdout.flush()
-    signalled, failed = loop.create_task(stop.wait()), loop.create_task(broker.failed.wait())
+    failed = loop.create_task(broker.failed.wait())
     await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
     code = 1 if failed.done() else 0
     signalled.cancel()

@@ -22,6 +22,9 @@ STOP_TIMEOUT_SECONDS = 60.0
 class BrokerProcess:
     """`oncelog serve` on a free port. `start` returns when the broker says where to connect."""
 
+    new_chroot: ClassVar[Callable[[], str] | None] = None
+    """Where this is set, each broker keeps its metadata in ZooKeeper, unless it is told where: at what this returns."""
+
     started: ClassVar[WeakSet[BrokerProcess]] = WeakSet()
     """Those whose logs a test that fails shows."""
 
@@ -40,6 +43,8 @@ class BrokerProcess:
         self.open_files = open_files
         self.command = command or str(Path(sys.executable).parent / "oncelog")
         self.settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
+        if self.new_chroot is not None and "zookeeper.connect" not in self.settings:
+            self.settings["zookeeper.connect"] = self._chroot_of(data)
         self.process: subprocess.Popen[str] | None = None
         self.port = 0
         self.start_line = ""
@@ -79,6 +84,15 @@ class BrokerProcess:
         # Not what the line says, which with advertised.listeners is where a proxy is.
         self.port = int(self.settings["listeners"].rpartition(":")[2])
         return self
+
+    def _chroot_of(self, data: Path) -> str:
+        """A data directory belongs to one cluster, also where a later process of the test has it."""
+        assert self.new_chroot is not None
+        where = data.parent / f"{data.name}.zookeeper"
+        if not where.exists():
+            data.parent.mkdir(parents=True, exist_ok=True)
+            where.write_text(type(self).new_chroot())  # type: ignore[misc]
+        return where.read_text()
 
     def _limit_open_files(self) -> None:
         assert self.open_files is not None

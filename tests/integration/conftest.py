@@ -2,6 +2,8 @@
 
 `ONCELOG_TEST_ADDRESS=host:port` runs the foreign clients' tests against another broker that is up already, Apache Kafka
 for one: what they demand is Kafka's behaviour, not ours.
+
+`ONCELOG_TEST_METADATA=zookeeper` has all brokers keep their metadata in ZooKeeper: what they do is the same.
 """
 
 from __future__ import annotations
@@ -23,6 +25,14 @@ from raw_client import RawClient  # noqa: E402
 LOG_CHARACTERS = 10_000
 
 FOREIGN_ADDRESS = os.environ.get("ONCELOG_TEST_ADDRESS")
+IN_ZOOKEEPER = os.environ.pop("ONCELOG_TEST_METADATA", "") == "zookeeper"
+"""Popped: brokers would take it for a setting."""
+
+
+@pytest.fixture(scope="session", autouse=IN_ZOOKEEPER)
+def all_in_zookeeper(request: pytest.FixtureRequest) -> None:
+    if IN_ZOOKEEPER:
+        BrokerProcess.new_chroot = staticmethod(request.getfixturevalue("chroots"))  # type: ignore[assignment]
 
 
 @pytest.hookimpl(wrapper=True)

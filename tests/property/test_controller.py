@@ -37,7 +37,7 @@ from oncelog_protocol.errors import KafkaError
 BROKERS = (1, 2, 3)
 broker_ids = st.sampled_from(BROKERS)
 losses = st.sampled_from(["", "reply", "request"])
-FIRST_STEPS = (*paths.PERSISTENT, "/oncelog", paths.INCARNATIONS, *map(paths.incarnation, BROKERS))
+FIRST_STEPS = (*paths.PERSISTENT, *map(paths.incarnation, BROKERS))
 
 
 class Judge:
@@ -121,7 +121,7 @@ class ControllerMachine(RuleBasedStateMachine):
             self.judge.unsure.add(broker)
         else:
             self.judge.unsure.discard(broker)
-        registration = BrokerRegistration((Endpoint("P", "h", 1),), is_log_tail_kept=is_log_tail_kept)
+        registration = BrokerRegistration((Endpoint("P", "h", 1),), is_log_tail_kept=is_log_tail_kept, boot="b")
         self.do(
             session.multi(
                 [

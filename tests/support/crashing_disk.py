@@ -209,7 +209,7 @@ class CrashingDisk:
             raise FileNotFoundError(path)
         return bytes(self._names[path].data)
 
-    def replace_file(self, path: str, data: bytes) -> None:
+    def replace_file(self, path: str, data: bytes, *, private: bool = False) -> None:
         file = self.open(path + TEMPORARY_SUFFIX, create=True)
         file.truncate(0)
         file.append(data)

@@ -95,6 +95,7 @@ class TreeSession:
         """Called before each write of this session is done: a place for others to interfere."""
         self._shared = shared
         self._state = SessionState.CONNECTED
+        self.has_held_writes = asyncio.Event()
         self._holding = False
         self._held: list[tuple[tuple[Operation, ...], asyncio.Future[Outcome]]] = []
         self._under_way: set[asyncio.Future[Outcome]] = set()
@@ -228,6 +229,7 @@ class TreeSession:
             loop.call_soon(_fail, outcome, ConnectionLost("", "the request was lost"))
         elif self._holding:
             self._held.append((operations, outcome))
+            self.has_held_writes.set()
         else:
             loop.call_soon(self._commit, operations, outcome)
         return outcome

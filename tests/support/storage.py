@@ -201,6 +201,6 @@ class StoppingDisk(RealDisk):
         self.step()
         super().sync_directory(path)
 
-    def replace_file(self, path: str, data: bytes) -> None:
+    def replace_file(self, path: str, data: bytes, *, private: bool = False) -> None:
         self.step()
-        super().replace_file(path, data)
+        super().replace_file(path, data, private=private)

@@ -99,10 +99,9 @@ class TopicController:
                 if await self._store.exists(paths.topic(name)) is not None:
                     raise _already_exists(name)
                 check_no_collision(name, await self._store.children(paths.TOPICS))
-                if assignment is None:
-                    placed = self._spread(term.view, num_partitions, replication_factor)
-                else:
-                    placed = check_assignment(assignment, term.view.brokers)
+                placed = await _placed(
+                    term, lambda view: self._place(view, num_partitions, replication_factor, assignment)
+                )
                 topic = TopicAssignment(random_uuid(self._entropy), _as_assignments(placed))
                 if validate_only:
                     return topic
@@ -172,7 +171,8 @@ class TopicController:
                 before, stat = await self._read_topic(name)
                 if name in term.view.doomed:
                     raise unknown_topic(name)
-                placed = _new_partitions(name, before, term.view, count, assignment)
+                new = partial(_new_partitions, name, before, count=count, assignment=assignment)
+                placed = await _placed(term, new)
                 after = replace(before, partitions={**before.partitions, **_as_assignments(placed)})
                 if validate_only:
                     return after
@@ -272,7 +272,15 @@ class TopicController:
         operations.append(Delete(paths.topic(name), stat.version))
         return operations
 
-    def _spread(self, view: ClusterView, num_partitions: int, replication_factor: int) -> Assignment:
+    def _place(
+        self,
+        view: ClusterView,
+        num_partitions: int,
+        replication_factor: int,
+        assignment: Mapping[int, Sequence[int]] | None,
+    ) -> Assignment:
+        if assignment is not None:
+            return check_assignment(assignment, view.brokers)
         live = sorted(view.brokers)
         brokers = max(len(live), 1)
         start, shift = random_below(brokers, self._entropy), random_below(brokers, self._entropy)
@@ -299,6 +307,15 @@ def too_many(partitions: int) -> KafkaError | None:
         return None
     message = f"One request may make {MAX_PARTITIONS_PER_BATCH} partitions, this one asks for {partitions}."
     return KafkaError(ErrorCode.POLICY_VIOLATION, message)
+
+
+async def _placed(term: PartitionController, place: Callable[[ClusterView], Assignment]) -> Assignment:
+    """Where partitions go. Before it is refused for lack of brokers, those that have come just now are looked for."""
+    try:
+        return place(term.view)
+    except KafkaError:
+        await term.brokers_changed()
+        return place(term.view)
 
 
 async def _look_again(error: MetadataError, term: PartitionController) -> None:

@@ -213,10 +213,9 @@ class CoordinatorRuntime(Generic[M]):
     def _follow(self) -> None:
         led: dict[int, Partition] = {}
         for index in () if self._image_topic is None else self._image_topic.partitions:
-            try:
-                led[index] = self._replicas.leader(self._topic, index)
-            except KafkaError:
-                continue
+            partition = self._replicas.led_partition(self._topic, index)
+            if partition is not None:
+                led[index] = partition
         for index, shard in list(self._shards.items()):
             if led.get(index) is not shard.partition:
                 self._unload(shard)
@@ -331,13 +330,17 @@ class CoordinatorRuntime(Generic[M]):
         """The loaded shard that keeps `key`. Raises KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
         index = self.partition_of(key)
         shard = None if index is None else self._shards.get(index)
-        if shard is None:
+        if shard is None or not self._may_lead():
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         if not shard.is_loaded:
             if shard.failure is not None:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR, f"the coordinator is not loaded: {shard.failure}")
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
+
+    def _may_lead(self) -> bool:
+        """Not while another broker may coordinate: then requests are refused and timers wait, and nothing is lost."""
+        return self._replicas.may_lead is None or self._replicas.may_lead()
 
     def write(
         self, key: str, operation: Callable[[M, Waiter[R]], Effects], failed: Callable[[KafkaError], R]
@@ -404,7 +407,9 @@ class CoordinatorRuntime(Generic[M]):
         return shard if shard is not None and shard.is_loaded else None
 
     def loaded_shards(self) -> list[Shard[M]]:
-        """A snapshot, for background work that lets others in between."""
+        """A snapshot, for background work that lets others in between. None while others may coordinate."""
+        if not self._may_lead():
+            return []
         return [shard for shard in self._shards.values() if shard.is_loaded]
 
     def is_current(self, shard: Shard[M]) -> bool:
@@ -530,6 +535,10 @@ class CoordinatorRuntime(Generic[M]):
 
     def fire_timers(self) -> None:
         """Run what is due now."""
+        if not self._may_lead():
+            self._woken_at = self._clock.monotonic() + TIMER_RETRY_SECONDS
+            self._call_after(TIMER_RETRY_SECONDS, partial(self._wake, self._woken_at))
+            return
         self._woken_at = float("inf")
         now = self._clock.monotonic()
         for shard in list(self._shards.values()):

@@ -129,6 +129,17 @@ class MetadataCache:
         finally:
             self._waiting.remove(entry)
 
+    async def until_current(self) -> None:
+        """Return when the image shows all that the watches have named so far. StoreUnavailable: it could not be read.
+
+        Who wants what others have written until now calls `MetadataStore.sync` before."""
+        if not self._stale.is_empty():
+            self._begin_refresh()
+        if self._refreshing is not None:
+            await asyncio.wait([self._refreshing])
+        if not self._stale.is_empty():
+            raise StoreUnavailable("", "the cluster image is not current")
+
     async def close(self) -> None:
         """Stop following; the last image stays."""
         for unsubscribe in self._watches:
@@ -140,6 +151,9 @@ class MetadataCache:
 
     def _on_change(self, path: str) -> None:
         self._stale.add(path)
+        self._begin_refresh()
+
+    def _begin_refresh(self) -> None:
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
 

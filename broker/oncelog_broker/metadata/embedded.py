@@ -34,6 +34,7 @@ from oncelog_broker.metadata.store import (
     Operation,
     SessionCallback,
     SessionExpired,
+    SessionKey,
     SessionState,
     Set,
     Stat,
@@ -123,6 +124,17 @@ class EmbeddedStore:
     @property
     def session_id(self) -> int:
         return SESSION_ID
+
+    @property
+    def session_key(self) -> SessionKey | None:
+        return None
+
+    @property
+    def session_timeout(self) -> float:
+        return 0.0
+
+    async def end_session(self, key: SessionKey) -> None:
+        """Its process has ended, or we could not have opened the file."""
 
     @property
     def lease_until(self) -> float:

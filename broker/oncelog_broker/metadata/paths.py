@@ -14,12 +14,15 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 ADMIN = "/admin"
 DELETE_TOPICS = "/admin/delete_topics"
-INCARNATIONS = "/oncelog/incarnations"
 CLUSTER = "/cluster"
 CLUSTER_ID = "/cluster/id"
 LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 
-PERSISTENT = (BROKERS, BROKER_IDS, TOPICS, CONFIG, TOPIC_CONFIGS, BROKER_CONFIGS, CLUSTER)
+ONCELOG = "/oncelog"
+"""Beneath it is what Kafka has not."""
+INCARNATIONS = "/oncelog/incarnations"
+
+PERSISTENT = (BROKERS, BROKER_IDS, TOPICS, CONFIG, TOPIC_CONFIGS, BROKER_CONFIGS, CLUSTER, ONCELOG, INCARNATIONS)
 """Nodes that must exist before anything else is written; parents come first."""
 
 DEFAULT_BROKER = "<default>"
@@ -31,7 +34,8 @@ def broker_id(broker: int) -> str:
 
 
 def incarnation(broker: int) -> str:
-    """Its version counts the registrations of a broker; a re-created registration itself begins at version 0 again."""
+    """Its version counts the registrations of a broker: what a multi can check, when the registration itself is made
+    anew each time and begins with version 0 again."""
     return f"{INCARNATIONS}/{broker}"
 
 

@@ -36,14 +36,19 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """`/brokers/ids/<id>`, version 5. `features`: name -> (min_version, max_version) that the broker supports."""
+    """`/brokers/ids/<id>`, version 5. `features`: name -> (min_version, max_version) that the broker supports.
+
+    Ours alone: `previous_epoch`, the broker epoch of the registration before, -1 if there was none; `boot`, which names
+    the machine's last start; `is_log_tail_kept`, False if what the broker wrote last may be gone from its logs.
+    """
 
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     timestamp_ms: int = 0
+    previous_epoch: int = -1
+    boot: str = ""
     is_log_tail_kept: bool = True
-    """Whether its logs have every record that they had when it was last registered: not after the machine went down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +110,12 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
         "listener_security_protocol_map": {e.listener: e.security_protocol for e in broker.endpoints},
         "features": {n: {"min_version": low, "max_version": high} for n, (low, high) in broker.features.items()},
     }
-    if not broker.is_log_tail_kept:
-        document["log_tail"] = "unsure"
     if broker.rack is not None:
         document["rack"] = broker.rack
+    if broker.boot:
+        document["boot"] = broker.boot
+        document["previous_broker_epoch"] = broker.previous_epoch
+        document["log_tail"] = "kept" if broker.is_log_tail_kept else "unsure"
     return _to_json(document)
 
 
@@ -121,8 +128,15 @@ def parse_broker(data: bytes, path: str) -> BrokerRegistration:
         features[name] = (supported.integer("min_version"), supported.integer("max_version"))
     endpoints = tuple(_parse_endpoint(text, protocols, path) for text in document.required("endpoints", list))
     rack = document.optional("rack", str, "") or None
-    is_log_tail_kept = document.optional("log_tail", str, "kept") != "unsure"
-    return BrokerRegistration(endpoints, rack, features, document.digits("timestamp"), is_log_tail_kept)
+    return BrokerRegistration(
+        endpoints,
+        rack,
+        features,
+        document.digits("timestamp"),
+        document.optional("previous_broker_epoch", int, -1),
+        document.optional("boot", str, ""),
+        document.optional("log_tail", str, "kept") == "kept",
+    )
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:

@@ -3,12 +3,16 @@
 Founding is one `multi` whose last node is the cluster id, so a store without one has never been used. Only then are
 topics taken over from the log directories: later a directory without a topic in the store is what a deletion has left
 (the broker died before it removed the files), and taking it over would bring the topic back from the dead.
+
+Each registration also sets the broker's incarnation node, in the same write. Whoever makes this broker a leader can so
+check, in the write that does it, that it is still the broker that was meant.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from oncelog_broker.metadata import paths
@@ -28,7 +32,7 @@ from oncelog_broker.metadata.payloads import (
     parse_cluster_id,
 )
 from oncelog_broker.metadata.producer_ids import BLOCK_SIZE
-from oncelog_broker.metadata.store import Create, MetadataStore, NodeExists, Operation
+from oncelog_broker.metadata.store import BadVersion, Create, MetadataStore, NodeExists, Operation, Set
 from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
 from oncelog_protocol.uuids import uuid_to_string
 
@@ -66,6 +70,8 @@ class Membership(NamedTuple):
 
     cluster_id: str
     broker_epoch: int
+    incarnation: int
+    """Version of the broker's incarnation node."""
     founded: bool
     """Whether the store was new: the found topics are in it now. Otherwise they were not looked at."""
 
@@ -76,36 +82,83 @@ async def register_broker(
     registration: BrokerRegistration,
     found_logs: Callable[[], FoundLogs] = FoundLogs,
     entropy: Entropy = system_entropy,
+    wait_seconds: float = 0.0,
 ) -> Membership:
     """Register this broker until its session ends, founding the cluster if there is none: one write in all.
 
-    `found_logs` is asked only in a new store. BrokerIdInUse; StoreUnavailable: may be called again, its own earlier
-    registration (same content, hence same timestamp) is then recognised.
+    `found_logs` is asked only in a new store. `wait_seconds`: for another session's registration of this id to go, which
+    may be that of a broker that has died. BrokerIdInUse; StoreUnavailable: may be called again, a registration of the
+    same session is recognised.
     """
-    existing = await store.get_many([paths.CLUSTER_ID, *paths.PERSISTENT])
+    path = paths.broker_id(broker_id)
+    while True:
+        try:
+            return await _try_to_register(store, broker_id, registration, found_logs, entropy)
+        except NodeExists as error:
+            # Another path: another broker founds the cluster at this moment. None: it has gone meanwhile.
+            stat = await store.exists(path) if error.path == path else None
+            if stat is not None and stat.ephemeral_owner == store.session_id:
+                return await _membership(store, broker_id, stat.czxid)
+            if stat is not None and not await _is_gone_within(store, path, wait_seconds):
+                raise BrokerIdInUse(broker_id) from error
+        except BadVersion:
+            pass  # another process with our id has registered since we read: it is there now
+
+
+async def _try_to_register(
+    store: MetadataStore,
+    broker_id: int,
+    registration: BrokerRegistration,
+    found_logs: Callable[[], FoundLogs],
+    entropy: Entropy,
+) -> Membership:
+    """NodeExists, BadVersion: somebody else was here."""
+    path, incarnation_path = paths.broker_id(broker_id), paths.incarnation(broker_id)
+    found_id, incarnation, *found = await store.get_many([paths.CLUSTER_ID, incarnation_path, *paths.PERSISTENT])
     operations: list[Operation] = [
-        Create(path) for path, found in zip(paths.PERSISTENT, existing[1:], strict=True) if found is None
+        Create(each) for each, node in zip(paths.PERSISTENT, found, strict=True) if node is None
     ]
-    path, content = paths.broker_id(broker_id), encode_broker(registration)
-    operations.append(Create(path, content, ephemeral=True))
-    if existing[0] is not None:
-        cluster_id = parse_cluster_id(existing[0][0], paths.CLUSTER_ID)
+    if incarnation is None:
+        operations.append(Create(incarnation_path))
+    else:
+        registration = replace(registration, previous_epoch=incarnation[1].mzxid)
+        operations.append(Set(incarnation_path, b"", incarnation[1].version))
+    operations.append(Create(path, encode_broker(registration), ephemeral=True))
+    registered = len(operations)
+    if found_id is not None:
+        cluster_id = parse_cluster_id(found_id[0], paths.CLUSTER_ID)
     else:
         logs = found_logs()
         cluster_id = logs.cluster_id or uuid_to_string(random_uuid(entropy))
         operations.extend(_adoption(logs, broker_id, entropy))
         operations.append(Create(paths.CLUSTER_ID, encode_cluster_id(cluster_id)))
+    stats = await store.multi(operations)
+    counted, made = stats[registered - 2], stats[registered - 1]
+    assert counted is not None
+    assert made is not None
+    return Membership(cluster_id, made.czxid, counted.version, founded=found_id is None)
+
+
+async def _membership(store: MetadataStore, broker_id: int, broker_epoch: int) -> Membership:
+    """What an earlier call achieved that did not hear of it."""
+    cluster_id, _ = await store.get(paths.CLUSTER_ID)
+    _, incarnation = await store.get(paths.incarnation(broker_id))
+    return Membership(parse_cluster_id(cluster_id, paths.CLUSTER_ID), broker_epoch, incarnation.version, founded=False)
+
+
+async def _is_gone_within(store: MetadataStore, path: str, seconds: float) -> bool:
+    changed = asyncio.Event()
+    unwatch = store.watch(path, lambda _: changed.set())
     try:
-        await store.multi(operations)
-    except NodeExists as error:
-        if error.path != path:  # another broker founds the cluster at this moment
-            return await register_broker(store, broker_id, registration, found_logs, entropy)
-        data, stat = await store.get(path)
-        if data != content:
-            raise BrokerIdInUse(broker_id) from error
-        return Membership(cluster_id, stat.czxid, founded=False)
-    _, stat = await store.get(path)
-    return Membership(cluster_id, stat.czxid, founded=existing[0] is None)
+        async with asyncio.timeout(seconds):
+            while await store.exists(path) is not None:
+                await changed.wait()
+                changed.clear()
+    except TimeoutError:
+        return False
+    finally:
+        unwatch()
+    return True
 
 
 def _adoption(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterable[Operation]:

@@ -103,6 +103,13 @@ class SessionState(Enum):
     by itself, and says CONNECTED when it has."""
 
 
+class SessionKey(NamedTuple):
+    """What proves to a store that a session is ours."""
+
+    session_id: int
+    password: bytes
+
+
 class Stat(NamedTuple):
     """What the store knows of a node beside its data."""
 
@@ -165,6 +172,20 @@ class MetadataStore(Protocol):
     @property
     def session_id(self) -> int:
         """What `Stat.ephemeral_owner` is of nodes that this session made."""
+
+    @property
+    def session_key(self) -> SessionKey | None:
+        """With it a later process can end this session; None where sessions end with their process."""
+
+    @property
+    def session_timeout(self) -> float:
+        """How long a session may outlive its process, in seconds."""
+
+    async def end_session(self, key: SessionKey) -> None:
+        """End a session that another process began, with its ephemeral nodes; one that is over already is none.
+
+        StoreUnavailable where that takes longer than the session lasts.
+        """
 
     @property
     def lease_until(self) -> float:

@@ -30,6 +30,7 @@ from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
+from oncelog_broker.metadata.store import SessionKey
 from oncelog_broker.runtime.clock import Clock
 
 MAX_IN_FLIGHT: Final = 100
@@ -39,13 +40,6 @@ CLOSE_SECONDS: Final = 2
 """How long a close waits for answers, and again for its own, before the connection is dropped."""
 
 _log = logging.getLogger(__name__)
-
-
-class SessionKey(NamedTuple):
-    """What proves to the ensemble that a session is ours."""
-
-    session_id: int
-    password: bytes
 
 
 class Connected(NamedTuple):

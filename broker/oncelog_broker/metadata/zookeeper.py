@@ -40,6 +40,7 @@ from oncelog_broker.metadata.store import (
     RequestTooLarge,
     SessionCallback,
     SessionExpired,
+    SessionKey,
     SessionState,
     Set,
     Stat,
@@ -51,7 +52,7 @@ from oncelog_broker.metadata.store import (
     parent_of,
 )
 from oncelog_broker.metadata.watches import Subscribers, Watches
-from oncelog_broker.metadata.zk_client import Connected, SessionKey, ZooKeeperSession
+from oncelog_broker.metadata.zk_client import Connected, ZooKeeperSession
 from oncelog_broker.metadata.zk_requests import AddWatch, Multi, MultiRead
 from oncelog_broker.runtime.clock import Clock, SystemClock
 
@@ -94,19 +95,16 @@ class ZooKeeperStore:
         session_timeout: float = 18.0,
         connection_timeout: float = 18.0,
         clock: Clock | None = None,
-        take_over: SessionKey | None = None,
     ) -> ZooKeeperStore:
         """Begin a session. `connect`: `host:port,host:port/chroot`; the chroot is made if it is not there.
 
-        `take_over`: of an earlier session of ours, which is ended first, with its ephemeral nodes. ConnectionLost if no
-        server has answered within `connection_timeout` seconds; ValueError for a malformed `connect`.
+        ConnectionLost if no server has answered within `connection_timeout` seconds; ValueError for a malformed
+        `connect`.
         """
         servers, chroot = parse_connect(connect)
         store = cls(servers, chroot, session_timeout, clock or SystemClock())
         try:
             async with asyncio.timeout(connection_timeout):
-                if take_over is not None:
-                    await _end_session(servers, session_timeout, store._clock, take_over)
                 store._begin_session()
                 await asyncio.shield(store._began)
         except TimeoutError as error:
@@ -116,6 +114,24 @@ class ZooKeeperStore:
             await store.close()
             raise
         return store
+
+    async def end_session(self, key: SessionKey) -> None:
+        ended = _Ended()
+        session = ZooKeeperSession(self._servers, self._session_timeout, ended, self._clock, key)
+        session.start()
+        try:
+            async with asyncio.timeout(self._lease.timeout):
+                await ended.decided
+        except TimeoutError as error:
+            raise ConnectionLost("", "the earlier session could not be ended") from error
+        finally:
+            await session.close()
+        await self.sync()  # its nodes are gone for us, too
+
+    @property
+    def session_timeout(self) -> float:
+        """As the servers have granted it."""
+        return self._lease.timeout
 
     # --- the contract
 
@@ -129,7 +145,6 @@ class ZooKeeperStore:
 
     @property
     def session_key(self) -> SessionKey | None:
-        """With it a later process can end this session before it expires."""
         return self._key
 
     @property
@@ -399,17 +414,6 @@ def parse_connect(connect: str) -> tuple[str, str]:
     if not all(server.strip() for server in servers.split(",")):
         raise ValueError(f"zookeeper.connect is host:port,host:port/chroot, not {connect!r}")
     return servers, chroot
-
-
-async def _end_session(servers: str, timeout: float, clock: Clock, key: SessionKey) -> None:
-    """End a session that another process of ours began; one that is over already is none."""
-    ended = _Ended()
-    session = ZooKeeperSession(servers, timeout, ended, clock, key)
-    session.start()
-    try:
-        await ended.decided
-    finally:
-        await session.close()
 
 
 class _Ended:

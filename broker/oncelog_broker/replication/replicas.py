@@ -68,6 +68,8 @@ class Replicas:
         """Called with the names of topics of which more partitions are led now, because their logs are open."""
         self._waiting_followers: dict[int, set[WaitingFetch]] = {}
         self.fetching: Fetching | None = None
+        self.may_lead: Callable[[], bool] | None = None
+        """The gate: whether nobody else can have been made leader. None where there is nobody else."""
 
     # --- asked by the request handlers
 
@@ -81,17 +83,34 @@ class Replicas:
         fetch.enough.add_done_callback(lambda _: waiting.discard(fetch))
 
     def leader(self, topic: str, index: int) -> Partition:
-        """The partition, if this broker leads it.
+        """The partition, if this broker leads it and may.
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         partition = self._leaders.get((topic, index))
         if partition is None:
             raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self.may_lead is not None and not self.may_lead():
+            raise _in_doubt()
         return partition
+
+    def led_partition(self, topic: str, index: int) -> Partition | None:
+        """The partition that this broker leads by the image, also while the gate is shut: for those who only hold what
+        belongs to it, and answer nobody."""
+        return self._leaders.get((topic, index))
 
     def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
         """As `leader`, by topic id; UNKNOWN_TOPIC_ID where nobody has that id (T9)."""
+        partition = self._leaders_by_id.get((topic_id, index))
+        if partition is None:
+            raise self._why_not(self._image.topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)
+        if self.may_lead is not None and not self.may_lead():
+            raise _in_doubt()
+        return partition
+
+    def led_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """As `leader_by_id` also while the gate is shut, for followers: what they are told of a log is true of the
+        leader epoch that they ask in, whoever leads by now."""
         partition = self._leaders_by_id.get((topic_id, index))
         if partition is None:
             raise self._why_not(self._image.topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -291,3 +310,7 @@ class Replicas:
         """Answer whoever waits; the logs are closed by their manager."""
         for partition in self._hosts.values():
             partition.resign()
+
+
+def _in_doubt() -> KafkaError:
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the session with ZooKeeper is in doubt")

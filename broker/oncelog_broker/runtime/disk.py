@@ -118,8 +118,11 @@ class Disk(Protocol):
 
     def read_file(self, path: str) -> bytes: ...
 
-    def replace_file(self, path: str, data: bytes) -> None:
-        """Set the content of a small file so that a crash leaves the old content or the new, never a mixture."""
+    def replace_file(self, path: str, data: bytes, *, private: bool = False) -> None:
+        """Set the content of a small file so that a crash leaves the old content or the new, never a mixture.
+
+        With `private`, nobody but its owner may read it.
+        """
 
     def lock(self, path: str) -> Lock:
         """Lock the file `path`, made if absent. Raises LockHeld."""
@@ -359,10 +362,12 @@ class RealDisk:
     def read_file(self, path: str) -> bytes:
         return self._for_a_moment(lambda: _read_file(path))
 
-    def replace_file(self, path: str, data: bytes) -> None:
+    def replace_file(self, path: str, data: bytes, *, private: bool = False) -> None:
         temporary = path + TEMPORARY_SUFFIX
+        if private:
+            self.remove(temporary)  # one that others may read, say
         try:
-            self._for_a_moment(lambda: _write_file(temporary, data))
+            self._for_a_moment(lambda: _write_file(temporary, data, 0o600 if private else 0o666))
         except OSError:
             self.remove(temporary)  # a part of it would take room that may be what is lacking
             raise
@@ -413,8 +418,8 @@ def _read_file(path: str) -> bytes:
         return file.read()
 
 
-def _write_file(path: str, data: bytes) -> None:
-    with open(path, "wb") as file:
+def _write_file(path: str, data: bytes, mode: int = 0o666) -> None:
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -72,10 +72,7 @@ class ConsumerRead:
         (name, topic_id), asked = wanted
         partition = None
         try:
-            if self._by_id:
-                partition = self._replicas.leader_by_id(topic_id, asked.partition)
-            else:
-                partition = self._replicas.leader(name, asked.partition)
+            partition = self._leader(name, topic_id, asked.partition)
             divergence = self._check(partition, asked)
             if divergence is not None:
                 self.is_urgent = True
@@ -101,6 +98,10 @@ class ConsumerRead:
             aborted_transactions=aborted,
             records=records,
         )
+
+    def _leader(self, name: str, topic_id: bytes, index: int) -> Partition:
+        """The partition. Raises KafkaError."""
+        return self._replicas.leader_by_id(topic_id, index) if self._by_id else self._replicas.leader(name, index)
 
     def _check(self, partition: Partition, asked: PartitionRequest) -> tuple[int, int] | None:
         """None if the reader may read there, or where it left our log. Raises KafkaError."""
@@ -169,6 +170,9 @@ class ReplicaRead(ConsumerRead):
         """Of the logs, when they were read: those of `partitions`."""
         self.joining: list[Partition] = []
         """Those whose ISR the follower might join now."""
+
+    def _leader(self, name: str, topic_id: bytes, index: int) -> Partition:
+        return self._replicas.led_by_id(topic_id, index)
 
     def _check(self, partition: Partition, asked: PartitionRequest) -> tuple[int, int] | None:
         position = FetchPosition(asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch)

@@ -54,7 +54,7 @@ class AlterPartitionResponse:
     made, and another broker leads now), NOT_CONTROLLER (the sender knows more than this controller).
     """
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     topics: list[TopicData] = array()
 

@@ -100,6 +100,11 @@ class LogManager:
             raise
         return manager
 
+    @property
+    def was_closed_cleanly(self) -> bool:
+        """Whether the broker before this one had closed every log, in every data directory."""
+        return all(directory.clean_shutdown for directory in self._directories)
+
     # --- one log -------------------------------------------------------------------------------------------------
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:

@@ -1,7 +1,7 @@
 """CreatePartitions (37), v0-3: let topics have more partitions. `count` is the new total, not the increase.
 
 Behaviour: each topic succeeds or fails by itself; one that is named twice fails with INVALID_REQUEST; where all
-together ask for too many new partitions, each with POLICY_VIOLATION.
+together ask for too many new partitions, each with POLICY_VIOLATION. Served by the controller alone.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Behaviour: each topic succeeds or fails by itself; one that is named twice fails with INVALID_REQUEST; where all
 together ask for too many partitions, each with POLICY_VIOLATION. -1 stands for the broker's default number of
-partitions or replicas (KIP-464). With validate_only nothing is created.
+partitions or replicas (KIP-464). With validate_only nothing is created. Served by the controller alone.
 Versions: v5 answers with the configuration and the numbers (KIP-525), v7 with the topic id.
 """
 
@@ -63,6 +63,7 @@ async def _refused(request: CreateTopicsRequest, named: Counter[str], context: R
 
 async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: RequestContext) -> TopicResult:
     services = context.services
+    services.elector.term()  # clients look for the controller when they are told NOT_CONTROLLER
     # First, as Kafka does: whoever makes sure that a topic exists sends settings too, and cares for this answer alone.
     check_topic_may_be_made(topic.name)
     if services.image.topic(topic.name) is not None:

@@ -1,6 +1,7 @@
 """DeleteTopics (20), v1-6: delete topics by name, or by id (v6).
 
 Behaviour: each topic succeeds or fails by itself; answered when this broker serves the topic no more.
+Served by the controller alone.
 `delete.topic.enable=false` refuses all of them (INVALID_REQUEST before v3, as older clients do not know better).
 """
 
@@ -42,6 +43,7 @@ async def _delete_all(request: DeleteTopicsRequest, context: RequestContext) -> 
 
 def _resolved(wanted: TopicState, context: RequestContext) -> TopicState:
     """The topic with name and id. Raises KafkaError."""
+    context.services.elector.term()  # clients look for the controller when they are told NOT_CONTROLLER
     if not context.services.config[DELETE_TOPIC_ENABLE]:
         known = context.version >= FIRST_DISABLED_ERROR_VERSION
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)

@@ -1,8 +1,9 @@
 import asyncio
 
 import pytest
+from tests.support.shared_tree import SharedTree
 
-from oncelog_broker.controller.leadership import Controllership, claim_controllership
+from oncelog_broker.controller.leadership import Controllership, claim_controllership, own_controllership
 from oncelog_broker.metadata import paths, reader
 from oncelog_broker.metadata.store import BadVersion, ConnectionLost, Create
 
@@ -26,10 +27,21 @@ async def test_each_controller_raises_the_epoch_and_fences_the_one_before(embedd
     await embedded_store.multi([second.fence, Create("/b")])
 
 
-async def test_one_of_racing_brokers_becomes_controller(embedded_store):
-    claims = await asyncio.gather(*(claim_controllership(embedded_store, broker, 5) for broker in range(5)))
+async def test_one_of_racing_brokers_becomes_controller():
+    shared = SharedTree()
+    claims = await asyncio.gather(*(claim_controllership(shared.connect(), broker, 5) for broker in range(5)))
     assert [claim is not None for claim in claims] == [True, False, False, False, False]
-    assert await claim_controllership(embedded_store, 9, 5) is None
+    assert await claim_controllership(shared.connect(), 9, 5) is None
+
+
+async def test_a_claim_that_came_late_is_found_by_its_session_and_by_nobody_elses():
+    shared = SharedTree()
+    late, other = shared.connect(), shared.connect()
+    claimed = await claim_controllership(late, 1, now_ms=5)
+    assert await own_controllership(late) == claimed
+    assert await claim_controllership(late, 1, now_ms=6) == claimed
+    assert await own_controllership(other) is None
+    assert await claim_controllership(other, 1, now_ms=5) is None
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["create", "set"])

@@ -41,6 +41,7 @@ class InternalTopic:
         self.replicas = (1,)
         """Of them the leader alone is in sync."""
         self.image = ClusterImage("")
+        self.may_lead: Callable[[], bool] | None = None
         self.wake_ups: list[tuple[float, Callable[[], None]]] = []
 
     def lead(self, *indexes: int) -> ClusterImage:
@@ -70,6 +71,9 @@ class InternalTopic:
         partition = images.PartitionState((1,), (1,), 1, self.epoch, self.epoch)
         self.image = self.image.with_topic(Topic(TOPIC, TOPIC_ID, dict.fromkeys(range(self.count), partition)))
         return self.image
+
+    def led_partition(self, topic: str, index: int) -> Partition | None:
+        return self.led.get(index) if topic == TOPIC else None
 
     def leader(self, topic: str, index: int) -> Partition:
         if topic != TOPIC or index not in self.led:

@@ -1,15 +1,17 @@
 """Founding a cluster and registering in it: one write, also when it takes over a foreign data directory."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from oncelog_broker.metadata import embedded, paths, reader
 from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
+from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse_broker
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.registration import BrokerIdInUse, FoundLogs, FoundTopic, register_broker
 from oncelog_broker.metadata.store import ConnectionLost, SessionState
+from oncelog_broker.metadata.zookeeper import ZooKeeperStore
 from oncelog_protocol.uuids import uuid_from_string
 
 REGISTRATION = BrokerRegistration((Endpoint("PLAINTEXT", "h", 9092),), timestamp_ms=1)
@@ -55,12 +57,51 @@ async def test_a_foreign_data_directory_is_taken_over_when_the_store_is_new(embe
     assert await ProducerIdManager(embedded_store, 1).generate() == 4322
 
 
-async def test_a_broker_id_is_taken_once(embedded_store):
-    await register_broker(embedded_store, 1, REGISTRATION)
-    other = BrokerRegistration(REGISTRATION.endpoints, timestamp_ms=2)
+async def test_a_broker_id_is_taken_once(zookeeper):
+    first, second = await ZooKeeperStore.open(zookeeper), await ZooKeeperStore.open(zookeeper)
+    await register_broker(first, 1, REGISTRATION)
     with pytest.raises(BrokerIdInUse, match="broker id 1 is in use by another live broker"):
-        await register_broker(embedded_store, 1, other)
-    assert not (await register_broker(embedded_store, 2, other)).founded
+        await register_broker(second, 1, REGISTRATION)
+    assert not (await register_broker(second, 2, REGISTRATION)).founded
+    await first.close()
+    await second.close()
+
+
+async def test_the_registration_of_a_session_that_ends_is_waited_for(zookeeper):
+    first, second = await ZooKeeperStore.open(zookeeper), await ZooKeeperStore.open(zookeeper)
+    before = await register_broker(first, 1, REGISTRATION)
+    waiting = asyncio.ensure_future(register_broker(second, 1, REGISTRATION, wait_seconds=60))
+    looked = asyncio.Event()
+    exists = second.exists
+
+    async def seen(path):
+        found = await exists(path)
+        looked.set()
+        return found
+
+    second.exists = seen
+    await looked.wait()
+    await first.close()
+    after = await waiting
+    assert after.broker_epoch > before.broker_epoch
+    assert after.incarnation == before.incarnation + 1
+    await second.close()
+
+
+async def test_each_registration_says_which_one_was_before_it(open_store):
+    store = await open_store()
+    first = await register_broker(store, 1, replace(REGISTRATION, boot="b", is_log_tail_kept=False))
+    data, stat = await store.get(paths.broker_id(1))
+    assert (first.broker_epoch, first.incarnation) == (stat.czxid, 0)
+    assert parse_broker(data, "").previous_epoch == -1
+    assert not parse_broker(data, "").is_log_tail_kept
+    await store.close()
+    store = await open_store()
+    second = await register_broker(store, 1, replace(REGISTRATION, boot="b"))
+    registered = parse_broker((await store.get(paths.broker_id(1)))[0], "")
+    assert second.incarnation == 1
+    assert first.broker_epoch <= registered.previous_epoch < second.broker_epoch
+    assert (registered.boot, registered.is_log_tail_kept) == ("b", True)
 
 
 async def test_a_registration_whose_reply_was_lost_is_recognised(unreliable_store):

@@ -1,0 +1,120 @@
+"""Keeps a broker registered in its cluster, and says whether it may lead.
+
+The gate is open while the lease holds (`lease.py`), the broker is registered in the running session, and what it has
+seen of the cluster is from after that. It is asked at every use, since a process that was stopped does not know it. At
+the end of the lease it shuts and tears nothing down:
+
+- The same session goes on: the cluster is read again, and the gate opens. Nobody can have taken our place meanwhile.
+- The session was lost: the broker registers again, with a new broker epoch, and is for the others a broker that has
+  come back. The gate opens when the image shows that registration, and what the controller made of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from oncelog_broker.metadata.registration import Membership
+from oncelog_broker.metadata.store import MetadataStore, SessionState, StoreUnavailable
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.tasks import Tasks
+
+RETRY_SECONDS: Final = 0.2
+"""Between tries while the store is out of reach."""
+
+_log = logging.getLogger(__name__)
+
+
+class ClusterMember:
+    """One broker's place in the cluster. `join` it, give it `on_resumed` and `on_rejoined`, then `follow`."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        register: Callable[[], Awaitable[Membership]],
+        clock: Clock,
+        tasks: Tasks,
+        *,
+        is_strict: bool = True,
+    ) -> None:
+        """`register` registers the broker in the session that runs; what it raises of StoreUnavailable is tried again.
+        `is_strict`: the gate shuts at the end of the lease, not only when the session is over."""
+        self._store = store
+        self._register = register
+        self._clock = clock
+        self._tasks = tasks
+        self._is_strict = is_strict
+        self._registered_in = 0
+        self._is_current = False
+        self._resuming: asyncio.Task[None] | None = None
+        self.membership: Membership | None = None
+        self.on_resumed: Callable[[], Awaitable[object]] | None = None
+        """Returns when the image shows what stood when the session came back."""
+        self.on_rejoined: Callable[[Membership], Awaitable[object]] | None = None
+        """Returns when the image shows the broker's new registration, and this broker leads what it is to lead."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """-1 before the first registration."""
+        return -1 if self.membership is None else self.membership.broker_epoch
+
+    def may_lead(self) -> bool:
+        """Whether nobody else can have taken our place."""
+        return self._is_current and (not self._is_strict or self._clock.uptime() < self._store.lease_until)
+
+    async def join(self) -> Membership:
+        """Register for the first time, in as many tries as the session lasts. BrokerIdInUse, StoreUnavailable."""
+        deadline = self._clock.monotonic() + self._store.session_timeout
+        while True:
+            try:
+                return await self._join()
+            except StoreUnavailable:
+                if self._clock.monotonic() >= deadline:
+                    raise
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _join(self) -> Membership:
+        session = self._store.session_id
+        membership = await self._register()
+        self.membership, self._registered_in = membership, session
+        return membership
+
+    def follow(self) -> None:
+        """Open the gate, now that the broker has seen the cluster, and follow the session from here on."""
+        self._is_current = True
+        self._store.watch_session(self._on_session)
+        if self._store.session is not SessionState.CONNECTED or self._registered_in != self._store.session_id:
+            self._on_session(self._store.session)
+
+    def _on_session(self, state: SessionState) -> None:
+        if self._resuming is not None:
+            self._resuming.cancel()
+            self._resuming = None
+        is_same = self._registered_in == self._store.session_id
+        if not self._is_strict and state is not SessionState.LOST and is_same and self._is_current:
+            return
+        self._is_current = False
+        if state is SessionState.CONNECTED:
+            self._resuming = self._tasks.spawn("resume in the cluster", self._resume())
+
+    async def _resume(self) -> None:
+        """Open the gate again, however often it takes. Cancelled by the next change of the session."""
+        while True:
+            try:
+                if self._registered_in != self._store.session_id:
+                    membership = await self._join()
+                    if self.on_rejoined is not None:
+                        await self.on_rejoined(membership)
+                    _log.warning("registered again", extra={"broker_epoch": membership.broker_epoch})
+                elif self.on_resumed is not None:
+                    await self.on_resumed()
+            except StoreUnavailable as error:
+                _log.info("not back in the cluster yet: %s", error)
+            except Exception:
+                _log.exception("not back in the cluster, trying again")
+            else:
+                self._is_current = self._store.session is SessionState.CONNECTED
+                return
+            await asyncio.sleep(RETRY_SECONDS)

@@ -1,0 +1,209 @@
+"""Who is controller, and what it hears, in virtual time: brokers of one process on one tree."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.support.shared_tree import SharedTree
+from tests.support.virtual_time import run_virtually
+
+from oncelog_broker.controller.elector import RETRY_SECONDS, Elector
+from oncelog_broker.controller.topics import TopicController
+from oncelog_broker.metadata import paths, reader
+from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
+from oncelog_broker.metadata.registration import register_broker
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+
+class Cluster:
+    """Brokers that elect their controller."""
+
+    def __init__(self):
+        self.shared = SharedTree()
+        self.admin = self.shared.connect()
+        self.tasks = Tasks()
+        self.sessions, self.electors = {}, {}
+
+    async def start(self, *brokers):
+        for broker in brokers:
+            self.sessions[broker] = self.shared.connect()
+            await self.register(broker)
+            elector = Elector(self.sessions[broker], broker, ManualClock(), self.tasks, _no_pause, lambda: False)
+            self.electors[broker] = elector
+            topics = TopicController(self.sessions[broker], elector.term)
+            elector.on_term = topics.finish_deletions
+            await elector.start()
+
+    async def register(self, broker):
+        endpoints = (Endpoint("PLAINTEXT", "h", broker),)
+        await register_broker(self.sessions[broker], broker, BrokerRegistration(endpoints))
+
+    def controllers(self):
+        return [broker for broker, elector in self.electors.items() if elector._term is not None]
+
+    def topics(self, broker):
+        return TopicController(self.sessions[broker], self.electors[broker].term)
+
+    async def until(self, condition):
+        """Virtual time passes by as long as it takes."""
+        import asyncio
+
+        for _ in range(1000):
+            if await condition():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("it never came")
+
+    async def state(self, topic="t", partition=0):
+        found = (await reader.read_image(self.admin)).topics[topic].partitions[partition]
+        return found.leader, found.leader_epoch, found.isr
+
+
+async def _no_pause():
+    return
+
+
+@asynccontextmanager
+async def running(*brokers):
+    cluster = Cluster()
+    try:
+        await cluster.start(*brokers)
+        yield cluster
+    finally:
+        for elector in cluster.electors.values():
+            elector.close()
+        await cluster.tasks.close()
+
+
+def virtually(scenario):
+    """The scenario as a test of its own, in virtual time."""
+
+    def test():
+        run_virtually(scenario())
+
+    test.__name__, test.__doc__ = scenario.__name__, scenario.__doc__
+    return test
+
+
+@virtually
+async def test_the_first_broker_is_controller_and_the_others_wait():
+    async with running(1, 2, 3) as cluster:
+        assert cluster.controllers() == [1]
+        with pytest.raises(KafkaError) as raised:
+            await cluster.topics(2).create_topic("t", 1, 1)
+        assert raised.value.code is ErrorCode.NOT_CONTROLLER
+
+
+@virtually
+async def test_when_it_dies_another_one_takes_over_with_the_next_epoch_and_elects():
+    async with running(1, 2, 3) as cluster:
+        await cluster.topics(1).create_topic("t", -1, -1, assignment={0: [1, 2, 3]})
+        cluster.sessions[1].expire()
+
+        async def taken_over():
+            return (await cluster.state())[0] in (2, 3)
+
+        await cluster.until(taken_over)
+        (controller,) = (broker for broker in cluster.controllers() if broker != 1)
+        assert cluster.electors[controller].term().controllership.epoch == 2
+        assert await cluster.state() == (2, 1, (2, 3))
+
+
+@virtually
+async def test_the_death_of_another_broker_is_heard():
+    async with running(1, 2, 3) as cluster:
+        await cluster.topics(1).create_topic("t", -1, -1, assignment={0: [3, 1]})
+        cluster.sessions[3].expire()
+
+        async def moved():
+            return await cluster.state() == (1, 1, (1,))
+
+        await cluster.until(moved)
+
+
+@virtually
+async def test_a_controller_whose_session_is_over_resigns_and_comes_back_when_it_is_registered_anew():
+    async with running(1) as cluster:
+        cluster.sessions[1].expire()
+        cluster.sessions[1].notice()
+        assert cluster.controllers() == []
+        with pytest.raises(KafkaError):
+            cluster.electors[1].term()
+        cluster.electors[1].close()
+        await cluster.start(1)
+        assert cluster.controllers() == [1]
+
+
+@virtually
+async def test_who_is_not_registered_does_not_claim():
+    async with running(1, 2) as cluster:
+        await cluster.admin.delete(paths.broker_id(2))
+        cluster.sessions[1].expire()
+        await cluster.register(2)
+
+        async def is_controller():
+            return 2 in cluster.controllers()
+
+        await cluster.until(is_controller)
+        assert await reader.read_controller(cluster.admin) == 2
+
+
+@virtually
+async def test_a_claim_whose_reply_was_lost_is_ours_and_is_not_made_twice():
+    async with running(1, 2) as cluster:
+        cluster.sessions[2].lose_replies = 1
+        cluster.sessions[1].expire()
+
+        async def is_controller():
+            return 2 in cluster.controllers()
+
+        await cluster.until(is_controller)
+        assert (await cluster.admin.get(paths.CONTROLLER_EPOCH))[0] == b"2"
+
+
+@virtually
+async def test_after_a_time_without_the_store_everything_is_read_again():
+    async with running(1, 2, 3) as cluster:
+        await cluster.topics(1).create_topic("t", -1, -1, assignment={0: [3, 1]})
+        cluster.sessions[1].is_cut = True
+        cluster.sessions[3].expire()
+        await cluster.until(_after(2 * RETRY_SECONDS))
+        assert await cluster.state() == (3, 0, (3, 1))
+        cluster.sessions[1].reconnect()
+
+        async def moved():
+            return await cluster.state() == (1, 1, (1,))
+
+        await cluster.until(moved)
+        assert cluster.electors[1].term().controllership.epoch == 1
+
+
+@virtually
+async def test_who_lost_its_registration_while_cut_off_resigns_when_it_is_back():
+    async with running(1, 2) as cluster:
+        cluster.sessions[1].is_cut = True
+        await cluster.admin.delete(paths.CONTROLLER)
+
+        async def taken_over():
+            return 2 in cluster.controllers()
+
+        await cluster.until(taken_over)
+        cluster.sessions[1].reconnect()
+
+        async def resigned():
+            return cluster.controllers() == [2]
+
+        await cluster.until(resigned)
+
+
+def _after(seconds):
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+
+    async def passed():
+        return loop.time() >= end
+
+    return passed

@@ -1,0 +1,319 @@
+"""A term as controller: what follows from each event, in few writes, right also when replies are lost."""
+
+import asyncio
+
+import pytest
+from tests.support.shared_tree import SharedTree
+
+from oncelog_broker.controller import writer
+from oncelog_broker.controller.alter_partition import Member, Proposal
+from oncelog_broker.controller.leadership import claim_controllership
+from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.partitions import PartitionController
+from oncelog_broker.controller.topics import TopicController
+from oncelog_broker.controller.writer import Deposed
+from oncelog_broker.metadata import paths, reader
+from oncelog_broker.metadata.payloads import (
+    BrokerRegistration,
+    Endpoint,
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+    encode_topic,
+)
+from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, register_broker
+from oncelog_broker.metadata.store import Create, SessionExpired, Set, StoreUnavailable
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+
+class Cluster:
+    """Three brokers; broker 1 is the controller."""
+
+    def __init__(self):
+        self.shared = SharedTree()
+        self.admin = self.shared.connect()
+        self.sessions = {}
+
+    async def start(self, broker, **registration):
+        session = self.sessions[broker] = self.shared.connect()
+        endpoints = (Endpoint("PLAINTEXT", "h", broker),)
+        await register_broker(session, broker, BrokerRegistration(endpoints, **registration))
+        return session
+
+    def stop(self, broker):
+        self.sessions.pop(broker).expire()
+
+    async def control(self, broker):
+        claimed = await claim_controllership(self.sessions[broker], broker, now_ms=1)
+        term = PartitionController(self.sessions[broker], claimed)
+        await term.read_all()
+        return term
+
+    async def states(self, topic="t"):
+        image = await reader.read_image(self.admin)
+        return {p: (s.leader, s.leader_epoch, s.isr) for p, s in image.topics[topic].partitions.items()}
+
+
+@pytest.fixture
+async def cluster():
+    cluster = Cluster()
+    for broker in (1, 2, 3):
+        await cluster.start(broker)
+    return cluster
+
+
+@pytest.fixture
+async def term(cluster):
+    return await cluster.control(1)
+
+
+@pytest.fixture
+async def topic(cluster, term):
+    """One partition on each broker first, in sync everywhere."""
+    by_hand = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
+    return await TopicController(cluster.sessions[1], lambda: term).create_topic("t", -1, -1, assignment=by_hand)
+
+
+def proposal(leader, isr, leader_epoch=0, partition_epoch=0):
+    return Proposal(leader, leader_epoch, partition_epoch, [Member(broker) for broker in isr])
+
+
+async def test_an_empty_cluster_has_nothing_to_elect(cluster, term):
+    writes = cluster.shared.writes
+    await term.brokers_changed()
+    assert cluster.shared.writes == writes
+
+
+async def test_a_death_is_one_write_elections_and_isrs_together(cluster, term, topic):
+    cluster.stop(2)
+    writes = cluster.shared.writes
+    await term.brokers_changed()
+    assert await cluster.states() == {0: (1, 0, (1, 3)), 1: (3, 1, (3, 1)), 2: (3, 0, (3, 1))}
+    assert cluster.shared.writes == writes + 1
+
+
+async def test_a_bounce_is_seen_though_the_gap_was_not(cluster, term, topic):
+    cluster.stop(2)
+    await cluster.start(2)
+    await term.brokers_changed()
+    assert await cluster.states() == {0: (1, 0, (1, 3)), 1: (3, 1, (3, 1)), 2: (3, 0, (3, 1))}
+
+
+async def test_a_bounce_is_seen_by_the_next_controller_too(cluster, term, topic):
+    for broker in (1, 2):
+        cluster.stop(broker)
+    await cluster.start(2)
+    await cluster.control(3)
+    assert await cluster.states() == {0: (3, 1, (3,)), 1: (3, 1, (3,)), 2: (3, 0, (3,))}
+
+
+async def test_a_new_controller_elects_for_those_who_stood_all_the_time_nothing(cluster, term, topic):
+    await cluster.start(4)
+    await cluster.sessions[4].delete(paths.CONTROLLER)
+    before = await cluster.states()
+    await cluster.control(4)
+    assert await cluster.states() == before
+
+
+async def test_nobody_out_of_sync_leads_unless_the_topic_says_so(cluster, term, topic):
+    assert await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, [1]))])
+    cluster.stop(1)
+    second = await cluster.control(2)
+    assert (await cluster.states())[0] == (-1, 1, (1,))
+    await cluster.admin.create(paths.topic_config("t"), b'{"config":{"unclean.leader.election.enable":"true"}}')
+    await second.configs_changed(["t"])
+    assert (await cluster.states())[0] == (2, 2, (2,))
+    assert second.view.states["t", 0].state.leader_recovery_state == 1
+
+
+async def test_a_refused_incarnation_is_read_again_and_decided_again(cluster, term, topic):
+    """Broker 3 would be elected, and bounces while that is being written."""
+    cluster.stop(2)
+    session = cluster.shared.connect()
+
+    def bounce(operations):
+        cluster.sessions[1].on_write = None
+        cluster.stop(3)
+        create = Create(paths.broker_id(3), cluster.shared.tree.node(paths.broker_id(1)).data, ephemeral=True)
+        cluster.shared.write([Set(paths.incarnation(3), b""), create], session.session_id)
+
+    cluster.sessions[1].on_write = bounce
+    await term.brokers_changed()
+    assert await cluster.states() == {0: (1, 0, (1,)), 1: (1, 1, (1,)), 2: (1, 1, (1,))}
+    assert 3 in term.view.brokers
+
+
+async def test_many_partitions_are_written_in_parts(cluster, term, topic, monkeypatch):
+    monkeypatch.setattr(writer, "MAX_PARTITIONS_PER_MULTI", 2)
+    cluster.stop(2)
+    writes = cluster.shared.writes
+    await term.brokers_changed()
+    assert cluster.shared.writes == writes + 2
+
+
+def test_parts_are_small_enough_for_zookeeper(monkeypatch):
+    monkeypatch.setattr(writer, "MAX_MULTI_BYTES", 2000)
+    changes = [PartitionChange(PartitionKey("t" * 249, p), PartitionState(1, 0, (1, 2, 3), 1), 0) for p in range(10)]
+    parts = list(writer.in_pieces(changes))
+    assert [change for part in parts for change in part] == changes
+    for part in parts:
+        assert writer.size_of([writer._operation(change) for change in part]) <= 2000
+
+
+@pytest.mark.parametrize("parents", [[], [paths.partitions("t")], [paths.partitions("t"), paths.partition("t", 0)]])
+async def test_partitions_that_were_never_led_get_their_first_state(cluster, term, parents):
+    assigned = TopicAssignment(
+        b"i" * 16, {0: ReplicaAssignment((1,)), 1: ReplicaAssignment((9,)), 2: ReplicaAssignment((1,))}
+    )
+    await cluster.admin.multi([Create(paths.topic("t"), encode_topic(assigned)), *map(Create, parents)])
+    await term.topics_changed(["t"])
+    assert await cluster.states() == {0: (1, 0, (1,)), 1: (-1, -1, ()), 2: (1, 0, (1,))}
+    await cluster.start(9)
+    await term.brokers_changed()
+    assert (await cluster.states())[1] == (9, 0, (9,))
+
+
+async def test_an_adopted_topic_gets_an_epoch_above_its_logs():
+    cluster = Cluster()
+    session = cluster.sessions[1] = cluster.shared.connect()
+    logs = FoundLogs(topics=(FoundTopic("t", {0: 7, 1: -1}),))
+    await register_broker(session, 1, BrokerRegistration((Endpoint("PLAINTEXT", "h", 1),)), lambda: logs)
+    await cluster.control(1)
+    assert await cluster.states() == {0: (1, 8, (1,)), 1: (1, 0, (1,))}
+
+
+async def test_what_cannot_be_read_keeps_no_other_partition_from_its_leader(cluster, term, topic, caplog):
+    await cluster.admin.create(paths.topic("broken"), b"nonsense")
+    await cluster.admin.create(paths.topic("u"), encode_topic(TopicAssignment(b"u" * 16, {0: ReplicaAssignment((2,))})))
+    cluster.stop(1)
+    second = await cluster.control(2)
+    assert second.view.states["u", 0].state.leader == 2
+    assert second.view.states["t", 0].state.leader == 2
+    assert "cannot read" in caplog.text
+
+
+def cluster_epoch(term, broker):
+    return term.view.brokers[broker].epoch
+
+
+EVENTS = {
+    "death": lambda cluster, term, topic: _death(cluster, term),
+    "isr": lambda cluster, term, topic: term.alter(
+        1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, [1, 2]))]
+    ),
+    "new partitions": lambda cluster, term, topic: _grown(cluster, term),
+}
+
+
+async def _death(cluster, term):
+    cluster.stop(3)
+    await term.brokers_changed()
+
+
+async def _grown(cluster, term):
+    assigned = TopicAssignment(b"u" * 16, {0: ReplicaAssignment((2,))})
+    await cluster.admin.create(paths.topic("u"), encode_topic(assigned))
+    await term.topics_changed(["u"])
+
+
+@pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
+@pytest.mark.parametrize("lost", ["lose_replies", "lose_requests"])
+async def test_a_reply_that_is_lost_changes_nothing(cluster, term, topic, event, lost):
+    """The same states as without the loss, each partition written once."""
+    setattr(cluster.sessions[1], lost, 1)
+    await event(cluster, term, topic)
+    first = {name: await cluster.states(name) for name in term.view.topics}
+    versions = {key: known.version for key, known in term.view.states.items()}
+    assert all(version <= 1 for version in versions.values())
+    writes = cluster.shared.writes
+    await term.read_all()
+    assert cluster.shared.writes == writes
+    assert {key: known.version for key, known in term.view.states.items()} == versions
+    assert first == {name: await cluster.states(name) for name in term.view.topics}
+
+
+async def test_a_controller_cut_off_from_the_store_reads_all_again_before_it_decides(cluster, term, topic):
+    troubles = []
+    term.on_trouble = lambda: troubles.append(1)
+    cluster.sessions[1].is_cut = True
+    with pytest.raises(StoreUnavailable):
+        await term.brokers_changed()
+    assert troubles
+    assert term.must_read_all
+    cluster.stop(2)
+    cluster.sessions[1].reconnect()
+    await term.topics_changed([])
+    assert (await cluster.states())[1] == (3, 1, (3, 1))
+
+
+async def test_the_writes_of_a_zombie_fail_and_the_image_stays(cluster, term, topic):
+    """It had decided, and was stopped before its write arrived; meanwhile another one is controller."""
+    await cluster.start(4)
+    cluster.stop(2)
+    cluster.sessions[1].hold_writes()
+    deciding = asyncio.ensure_future(term.brokers_changed())
+    await cluster.sessions[1].has_held_writes.wait()
+    await cluster.sessions[4].delete(paths.CONTROLLER)
+    second = await cluster.control(4)
+    states = await cluster.states()
+    versions = {key: known.version for key, known in second.view.states.items()}
+    cluster.sessions[1].release_writes()
+    with pytest.raises(Deposed):
+        await deciding
+    await second.read_all()
+    assert await cluster.states() == states
+    assert {key: known.version for key, known in second.view.states.items()} == versions
+
+
+async def test_a_session_that_is_over_writes_nothing(cluster, term, topic):
+    cluster.stop(1)
+    with pytest.raises(SessionExpired):
+        await term.brokers_changed()
+
+
+async def test_proposals_of_a_whole_broker_are_one_write(cluster, term, topic):
+    epoch = cluster_epoch(term, 2)
+    writes = cluster.shared.writes
+    granted, unknown, refused = await term.alter(
+        2,
+        epoch,
+        [
+            (topic.topic_id, 1, proposal(2, [2, 3])),
+            (b"x" * 16, 0, proposal(2, [2])),
+            (topic.topic_id, 0, proposal(2, [2])),
+        ],
+    )
+    assert granted.state.isr == (2, 3)
+    assert granted.version == 1
+    assert unknown.code is ErrorCode.UNKNOWN_TOPIC_ID
+    assert refused.code is ErrorCode.INVALID_REQUEST
+    assert cluster.shared.writes == writes + 1
+
+
+async def test_a_proposal_of_a_former_incarnation_is_refused_as_a_whole(cluster, term, topic):
+    epoch = cluster_epoch(term, 2)
+    cluster.stop(2)
+    await cluster.start(2)
+    await term.brokers_changed()
+    with pytest.raises(KafkaError) as raised:
+        await term.alter(2, epoch, [(topic.topic_id, 1, proposal(2, [2]))])
+    assert raised.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+async def test_an_expansion_does_not_get_in_who_was_registered_anew_unnoticed(cluster, term, topic):
+    """The controller has not heard of the bounce: the write itself finds it (KIP-903)."""
+    await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, [1, 2]))])
+    caught_up = Member(3, cluster_epoch(term, 3))
+    cluster.stop(3)
+    await cluster.start(3)
+    asked = Proposal(1, 0, 1, [Member(1), Member(2), caught_up])
+    (answer,) = await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, asked)])
+    assert answer.code is ErrorCode.INELIGIBLE_REPLICA
+    assert (await cluster.states())[0] == (1, 0, (1, 2))
+
+
+async def test_a_leader_that_resigns_is_told_that_another_one_was_elected(cluster, term, topic):
+    (answer,) = await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, [2, 3]))])
+    assert answer.code is ErrorCode.NEW_LEADER_ELECTED
+    assert (await cluster.states())[0] == (2, 1, (2, 3))
