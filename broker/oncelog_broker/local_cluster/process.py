@@ -5,6 +5,7 @@ A pid alone names another process as soon as ours has ended, so that no signal i
 
 from __future__ import annotations
 
+import atexit
 import os
 import select
 import signal
@@ -35,6 +36,13 @@ Python runs between fork and exec: with other threads at work that may hang."""
 
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}
 """Those not waited for yet: Popen complains of one that is forgotten while it runs, and ours may outlive us."""
+
+
+@atexit.register
+def _let_children_live() -> None:
+    """Popen complains at the end of our process, too, unless it takes them for waited for."""
+    for child in _children.values():
+        child.returncode = 0
 
 
 class LocalProcess:

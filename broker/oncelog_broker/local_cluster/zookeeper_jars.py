@@ -2,7 +2,7 @@
 
 No package of PyPI ships ZooKeeper alone. In this order: what ONCELOG_ZOOKEEPER_CLASSPATH says; what was fetched before;
 those in an installed pyspark; Debian's; else they are fetched, by Maven (4 MB) or, where that is not installed, out of
-pyspark's source archive, of which everything else is thrown away.
+pyspark's source archive, of which everything else is thrown away. Run as a program it does that, and says what it took.
 """
 
 from __future__ import annotations
@@ -177,3 +177,17 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def main() -> int:
+    try:
+        jars = provide_jars(print)
+    except JarsNotFound as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 1
+    print(f"ZooKeeper: {jars.origin}")  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from kazoo.client import KazooClient
+from kazoo.client import CLOSED_STATES, KazooClient
 from kazoo.exceptions import ConnectionLoss
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
@@ -39,7 +39,8 @@ a further one would stop the event loop."""
 CLOSE_SECONDS: Final = 2
 """How long a close waits for answers, and again for its own, before the connection is dropped."""
 
-_log = logging.getLogger(__name__)
+_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_log.setLevel(logging.ERROR)  # what it says of connections and sessions, the store says in its own words
 
 
 class Connected(NamedTuple):
@@ -129,8 +130,11 @@ class _EveryPath(dict[str, Any]):
 class _Client(KazooClient):  # type: ignore[misc]
     granted: Connected
 
-    def __init__(self, listener: Callable[[Any], None], clock: Clock, **named: Any) -> None:
-        self._on_event = listener
+    def __init__(
+        self, on_event: Callable[[Any], None], on_closed: Callable[[], None], clock: Clock, **named: Any
+    ) -> None:
+        self._on_event = on_event
+        self.on_closed = on_closed
         self.clock = clock
         super().__init__(**named)
         self._connection = _Connection(self, self._conn_retry.copy(), logger=self.logger)
@@ -142,6 +146,8 @@ class _Client(KazooClient):  # type: ignore[misc]
         if state == KeeperState.EXPIRED_SESSION:
             self._stopped.set()  # or the thread would begin another session
         super()._session_callback(state)
+        if state in CLOSED_STATES:  # which listeners are not told of a session that has never been connected
+            self.on_closed()
 
 
 class ZooKeeperSession:
@@ -163,13 +169,14 @@ class ZooKeeperSession:
         handler = _Handler(self._loop, max(share, 0.2))
         self._client = _Client(
             lambda event: listener.on_changed(event.path),
+            lambda: handler.completion_queue.put(self._on_over),
             clock,
             hosts=servers,
             timeout=timeout,
             client_id=key,
             handler=handler,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1),
-            logger=_log,
+            logger=_kazoo_log,
         )
         self._client.add_listener(self._on_state)
         self._in_flight: set[asyncio.Future[Any]] = set()
@@ -244,8 +251,6 @@ class ZooKeeperSession:
             post(self._on_connected, self._client.granted)
         elif state == KazooState.SUSPENDED:
             post(self._on_disconnected)
-        else:
-            post(self._on_over)
 
     def _on_connected(self, connected: Connected) -> None:
         self._listener.on_connected(self, connected)

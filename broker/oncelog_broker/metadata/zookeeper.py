@@ -248,6 +248,7 @@ class ZooKeeperStore:
         if session is not self._session:
             return
         is_new = self._key is None
+        _log.info("connected to ZooKeeper", extra={"session": hex(connected.key.session_id), "is_new": is_new})
         self._connects += 1
         self._is_connected = True
         self._key = connected.key
@@ -267,8 +268,9 @@ class ZooKeeperStore:
         self._beat(self._connects)
 
     def on_disconnected(self, session: ZooKeeperSession) -> None:
-        if session is self._session:
+        if session is self._session and not self._closed:
             self._is_connected = False
+            _log.warning("the connection to ZooKeeper broke")
 
     def on_over(self, session: ZooKeeperSession) -> None:
         if session is not self._session or self._closed:

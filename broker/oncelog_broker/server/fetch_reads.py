@@ -36,7 +36,7 @@ told beside an error."""
 class ConsumerRead:
     """One pass over the partitions of a plan, by `all_of`; `answers` are in its order."""
 
-    __slots__ = ("_by_id", "_copies_left", "_isolation_level", "_replicas", "_version", "answers", "is_urgent",
+    __slots__ = ("_by_id", "_copies_left", "_is_replica", "_isolation_level", "_replicas", "_version", "answers", "is_urgent",
                  "partitions", "remaining", "total_bytes")  # fmt: skip
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
@@ -44,6 +44,7 @@ class ConsumerRead:
         self._version = context.version
         self._by_id = context.version >= FIRST_TOPIC_ID_VERSION
         self._isolation_level = request.isolation_level
+        self._is_replica = False
         self._copies_left = context.connection.copied_answer_bytes
         self.partitions: list[Partition] = []
         self.is_urgent = False
@@ -54,8 +55,9 @@ class ConsumerRead:
 
     def all_of(self, plan: FetchPlan) -> Steps[ConsumerRead]:
         for wanted in plan.wanted:
+            if self.answers:
+                yield None
             self.answers.append(self._read(wanted))
-            yield None
         return self
 
     def is_outdated(self) -> bool:
@@ -72,8 +74,16 @@ class ConsumerRead:
         (name, topic_id), asked = wanted
         partition = None
         try:
-            partition = self._leader(name, topic_id, asked.partition)
-            divergence = self._check(partition, asked)
+            if self._is_replica:
+                partition = self._replicas.led_by_id(topic_id, asked.partition)
+                divergence = self._check_replica(partition, asked)
+            else:
+                if self._by_id:
+                    partition = self._replicas.leader_by_id(topic_id, asked.partition)
+                else:
+                    partition = self._replicas.leader(name, asked.partition)
+                partition.check_leader_epoch(asked.current_leader_epoch)
+                divergence = partition.divergence(asked.fetch_offset, asked.last_fetched_epoch)
             if divergence is not None:
                 self.is_urgent = True
                 return _diverging(partition, asked.partition, *divergence)
@@ -99,25 +109,16 @@ class ConsumerRead:
             records=records,
         )
 
-    def _leader(self, name: str, topic_id: bytes, index: int) -> Partition:
-        """The partition. Raises KafkaError."""
-        return self._replicas.leader_by_id(topic_id, index) if self._by_id else self._replicas.leader(name, index)
+    def _check_replica(self, partition: Partition, asked: PartitionRequest) -> tuple[int, int] | None:
+        """None if the follower may read there, or where it left our log. Raises KafkaError."""
+        raise NotImplementedError
 
-    def _check(self, partition: Partition, asked: PartitionRequest) -> tuple[int, int] | None:
-        """None if the reader may read there, or where it left our log. Raises KafkaError."""
-        partition.check_leader_epoch(asked.current_leader_epoch)
-        return partition.divergence(asked.fetch_offset, asked.last_fetched_epoch)
+    def _end_for_replica(self, partition: Partition) -> int:
+        raise NotImplementedError
 
     def _log_start_beside(self, error: KafkaError, partition: Partition | None) -> int:
         """What is told of the log's start beside an error: nothing."""
         return -1
-
-    def _read_log(
-        self, partition: Partition, offset: int, max_bytes: int, *, is_first: bool, may_copy: bool
-    ) -> memoryview:
-        return partition.log.read(
-            offset, max_bytes, upper_bound=partition.high_watermark, min_one_batch=is_first, may_copy=may_copy
-        )
 
     def _records(
         self, partition: Partition, offset: int, max_bytes: int
@@ -137,7 +138,13 @@ class ConsumerRead:
                 AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset) for entry in found
             ]
         else:
-            records = self._read_log(partition, offset, size_limit, is_first=is_first, may_copy=may_copy)
+            records = partition.log.read(
+                offset,
+                size_limit,
+                upper_bound=self._end_for_replica(partition) if self._is_replica else partition.high_watermark,
+                min_one_batch=is_first,
+                may_copy=may_copy,
+            )
         size = len(records)
         if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
             if not (may_copy or is_first):  # what is small would be copied to be sent: it comes with the next answer
@@ -162,6 +169,7 @@ class ReplicaRead(ConsumerRead):
     ) -> None:
         super().__init__(request, context)
         self._isolation_level = READ_UNCOMMITTED
+        self._is_replica = True
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._notes = notes
@@ -171,10 +179,7 @@ class ReplicaRead(ConsumerRead):
         self.joining: list[Partition] = []
         """Those whose ISR the follower might join now."""
 
-    def _leader(self, name: str, topic_id: bytes, index: int) -> Partition:
-        return self._replicas.led_by_id(topic_id, index)
-
-    def _check(self, partition: Partition, asked: PartitionRequest) -> tuple[int, int] | None:
+    def _check_replica(self, partition: Partition, asked: PartitionRequest) -> tuple[int, int] | None:
         position = FetchPosition(asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch)
         divergence = partition.check_follower(self._broker_id, position)
         if divergence is None and self._notes:
@@ -194,12 +199,9 @@ class ReplicaRead(ConsumerRead):
         out_of_range = error.code is ErrorCode.OFFSET_OUT_OF_RANGE
         return partition.log.log_start_offset if out_of_range and partition is not None else -1
 
-    def _read_log(
-        self, partition: Partition, offset: int, max_bytes: int, *, is_first: bool, may_copy: bool
-    ) -> memoryview:
-        log = partition.log
-        self._ends.append(log.log_end_offset)
-        return log.read(offset, max_bytes, upper_bound=log.log_end_offset, min_one_batch=is_first, may_copy=may_copy)
+    def _end_for_replica(self, partition: Partition) -> int:
+        self._ends.append(partition.log.log_end_offset)
+        return partition.log.log_end_offset
 
     def is_outdated(self) -> bool:
         """Whether something was appended to a partition, or it is led no more, since it was read without an error."""

@@ -52,7 +52,7 @@ class Cut:
 
 
 class CuttingProxy:
-    """Listens on `address` from `start` on. Of several targets, each connection goes to the next one that accepts it."""
+    """Listens on `address` once it is started. Of several targets, each connection goes to the next that accepts it."""
 
     def __init__(self, targets: str, seed: int = 0) -> None:
         """`targets`: a connect string, `host:port,host:port/chroot`. `seed`: of all probabilities."""

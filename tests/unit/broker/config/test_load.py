@@ -82,7 +82,11 @@ def test_environment_of_kafkas_container_image():
 
 
 def test_what_the_other_commands_read_is_no_setting():
-    set_for_others = {"ONCELOG_BOOTSTRAP_SERVER": "127.0.0.1:9092", "ONCELOG_FAIL_POINTS": "append = crash"}
+    set_for_others = {
+        "ONCELOG_BOOTSTRAP_SERVER": "127.0.0.1:9092",
+        "ONCELOG_FAIL_POINTS": "append = crash",
+        "ONCELOG_ZOOKEEPER_CLASSPATH": "/opt/zookeeper/lib/*",
+    }
     assert environment_settings(set_for_others) == []
 
 

@@ -1,0 +1,65 @@
+"""A broker of a local cluster: `oncelog serve` in the background, and how to see that it serves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from oncelog_broker.local_cluster.ports import LOOPBACK
+from oncelog_broker.local_cluster.process import LocalProcess
+from oncelog_broker.local_cluster.state import Member
+
+COMMAND: Final = (sys.executable, "-m", "oncelog", "serve")
+FULL_REPLICATION: Final = 3
+"""Replicas that a topic has where there are brokers enough, Kafka's own number for its internal topics."""
+
+
+def address_of(broker: Member) -> str:
+    return f"{LOOPBACK}:{broker.port}"
+
+
+def log_of(directory: Path, broker: Member) -> Path:
+    return directory / f"broker-{broker.number}.log"
+
+
+def settings_of(
+    directory: Path, broker: Member, brokers: int, connect_string: str, asked: Mapping[str, str]
+) -> dict[str, str]:
+    """What a broker of `brokers` is started with; what was `asked` for goes before."""
+    replicas = str(min(FULL_REPLICATION, brokers))
+    in_sync = "2" if brokers >= FULL_REPLICATION else "1"
+    return {
+        "node.id": str(broker.number),
+        "listeners": f"PLAINTEXT://{address_of(broker)}",
+        "log.dirs": str((directory / f"broker-{broker.number}").absolute()),
+        "zookeeper.connect": connect_string,
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        **asked,
+    }
+
+
+def start_broker(directory: Path, broker: Member, settings: Mapping[str, str]) -> LocalProcess:
+    """It serves some time later."""
+    command = [*COMMAND]
+    for key, value in settings.items():
+        command += ["--set", f"{key}={value}"]
+    return LocalProcess.start(command, log_of(directory, broker))
+
+
+async def members_seen_by(broker: Member) -> frozenset[int]:
+    """The ids of the brokers that this one knows to be registered; none while it does not answer."""
+    from oncelog.admin import Admin
+    from oncelog.errors import KafkaError
+
+    try:
+        async with Admin(address_of(broker), request_timeout_ms=2000) as admin:
+            description = await admin.describe_cluster()
+    except (KafkaError, OSError):
+        return frozenset()
+    return frozenset(each.node_id for each in description.brokers)

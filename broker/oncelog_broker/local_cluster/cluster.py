@@ -1,0 +1,292 @@
+"""Brokers and their ZooKeeper in one directory: all started, stopped, and single ones killed and paused.
+
+Each command is a run of its own: it reads the state, holds it alone until it ends, and writes it after each step, so
+that the next one goes on from wherever this one was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from oncelog_broker.local_cluster.broker_process import (
+    address_of,
+    log_of,
+    members_seen_by,
+    settings_of,
+    start_broker,
+)
+from oncelog_broker.local_cluster.ensemble import Ensemble, ZooKeeperServer
+from oncelog_broker.local_cluster.java import find_java
+from oncelog_broker.local_cluster.ports import is_free
+from oncelog_broker.local_cluster.process import LocalProcess
+from oncelog_broker.local_cluster.state import ClusterState, Member, load_state
+from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
+
+SERVE_SECONDS: Final = 60.0
+"""Until all brokers that were started must be registered."""
+STOP_SECONDS: Final = 30.0
+POLL_SECONDS: Final = 0.1
+LOG_CHARACTERS: Final = 2000
+ZOOKEEPER: Final = "zookeeper-"
+BROKER: Final = "broker-"
+
+
+class ClusterError(Exception):
+    """What was asked for cannot be done; the message says why, and what to do."""
+
+
+class Wanted(NamedTuple):
+    """What `up` is asked for; None: as it is, or the default."""
+
+    brokers: int | None = None
+    port: int | None = None
+    zookeepers: int | None = None
+    settings: Mapping[str, str] | None = None
+
+
+class MemberStatus(NamedTuple):
+    name: str
+    state: str
+    """running, paused or stopped."""
+    address: str
+    pid: int | None
+    log: str
+
+
+DEFAULT_BROKERS: Final = 3
+DEFAULT_PORT: Final = 9092
+
+
+class LocalCluster:
+    """The cluster in `directory`. `tell` hears what is being done, a sentence at a time."""
+
+    def __init__(self, directory: Path, tell: Callable[[str], None]) -> None:
+        self.directory = directory.absolute()
+        self._tell = tell
+
+    def up(self, wanted: Wanted) -> list[Member]:
+        """Start what does not run; returns the brokers when all serve.
+
+        Raises ClusterError, JavaNotFound, JarsNotFound, ZooKeeperStartError, StateFileError.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with self._alone():
+            state = planned(load_state(self.directory), wanted)
+            self._check_ports(state)
+            state.save(self.directory)
+            self._start_zookeeper(state)
+            for broker in state.brokers:
+                self._start_broker(state, broker)
+            self._wait_for(state.brokers, state)
+            return state.brokers
+
+    def down(self) -> None:
+        """Stop all, brokers first; their data stays. Raises ClusterError."""
+        with self._existing() as state:
+            for members in (state.brokers, state.zookeepers):
+                running = [member for member in members if member.process is not None]
+                for member in running:
+                    assert member.process is not None
+                    member.process.terminate()
+                    member.process.resume()
+                for member in running:
+                    assert member.process is not None
+                    if not member.process.stop(STOP_SECONDS):
+                        self._tell(f"process {member.pid} did not stop within {STOP_SECONDS:.0f} s and was killed")
+                    member.process = None
+                    state.save(self.directory)
+
+    def kill(self, name: str) -> None:
+        """kill -9. Raises ClusterError."""
+        with self._existing() as state:
+            self._running(state, name).kill()
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP: it holds its connections and answers nothing. Raises ClusterError."""
+        with self._existing() as state:
+            self._running(state, name).pause()
+
+    def resume(self, name: str) -> None:
+        """Raises ClusterError."""
+        with self._existing() as state:
+            self._running(state, name).resume()
+
+    def start(self, name: str) -> None:
+        """Start one that was killed, and wait until it serves. Raises ClusterError and what `up` raises."""
+        with self._existing() as state:
+            member = find_member(state, name)
+            if member.process is not None and member.process.is_running:
+                raise ClusterError(f"{name} is running already, with pid {member.pid}")
+            if not is_free(member.port):
+                raise ClusterError(f"the port {member.port} of {name} is taken by another process")
+            if member in state.zookeepers:
+                self._ensemble(state).restart(member.number)
+            else:
+                self._start_broker(state, member)
+                self._wait_for([member], state)
+
+    def status(self) -> list[MemberStatus]:
+        """Raises ClusterError if there is no cluster, StateFileError."""
+        state = self._load()
+        servers = [(f"{ZOOKEEPER}{each.number}", each, self._server(each).log) for each in state.zookeepers]
+        brokers = [(f"{BROKER}{each.number}", each, log_of(self.directory, each)) for each in state.brokers]
+        return [
+            MemberStatus(name, state_of(each), address_of(each), each.pid if is_running(each) else None, str(log))
+            for name, each, log in servers + brokers
+        ]
+
+    # --- state
+
+    def _load(self) -> ClusterState:
+        state = load_state(self.directory)
+        if state is None:
+            raise ClusterError(f"there is no cluster in {self.directory} (oncelog cluster up)")
+        return state
+
+    @contextmanager
+    def _existing(self) -> Iterator[ClusterState]:
+        self._load()
+        with self._alone():
+            yield self._load()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Raises ClusterError if another command is at work on the same cluster."""
+        with (self.directory / "cluster.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ClusterError(f"another command is at work on the cluster in {self.directory}") from None
+            yield
+
+    def _running(self, state: ClusterState, name: str) -> LocalProcess:
+        process = find_member(state, name).process
+        if process is None or not process.is_running:
+            raise ClusterError(f"{name} is not running (oncelog cluster start {name})")
+        return process
+
+    # --- ZooKeeper
+
+    def _server(self, member: Member) -> ZooKeeperServer:
+        return ZooKeeperServer(self.directory / f"{ZOOKEEPER}{member.number}", member.port, member.process)
+
+    def _ensemble(self, state: ClusterState, servers: tuple[ZooKeeperServer, ...] | None = None) -> Ensemble:
+        java = find_java()
+        jars = provide_jars(self._tell)
+        if servers is None:
+            servers = tuple(self._server(member) for member in state.zookeepers)
+        return Ensemble(
+            self.directory,
+            java,
+            jars,
+            size=state.zookeeper_count,
+            servers=servers,
+            on_launch=lambda launched: self._remember(state, launched),
+        )
+
+    def _start_zookeeper(self, state: ClusterState) -> None:
+        """On new ports where nothing runs that knows the old ones: others may have taken those since."""
+        is_fresh = not any(is_running(member) for member in state.zookeepers + state.brokers)
+        ensemble = self._ensemble(state, () if is_fresh else None)
+        self._tell(
+            f"ZooKeeper: {ensemble.size} of {ensemble.jars.origin}, by Java {ensemble.java.version} "
+            f"({ensemble.java.origin})"
+        )
+        ensemble.start()
+
+    def _remember(self, state: ClusterState, servers: Sequence[ZooKeeperServer]) -> None:
+        state.zookeepers = []
+        for number, server in enumerate(servers, 1):
+            member = Member(number, server.port)
+            member.process = server.process
+            state.zookeepers.append(member)
+        state.save(self.directory)
+
+    # --- brokers
+
+    def _check_ports(self, state: ClusterState) -> None:
+        for broker in state.brokers:
+            if not is_running(broker) and not is_free(broker.port):
+                raise ClusterError(
+                    f"the port {broker.port}, for broker {broker.number}, is taken by another process: --port gives a "
+                    "new cluster other ports"
+                )
+
+    def _start_broker(self, state: ClusterState, broker: Member) -> None:
+        process = broker.process
+        if process is not None and process.is_running:
+            process.resume()
+            return
+        connect_string = ",".join(address_of(server) for server in state.zookeepers)
+        settings = settings_of(self.directory, broker, len(state.brokers), connect_string, state.settings)
+        broker.process = start_broker(self.directory, broker, settings)
+        state.save(self.directory)
+
+    def _wait_for(self, brokers: list[Member], state: ClusterState) -> None:
+        """Until each of them answers, and all that run see it. Raises ClusterError."""
+        running = [broker for broker in state.brokers if state_of(broker) == "running"]
+        awaited = frozenset(broker.number for broker in brokers)
+        deadline = time.monotonic() + SERVE_SECONDS
+        for broker in running:
+            while not awaited <= asyncio.run(members_seen_by(broker)):
+                for each in brokers:
+                    if not is_running(each):
+                        raise ClusterError(f"broker {each.number} ended: {self._last_words(each)}")
+                if time.monotonic() > deadline:
+                    raise ClusterError(
+                        f"broker {broker.number} does not see all of {sorted(awaited)} after {SERVE_SECONDS:.0f} s: "
+                        f"{self._last_words(broker)}"
+                    )
+                time.sleep(POLL_SECONDS)
+
+    def _last_words(self, broker: Member) -> str:
+        log = log_of(self.directory, broker)
+        return log.read_text(errors="replace")[-LOG_CHARACTERS:].strip() or f"{log} is empty"
+
+
+def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
+    """The cluster as it shall be: one that is there may only grow. Raises ClusterError."""
+    if state is None:
+        state = ClusterState(zookeeper_count=wanted.zookeepers or 1)
+    elif wanted.zookeepers not in (None, state.zookeeper_count):
+        raise ClusterError(f"this cluster has {state.zookeeper_count} ZooKeeper servers, and cannot get other ones")
+    if wanted.settings:
+        state.settings = {**state.settings, **wanted.settings}
+    there = len(state.brokers)
+    first = state.brokers[0].port if there else wanted.port or DEFAULT_PORT
+    if there and wanted.port not in (None, first):
+        raise ClusterError(f"this cluster's ports begin at {first}")
+    count = wanted.brokers or there or DEFAULT_BROKERS
+    if count < there:
+        raise ClusterError(f"this cluster has {there} brokers, and none can be taken away")
+    state.brokers += [Member(number, first + number - 1) for number in range(there + 1, count + 1)]
+    return state
+
+
+def find_member(state: ClusterState, name: str) -> Member:
+    """`2` and `broker-2`, or `zookeeper-1`. Raises ClusterError."""
+    members = state.zookeepers if name.startswith(ZOOKEEPER) else state.brokers
+    number = name.removeprefix(ZOOKEEPER).removeprefix(BROKER)
+    for member in members:
+        if str(member.number) == number:
+            return member
+    names = [f"{BROKER}{each.number}" for each in state.brokers] + [f"{ZOOKEEPER}{n.number}" for n in state.zookeepers]
+    raise ClusterError(f"there is no {name!r}, only {', '.join(names)}")
+
+
+def is_running(member: Member) -> bool:
+    """Paused or not."""
+    return member.process is not None and member.process.is_running
+
+
+def state_of(member: Member) -> str:
+    process = member.process
+    if process is None or not process.is_running:
+        return "stopped"
+    return "paused" if process.is_paused else "running"

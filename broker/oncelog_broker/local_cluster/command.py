@@ -1,0 +1,149 @@
+"""`oncelog cluster`: several brokers with a ZooKeeper on this machine, in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from oncelog.cli.options import KEY_VALUE, output_option
+from oncelog.cli.output import Column, show_rows
+from oncelog.cli.running import Failure
+
+if TYPE_CHECKING:
+    from oncelog_broker.local_cluster.cluster import LocalCluster
+
+COLUMNS: Final = [Column.headed(heading) for heading in ("Name", "State", "Address", "Pid", "Log")]
+
+data_option: Final = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("cluster-data"),
+    show_default=True,
+    metavar="DIRECTORY",
+    help="Where the cluster keeps its data, its logs and its state.",
+)
+name_argument: Final = click.argument("name", metavar="NAME")
+
+
+@click.group()
+def cluster() -> None:
+    """Run several brokers on this machine, with a local ZooKeeper.
+
+    For development and tests: all listen on 127.0.0.1 and run on in the background. NAME is a broker, such as 2 or
+    broker-2, or a ZooKeeper server, such as zookeeper-1.
+
+    \b
+      oncelog cluster up --brokers 3
+      oncelog topics create orders --partitions 6
+      oncelog cluster kill 2
+      oncelog cluster start 2
+      oncelog cluster down
+    """
+
+
+@cluster.command()
+@data_option
+@click.option("--brokers", type=click.IntRange(min=1), help="How many; more than before add some. Default: 3.")
+@click.option("--port", type=click.IntRange(1, 65_000), help="Of the first broker, the others follow. Default: 9092.")
+@click.option("--zookeepers", type=click.IntRange(min=1), help="How many ZooKeeper servers. Default: 1.")
+@click.option(
+    "--set",
+    "settings",
+    type=KEY_VALUE,
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of all brokers; repeatable.",
+)
+def up(
+    data: Path,
+    brokers: int | None,
+    port: int | None,
+    zookeepers: int | None,
+    settings: tuple[tuple[str, str], ...],
+) -> None:
+    """Start the cluster, or what of it does not run, and wait until it serves.
+
+    Topics have three replicas by default, of which two must be in sync, where there are three brokers. Standard output
+    is where to connect, as --bootstrap-server takes it.
+    """
+    from oncelog_broker.local_cluster.broker_process import address_of
+    from oncelog_broker.local_cluster.cluster import Wanted
+
+    with _cluster(data) as local:
+        members = local.up(Wanted(brokers, port, zookeepers, dict(settings)))
+    click.echo(",".join(address_of(member) for member in members))
+
+
+@cluster.command()
+@data_option
+def down(data: Path) -> None:
+    """Stop the cluster in an orderly way; its data stays, and `up` continues it."""
+    with _cluster(data) as local:
+        local.down()
+
+
+@cluster.command()
+@name_argument
+@data_option
+def kill(name: str, data: Path) -> None:
+    """Kill NAME at once (kill -9)."""
+    with _cluster(data) as local:
+        local.kill(name)
+
+
+@cluster.command()
+@name_argument
+@data_option
+def pause(name: str, data: Path) -> None:
+    """Pause NAME: it keeps its connections and answers nothing."""
+    with _cluster(data) as local:
+        local.pause(name)
+
+
+@cluster.command()
+@name_argument
+@data_option
+def resume(name: str, data: Path) -> None:
+    """Let NAME go on that was paused."""
+    with _cluster(data) as local:
+        local.resume(name)
+
+
+@cluster.command()
+@name_argument
+@data_option
+def start(name: str, data: Path) -> None:
+    """Start NAME again, and wait until it serves."""
+    with _cluster(data) as local:
+        local.start(name)
+
+
+@cluster.command()
+@data_option
+@output_option
+def status(data: Path, output: str | None) -> None:
+    """Show the processes: running, paused or stopped, where they listen, and where they log."""
+    with _cluster(data) as local:
+        rows = local.status()
+    show_rows(COLUMNS, rows, output)
+
+
+@contextmanager
+def _cluster(data: Path) -> Iterator[LocalCluster]:
+    """Raises Failure for what a user can cause."""
+    from oncelog_broker.local_cluster.cluster import ClusterError, LocalCluster
+    from oncelog_broker.local_cluster.ensemble import ZooKeeperStartError
+    from oncelog_broker.local_cluster.java import JavaNotFound
+    from oncelog_broker.local_cluster.ports import NoFreePort
+    from oncelog_broker.local_cluster.state import StateFileError
+    from oncelog_broker.local_cluster.zookeeper_jars import JarsNotFound
+
+    reasons = (ClusterError, JarsNotFound, JavaNotFound, NoFreePort, StateFileError, ZooKeeperStartError, OSError)
+    try:
+        yield LocalCluster(data, lambda sentence: click.echo(sentence, err=True))
+    except reasons as error:
+        raise Failure(str(error)) from None

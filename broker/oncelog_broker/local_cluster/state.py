@@ -1,0 +1,77 @@
+"""What a local cluster remembers between two commands: its processes, where they listen, what was asked for.
+
+It stands in `cluster.json` in the cluster's directory, replaced as a whole. A process is in it from the moment it is
+started, with the time of its start, so that no later command takes another process for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from oncelog_broker.local_cluster.process import LocalProcess
+
+FILE: Final = "cluster.json"
+FORMAT: Final = 1
+
+
+class StateFileError(Exception):
+    """The file is there and cannot be read; the message names it."""
+
+
+@dataclass
+class Member:
+    """A broker, or a ZooKeeper server: its number from 1 (a broker's id), its port for clients, its last process."""
+
+    number: int
+    port: int
+    pid: int | None = None
+    started: str | None = None
+
+    @property
+    def process(self) -> LocalProcess | None:
+        if self.pid is None or self.started is None:
+            return None
+        return LocalProcess(self.pid, self.started)
+
+    @process.setter
+    def process(self, process: LocalProcess | None) -> None:
+        self.pid, self.started = (None, None) if process is None else (process.pid, process.started)
+
+
+@dataclass
+class ClusterState:
+    brokers: list[Member] = field(default_factory=list)
+    zookeepers: list[Member] = field(default_factory=list)
+    zookeeper_count: int = 1
+    """As asked for; `zookeepers` is empty until they are started for the first time."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """Of all brokers, as asked for."""
+
+    def save(self, directory: Path) -> None:
+        unfinished = directory / f"{FILE}.unfinished"
+        unfinished.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=2) + "\n")
+        os.replace(unfinished, directory / FILE)
+
+
+def load_state(directory: Path) -> ClusterState | None:
+    """None if there is no cluster in `directory`. Raises StateFileError."""
+    path = directory / FILE
+    try:
+        return _state(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateFileError(f"{path} is no state of a local cluster: {error!r}") from None
+
+
+def _state(fields: dict[str, Any]) -> ClusterState:
+    """Raises KeyError, TypeError and ValueError where something is missing, too much or of another format."""
+    if fields.pop("format") != FORMAT:
+        raise ValueError(f"format {FORMAT} expected")
+    for name in ("brokers", "zookeepers"):
+        fields[name] = [Member(**member) for member in fields[name]]
+    return ClusterState(**fields)

@@ -1,0 +1,162 @@
+"""`oncelog cluster` for real: its processes, with a real ZooKeeper, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from tests.support.zookeeper.shared_server import ROOT
+
+from oncelog_broker.local_cluster.cluster import LocalCluster, MemberStatus
+from oncelog_broker.local_cluster.ports import is_free, reserved_ports
+from oncelog_broker.local_cluster.process import LocalProcess
+
+COMMAND = str(Path(sys.executable).parent / "oncelog")
+TIMEOUT_SECONDS = 100
+
+STAND_IN = """
+import sys
+from oncelog_broker.local_cluster import broker_process
+broker_process.COMMAND = (sys.executable, "-m", "tests.support.stand_in_broker")
+"""
+
+
+class Cluster:
+    """Runs `oncelog cluster` in a directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        with reserved_ports(1) as (port,):
+            self.port = port
+
+    def run(self, command: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """`code` is the exit code that is expected; nothing may ever print a traceback."""
+        done = subprocess.run(
+            [COMMAND, "cluster", command, *arguments, "--data", str(self.directory)],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONWARNINGS": "error"},
+        )
+        assert "Traceback" not in done.stderr
+        assert done.returncode == code, done.stderr
+        return done
+
+    def up(self, *arguments: str) -> str:
+        return self.run("up", *arguments).stdout.strip()
+
+    def status(self) -> dict[str, MemberStatus]:
+        """What the command shows, without the start of another process."""
+        return {member.name: member for member in LocalCluster(self.directory, lambda _: None).status()}
+
+    def states(self) -> dict[str, str]:
+        return {name: member.state for name, member in self.status().items()}
+
+    @contextmanager
+    def zookeeper(self) -> Iterator[KazooClient]:
+        client = KazooClient(self.status()["zookeeper-1"].address, timeout=10)
+        client.start(30)
+        try:
+            yield client
+        finally:
+            client.stop()
+            client.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Whatever a test leaves running is stopped."""
+    cluster = Cluster(tmp_path / "cluster")
+    yield cluster
+    if (cluster.directory / "cluster.json").exists():
+        cluster.run("down")
+        assert set(cluster.states().values()) <= {"stopped"}
+
+
+@pytest.fixture
+def stand_ins(sabotage: Callable[[str], None]) -> None:
+    """The brokers are stand-ins: these tests are about processes."""
+    sabotage(STAND_IN)
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_the_life_of_a_cluster(cluster: Cluster) -> None:
+    first = cluster.port
+    addresses = cluster.up("--brokers", "2", "--port", str(first))
+    assert addresses == f"127.0.0.1:{first},127.0.0.1:{first + 1}"
+    before = cluster.status()
+    assert set(cluster.states().values()) == {"running"}
+    with cluster.zookeeper() as client:
+        client.create("/kept", b"")
+
+    cluster.run("kill", "2")
+    assert cluster.states() == {"zookeeper-1": "running", "broker-1": "running", "broker-2": "stopped"}
+    cluster.run("start", "2")
+    cluster.run("pause", "broker-1")
+    assert cluster.states() == {"zookeeper-1": "running", "broker-1": "paused", "broker-2": "running"}
+
+    # what is there goes on, and what is missing is started
+    cluster.run("kill", "2")
+    assert cluster.up() == addresses
+    after = cluster.status()
+    assert set(cluster.states().values()) == {"running"}
+    assert [name for name in after if after[name].pid == before[name].pid] == ["zookeeper-1", "broker-1"]
+
+    cluster.run("down")
+    shown = json.loads(cluster.run("status", "--output", "json").stdout)
+    assert [(row["name"], row["state"], row["pid"]) for row in shown] == [
+        (name, "stopped", None) for name in ("zookeeper-1", "broker-1", "broker-2")
+    ]
+    assert is_free(first)
+    assert cluster.up("--brokers", "3") == f"{addresses},127.0.0.1:{first + 2}", "it may grow"
+    with cluster.zookeeper() as client:
+        assert client.exists("/kept"), "its data stays"
+
+
+def test_a_broker_of_a_cluster_has_its_records_after_a_kill(cluster: Cluster) -> None:
+    address = cluster.up("--brokers", "1", "--port", str(cluster.port))
+
+    def oncelog(*arguments: str, stdin: str = "") -> str:
+        command = [COMMAND, *arguments, "--bootstrap-server", address]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    oncelog("produce", "greetings", stdin="hello\n")
+    cluster.run("kill", "1")
+    cluster.run("start", "1")
+    assert oncelog("consume", "greetings", "--from", "earliest", "--count", "1") == "hello\n"
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_a_process_that_took_the_pid_of_another_is_left_alone(cluster: Cluster) -> None:
+    cluster.up("--brokers", "1", "--port", str(cluster.port))
+    cluster.run("down")
+    stranger = LocalProcess.start(["sleep", "1000"], cluster.directory / "stranger.log")
+    state = json.loads((cluster.directory / "cluster.json").read_text())
+    state["brokers"][0] |= {"pid": stranger.pid, "started": "before"}
+    (cluster.directory / "cluster.json").write_text(json.dumps(state))
+    assert "is not running" in cluster.run("kill", "1", code=1).stderr
+    cluster.run("down")
+    assert stranger.is_running
+    stranger.kill()
+
+
+def test_where_there_is_no_cluster_it_says_so(cluster: Cluster) -> None:
+    for command in (["status"], ["kill", "1"]):
+        said = cluster.run(*command, code=1).stderr
+        assert said == f"oncelog: there is no cluster in {cluster.directory} (oncelog cluster up)\n"
+
+
+def test_a_broker_that_does_not_start_is_named_with_what_it_said(cluster: Cluster) -> None:
+    arguments = ("--brokers", "1", "--port", str(cluster.port), "--set", "num.partitions=many")
+    said = cluster.run("up", *arguments, code=1).stderr
+    assert "oncelog: broker 1 ended: " in said
+    assert "num.partitions" in said
+    assert cluster.states() == {"zookeeper-1": "running", "broker-1": "stopped"}

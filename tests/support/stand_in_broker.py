@@ -1,0 +1,61 @@
+"""What `oncelog cluster` asks of a broker and no more: it registers in ZooKeeper, listens, and says who is registered.
+
+For tests of the processes alone, run as a program with the options of `oncelog serve`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+
+from kazoo.client import KazooClient
+from tests.support.fake_broker import FakeBroker
+
+from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+IDS = "/brokers/ids"
+SESSION_SECONDS = 60.0
+"""As long as the server grants: one that is paused comes back as it was."""
+
+
+class StandInBroker(FakeBroker):
+    def __init__(self, node_id: int, port: int, zookeeper: KazooClient) -> None:
+        super().__init__()
+        self.node_id, self.port, self.zookeeper = node_id, port, zookeeper
+        self.handlers[MetadataRequest] = lambda _: self.registered()
+
+    def register(self) -> None:
+        self.zookeeper.start(60)
+        value = json.dumps({"port": self.port}).encode()
+        path = f"{IDS}/{self.node_id}"
+        if self.zookeeper.exists(path):
+            self.zookeeper.delete(path)  # of a predecessor that was killed
+        self.zookeeper.create(path, value, ephemeral=True, makepath=True)
+
+    def registered(self) -> MetadataResponse:
+        brokers = []
+        for node_id in map(int, self.zookeeper.get_children(IDS)):
+            port = json.loads(self.zookeeper.get(f"{IDS}/{node_id}")[0])["port"]
+            brokers.append(MetadataResponse.MetadataResponseBroker(node_id=node_id, host="127.0.0.1", port=port))
+        return MetadataResponse(brokers=brokers, cluster_id="cluster", controller_id=self.node_id, topics=[])
+
+
+async def main(settings: dict[str, str]) -> None:
+    port = int(settings["listeners"].rpartition(":")[2])
+    zookeeper = KazooClient(settings["zookeeper.connect"], timeout=SESSION_SECONDS)
+    broker = StandInBroker(int(settings["node.id"]), port, zookeeper)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await asyncio.to_thread(broker.register)
+    await broker.start()
+    await stop.wait()
+    await broker.stop()
+    await asyncio.to_thread(zookeeper.stop)
+    zookeeper.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(dict(value.split("=", 1) for flag, value in zip(sys.argv[1::2], sys.argv[2::2], strict=True))))

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from oncelog_broker.local_cluster.process import LocalProcess, started_at
+
+SLEEP = ["sleep", "1000"]
+GENEROUS_SECONDS = 30.0
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+def test_what_it_prints_is_in_its_log(log: Path) -> None:
+    process = LocalProcess.start(["sh", "-c", "echo out; echo err >&2"], log)
+    assert process.wait(GENEROUS_SECONDS)
+    assert sorted(log.read_text().split()) == ["err", "out"]
+
+
+def test_another_run_knows_it_by_its_pid_and_its_start(log: Path) -> None:
+    ours = LocalProcess.start(SLEEP, log)
+    theirs = LocalProcess(ours.pid, ours.started)
+    assert theirs.is_running
+    theirs.kill()
+    assert not ours.is_running
+    assert not theirs.is_running
+
+
+def test_a_pid_that_was_reused_is_left_alone(log: Path) -> None:
+    newer = LocalProcess.start(SLEEP, log)
+    older = LocalProcess(newer.pid, "long ago")
+    assert not older.is_running
+    older.kill()
+    older.pause()
+    assert older.stop()
+    assert newer.is_running
+    assert not newer.is_paused
+    newer.kill()
+
+
+def test_it_pauses_and_goes_on(log: Path) -> None:
+    process = LocalProcess.start(SLEEP, log)
+    process.pause()
+    assert process.is_paused
+    assert process.is_running
+    process.resume()
+    assert process.stop(), "SIGTERM is enough"
+
+
+def test_one_that_is_paused_is_stopped_too(log: Path) -> None:
+    process = LocalProcess.start(SLEEP, log)
+    process.pause()
+    assert process.stop(GENEROUS_SECONDS)
+
+
+def test_one_that_does_not_listen_is_killed(log: Path) -> None:
+    process = LocalProcess.start(["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1000; done"], log)
+    while "ready" not in log.read_text():
+        assert process.is_running
+    assert not process.stop(0.2)
+    assert not process.is_running
+
+
+def test_it_hears_no_signal_of_our_terminal(log: Path) -> None:
+    process = LocalProcess.start(SLEEP, log)
+    assert os.getsid(process.pid) != os.getsid(0)
+    process.kill()
+
+
+def test_one_that_dies_with_us_is_the_command_itself(log: Path) -> None:
+    process = LocalProcess.start(["sh", "-c", "echo $$; exec sleep 1000"], log, dies_with_us=True)
+    while not log.read_text():
+        assert process.is_running
+    assert int(log.read_text()) == process.pid
+    process.kill()
+
+
+def test_no_process_has_started_that_is_not_there() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    assert started_at(ended.pid) is None
+    assert LocalProcess(ended.pid, "then").wait(0)
