@@ -36,8 +36,8 @@ told beside an error."""
 class ConsumerRead:
     """One pass over the partitions of a plan, by `all_of`; `answers` are in its order."""
 
-    __slots__ = ("_by_id", "_copies_left", "_is_replica", "_isolation_level", "_replicas", "_version", "answers", "is_urgent",
-                 "partitions", "remaining", "total_bytes")  # fmt: skip
+    __slots__ = ("_by_id", "_copies_left", "_is_replica", "_isolation_level", "_replicas", "_version", "answers",
+                 "is_urgent", "partitions", "remaining", "total_bytes")  # fmt: skip
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
         self._replicas = context.services.replicas
