@@ -34,7 +34,9 @@ from oncelog_broker.controller.elector import Elector
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
 from oncelog_broker.coordinator.transaction.markers import MarkerAppender
+from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.kraft_metadata import read_topic_configs
 from oncelog_broker.log.directories.log_manager import LogManager
@@ -241,7 +243,18 @@ class Broker:
         self.transactions = TransactionCoordinator(
             self.config,
             self.replicas,
-            self.markers,
+            MarkerSender(
+                self.node_id,
+                lambda: self.image,
+                self.metadata.synced,
+                self.markers,
+                self.peers,
+                self.clock,
+                self.tasks,
+                self.slices,
+                self.deadlines,
+            ),
+            RemoteCoordinators(self.peers, self.tasks),
             self.producer_ids,
             self.clock,
             self.tasks,

@@ -46,9 +46,13 @@ class Judge:
     def __init__(self, shared: SharedTree) -> None:
         self._shared = shared
         self._states: dict[str, PartitionState] = {}
-        self.unsure: set[int] = set()
-        self.granted: set[tuple[str, int]] = set()
-        """Who may be in an ISR that it was not in, by the path of the state."""
+        self.unsure: set[tuple[str, int]] = set()
+        """Who may lack records of a partition, being in its ISR all the same: since it lost the end of its log."""
+        self.granted: set[tuple[str, int, int]] = set()
+        """Who may be in an ISR that it was not in, by the path of the state, in which incarnation."""
+
+    def loses_its_tail(self, broker: int) -> None:
+        self.unsure |= {(path, broker) for path, state in self._states.items() if broker in state.isr}
 
     def look(self, path: str) -> None:
         node = self._shared.tree.node(path)
@@ -70,12 +74,18 @@ class Judge:
         if state.leader != before.leader:
             assert state.leader_epoch == before.leader_epoch + 1
         joined = set(state.isr) - set(before.isr)
-        assert all((path, broker) in self.granted for broker in joined), "joined an ISR unasked"
+        for broker in joined:
+            registered = self._shared.tree.node(paths.broker_id(broker))
+            epochs = {epoch for where, who, epoch in self.granted if (where, who) == (path, broker)}
+            assert epochs, "joined an ISR unasked"
+            assert registered is None or registered.czxid in epochs, "a former incarnation was fit for the ISR"
         if state.leader_epoch > before.leader_epoch and state.leader != NO_LEADER:
             assert state.leader in before.isr, "an unclean election"
-            if state.leader in self.unsure:
-                others = [b for b in before.isr if b not in self.unsure]
+            if (path, state.leader) in self.unsure:
+                others = [broker for broker in before.isr if (path, broker) not in self.unsure]
                 assert not others, "one that may have lost records leads, while another has not"
+                self.unsure.discard((path, state.leader))  # what it has is now what there is
+        self.unsure -= {(path, broker) for broker in before.isr if broker not in state.isr}
 
 
 class ControllerMachine(RuleBasedStateMachine):
@@ -118,9 +128,9 @@ class ControllerMachine(RuleBasedStateMachine):
         self.stop(broker)
         session = self.sessions[broker] = self.shared.connect()
         if not is_log_tail_kept:
-            self.judge.unsure.add(broker)
-        else:
-            self.judge.unsure.discard(broker)
+            self.judge.loses_its_tail(broker)
+        # It says so until the controller has heard it, however often it starts meanwhile.
+        is_log_tail_kept = not any(unsure == broker for _, unsure in self.judge.unsure)
         registration = BrokerRegistration((Endpoint("P", "h", 1),), is_log_tail_kept=is_log_tail_kept, boot="b")
         self.do(
             session.multi(
@@ -190,10 +200,12 @@ class ControllerMachine(RuleBasedStateMachine):
             return
         topic, index, state = data.draw(st.sampled_from(led))
         isr = data.draw(st.lists(st.sampled_from(state.replicas), unique=True, min_size=1))
-        members = [Member(broker, known.brokers[broker].epoch if broker in known.brokers else -1) for broker in isr]
+        # Nobody has seen fetches of who is not there, so nobody asks for it.
+        isr = [broker for broker in isr if broker in known.brokers]
+        members = [Member(broker, known.brokers[broker].epoch) for broker in isr]
         proposal = Proposal(state.leader, state.leader_epoch, state.partition_epoch, members)
         path = paths.partition_state(topic.name, index)
-        self.judge.granted.update((path, broker) for broker in isr)
+        self.judge.granted.update((path, member.broker, member.epoch) for member in members)
 
         async def alter(term: PartitionController) -> None:
             try:
@@ -242,7 +254,9 @@ class ControllerMachine(RuleBasedStateMachine):
                 if state.leader != NO_LEADER:
                     assert state.leader in image.brokers
                 elif state.leader_epoch >= 0:
-                    assert not any(b in image.brokers and b not in self.judge.unsure for b in state.isr)
+                    assert not any(b in image.brokers for b in state.isr)
+        for path, broker in self.judge.unsure:
+            assert broker not in image.brokers, f"{broker} may lack records of {path}, and is in its ISR"
 
 
 async def _expire(session: TreeSession) -> None:

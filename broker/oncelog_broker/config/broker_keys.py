@@ -200,6 +200,15 @@ OFFSETS_TOPIC_SEGMENT_BYTES = ConfigKey[int](
     at_least(1),
     HIGH,
 )
+OFFSETS_COMMIT_TIMEOUT_MS = ConfigKey[int](
+    "offsets.commit.timeout.ms",
+    INT,
+    5_000,
+    "How long the answer of a group coordinator waits until the replicas in sync have what it says; then it is "
+    "COORDINATOR_NOT_AVAILABLE.",
+    at_least(1),
+    HIGH,
+)
 OFFSETS_TOPIC_COMPRESSION_CODEC = ConfigKey[int](
     "offsets.topic.compression.codec",
     INT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog_broker.config.declared import ConfigKey, ConfigType, Importance, at_least, one_of
+from oncelog_broker.config.declared import ConfigKey, ConfigType, Importance, at_least, not_empty, one_of
 
 ZOOKEEPER_CONNECT = ConfigKey[str | None](
     "zookeeper.connect",
@@ -10,7 +10,8 @@ ZOOKEEPER_CONNECT = ConfigKey[str | None](
     None,
     "The ZooKeeper servers that hold the cluster's metadata: host:port,host:port/chroot. The chroot is made if it is "
     "not there. Not set: the broker is a cluster of its own, with its metadata in the first of log.dirs.",
-    importance=Importance.HIGH,
+    not_empty(),
+    Importance.HIGH,
 )
 ZOOKEEPER_SESSION_TIMEOUT_MS = ConfigKey[int](
     "zookeeper.session.timeout.ms",

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog_broker.controller.election import RECOVERED, RECOVERING
 from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
-from oncelog_protocol.messages.alter_partition import UNKNOWN_BROKER_EPOCH
+
+UNKNOWN_BROKER_EPOCH: Final = -1
+"""The sender does not know in which incarnation the replica has fetched: it is not compared."""
 
 
 class Member(NamedTuple):
@@ -80,6 +82,8 @@ def decide(
     )
     if state.leader in isr:
         return PartitionChange(key, granted, known.version, is_election=False)
+    if not set(isr) <= set(state.isr):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "who gives the lead away leaves it to the ISR as it is")
     successor = next(broker for broker in view.replicas(key) if broker in isr)
     elected = replace(granted, leader=successor, leader_epoch=state.leader_epoch + 1)
     return PartitionChange(key, elected, known.version)

@@ -17,7 +17,7 @@ AlterPartition is decided in `alter_partition.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog_broker.controller.election import first_leader, next_state
 from oncelog_broker.controller.view import ClusterView
@@ -25,8 +25,7 @@ from oncelog_broker.metadata.payloads import PartitionState
 from oncelog_broker.metadata.reader import PartitionKey
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionChange:
+class PartitionChange(NamedTuple):
     """A state to be written. `version` is that of the node as we know it, None if there is no node yet."""
 
     key: PartitionKey

@@ -154,7 +154,7 @@ class PartitionController:
     async def _wanted(self, keys: Iterable[PartitionKey]) -> list[PartitionChange]:
         """`machine.wanted_changes`, while others have their turn."""
         changes = []
-        for key in sorted(keys):
+        for key in keys:
             await self._pause()
             change = wanted_change(self.view, key, self.controllership.epoch)
             if change is not None:

@@ -28,7 +28,7 @@ Pause = Callable[[], Awaitable[None]]
 """Awaited between pieces of long work, so that others have their turn."""
 
 UNCLEAN_KEY: Final = "unclean.leader.election.enable"
-STATES_AT_A_TIME: Final = 500
+STATES_AT_A_TIME: Final = 200
 """Read and parsed before others have their turn."""
 
 

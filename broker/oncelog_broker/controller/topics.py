@@ -62,9 +62,9 @@ MAX_ATTEMPTS: Final = 20
 """How often a change is tried anew after somebody else changed the same nodes between our reading and writing."""
 MAX_PARTITIONS_PER_BATCH: Final = 10_000
 """Made by one request, as in Kafka (KRaft's ReplicationControlManager): as many as a broker is planned for."""
-MAX_OPERATIONS_PER_MULTI: Final = 1000
+MAX_OPERATIONS_PER_MULTI: Final = 500
 """What one write may create or delete; a partition is two nodes."""
-PARTITIONS_WITH_THE_TOPIC: Final = 300
+PARTITIONS_WITH_THE_TOPIC: Final = 200
 """How many partitions get their states in the write that makes them."""
 
 

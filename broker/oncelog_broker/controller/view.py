@@ -7,14 +7,13 @@ each of its writes; what it does not know it reads again. Changed in place, by w
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from oncelog_broker.metadata.payloads import PartitionState, TopicAssignment
 from oncelog_broker.metadata.reader import PartitionKey
 
 
-@dataclass(frozen=True, slots=True)
-class LiveBroker:
+class LiveBroker(NamedTuple):
     """A registered broker. `epoch` is the zxid of its registration."""
 
     id: int
@@ -25,8 +24,7 @@ class LiveBroker:
     log was found shorter than it had been."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownState:
+class KnownState(NamedTuple):
     """A partition's state, the version of its node, and the zxid of its last write."""
 
     state: PartitionState
@@ -34,23 +32,23 @@ class KnownState:
     written: int
 
 
-@dataclass(slots=True)
 class ClusterView:
     """See the module's docstring."""
 
-    brokers: dict[int, LiveBroker] = field(default_factory=dict)
-    incarnations: dict[int, int] = field(default_factory=dict)
-    """Broker id -> version of the node that counts its registrations; also of brokers that are away. Read before
-    `brokers`, so that it is never newer than what is known of the broker."""
-    topics: dict[str, TopicAssignment] = field(default_factory=dict)
-    states: dict[PartitionKey, KnownState] = field(default_factory=dict)
-    unclean_by_default: bool = False
-    unclean: dict[str, bool] = field(default_factory=dict)
-    """Of the topics that say it: whether they would rather lose records than wait for a replica in sync."""
-    doomed: set[str] = field(default_factory=set)
-    """Topics whose deletion has begun: nothing of them is led any more."""
-    _names: dict[bytes, str] = field(default_factory=dict)
-    _hosted: dict[int, set[PartitionKey]] = field(default_factory=dict)
+    def __init__(self, *, unclean_by_default: bool = False) -> None:
+        self.brokers: dict[int, LiveBroker] = {}
+        self.incarnations: dict[int, int] = {}
+        """Broker id -> version of the node that counts its registrations; also of brokers that are away. Read before
+        `brokers`, so that it is never newer than what is known of the broker."""
+        self.topics: dict[str, TopicAssignment] = {}
+        self.states: dict[PartitionKey, KnownState] = {}
+        self.unclean_by_default = unclean_by_default
+        self.unclean: dict[str, bool] = {}
+        """Of the topics that say it: whether they would rather lose records than wait for a replica in sync."""
+        self.doomed: set[str] = set()
+        """Topics whose deletion has begun: nothing of them is led any more."""
+        self._names: dict[bytes, str] = {}
+        self._hosted: dict[int, set[PartitionKey]] = {}
 
     def keys(self) -> Iterator[PartitionKey]:
         """Every partition that a topic has."""

@@ -31,7 +31,7 @@ from oncelog_broker.metadata.store import (
 
 logger = logging.getLogger(__name__)
 
-MAX_PARTITIONS_PER_MULTI: Final = 500
+MAX_PARTITIONS_PER_MULTI: Final = 250
 """In one write: the encoding of so many takes the event loop some milliseconds."""
 MAX_MULTI_BYTES: Final = 700_000
 """In one write: ZooKeeper drops the connection of whoever sends more than 1 MiB (jute.maxbuffer)."""

@@ -21,105 +21,34 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic
 
-from oncelog_broker.coordinator.effects import Effects, Encoded, Interruption, TimerKey
+from oncelog_broker.coordinator.appending import APPEND_ERRORS, append_records, divided
+from oncelog_broker.coordinator.effects import Effects, Interruption, TimerKey
+from oncelog_broker.coordinator.loading import replay_log
 from oncelog_broker.coordinator.partitioning import partition_for
-from oncelog_broker.coordinator.timers import TimerQueue
-from oncelog_broker.log.validation import AppendOrigin
-from oncelog_broker.metadata.image import ClusterImage, Topic
+from oncelog_broker.coordinator.shard import M, R, Shard, Waiter
+from oncelog_broker.metadata.image import NO_LEADER, ClusterImage, Topic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.answers import Answer, settled, then
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.slices import Slices
-from oncelog_broker.runtime.steps import Steps
-from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
-    HEADER_SIZE,
-    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     CorruptBatch,
-    RecordBatch,
-    batches,
 )
-from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.compression import Compression
-from oncelog_protocol.records.control import ControlType, read_marker
-from oncelog_protocol.records.record import Record, read_records
 
 logger = logging.getLogger(__name__)
 
-LOAD_CHUNK_BYTES: Final = 256 * 1024
-"""Read from the log at once while loading."""
-RECORDS_PER_STEP: Final = 32
-"""Records replayed before others may have their turn."""
+COMMIT_SECONDS: Final = 5.0
+"""How long replies wait for the replicas in sync, however slow those are: nobody waits for ever."""
 TIMER_RETRY_SECONDS: Final = 1.0
 """When a timer is tried again whose records could not be appended."""
-ACKS_ALL: Final = -1
-
-
-class Machine(Protocol):
-    """The state of one partition. All methods are synchronous and quick; none does I/O."""
-
-    def encode(self, record: Any) -> Encoded:
-        """The bytes of a record that this machine made."""
-
-    def decode(self, key: bytes, value: bytes | None) -> Any | None:
-        """A record of the log; None for one of a kind that this version does not know. Raises ValueError."""
-
-    def replay(self, record: Any, offset: int, producer_id: int) -> None:
-        """Take in the record logged at `offset`. Nothing else changes what is durable. `producer_id` is -1 outside
-        transactions."""
-
-    def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
-        """A transaction that wrote records here has ended."""
-
-    def on_loaded(self) -> Effects:
-        """All of the log is replayed: timers begin to run."""
-
-    def on_timer(self, timer: TimerKey) -> Effects: ...
-
-    def key_of(self, timer: TimerKey) -> str:
-        """What a timer is about: the key that requests would name."""
-
-    def on_failed(self, key: str) -> Effects:
-        """A step about `key` raised on its way: drop what was changed and not logged, as a restart would. The runtime
-        answers those who wait. Records are not allowed."""
-
-    def on_unloaded(self, error: KafkaError) -> Effects:
-        """This broker coordinates no more: whoever waits is answered with `error`. Records are not allowed."""
-
-
-M = TypeVar("M", bound=Machine)
-R = TypeVar("R")
-
-
-class Waiter(Generic[R]):
-    """A request that waits for its reply: what machines know as an opaque token."""
-
-    __slots__ = ("_failed", "_future", "_reply")
-
-    def __init__(self, failed: Callable[[KafkaError], R]) -> None:
-        self._failed = failed
-        self._reply: list[R] = []
-        self._future: asyncio.Future[R] | None = None
-
-    def answer(self, response: R | KafkaError) -> None:
-        """Harmless when nobody waits any more: the client is gone."""
-        reply = self._failed(response) if isinstance(response, KafkaError) else response
-        if self._future is None:
-            self._reply.append(reply)
-        elif not self._future.done():
-            self._future.set_result(reply)
-
-    def outcome(self) -> Answer[R]:
-        """The reply, or a future of it where it comes later. To be asked once."""
-        if self._reply:
-            return self._reply[0]
-        self._future = asyncio.get_running_loop().create_future()
-        return self._future
 
 
 class StepFailed(KafkaError):
@@ -128,39 +57,6 @@ class StepFailed(KafkaError):
 
 class _Diverged(Exception):
     """The machine may not know what is in its log."""
-
-
-class Shard(Generic[M]):
-    """One machine, its partition and its timers. `is_loaded` is False until the log is replayed."""
-
-    __slots__ = ("_waiting", "failure", "index", "is_loaded", "machine", "partition", "timers")
-
-    def __init__(self, index: int, partition: Partition, machine: M) -> None:
-        self.index = index
-        self.partition = partition
-        self.machine = machine
-        self.timers: TimerQueue[TimerKey] = TimerQueue()
-        self.is_loaded = False
-        self.failure: str | None = None
-        self._waiting: dict[str, set[Waiter[Any]]] = {}
-
-    def wait(self, key: str, waiter: Waiter[Any], future: asyncio.Future[Any]) -> None:
-        """`waiter` is answered in a later step about `key`; `future` is its outcome."""
-        self._waiting.setdefault(key, set()).add(waiter)
-        future.add_done_callback(lambda _: self._answered(key, waiter))
-
-    def _answered(self, key: str, waiter: Waiter[Any]) -> None:
-        waiting = self._waiting.get(key, set())
-        waiting.discard(waiter)
-        if not waiting:
-            self._waiting.pop(key, None)
-
-    def waiting(self, key: str) -> Collection[Waiter[Any]]:
-        """Those who wait for an answer about `key`."""
-        return tuple(self._waiting.get(key, ()))
-
-    def all_waiting(self) -> Collection[Waiter[Any]]:
-        return [waiter for waiting in self._waiting.values() for waiter in waiting]
 
 
 class CoordinatorRuntime(Generic[M]):
@@ -174,12 +70,14 @@ class CoordinatorRuntime(Generic[M]):
         clock: Clock,
         tasks: Tasks,
         slices: Slices,
-        call_after: Callable[[float, Callable[[], None]], None],
+        deadlines: Deadlines,
         compression: Compression = Compression.NONE,
-        on_end: Callable[[Shard[M], Any], None] = lambda shard, end: None,
+        on_end: Callable[[Shard[M], Any, int], None] = lambda shard, end, epoch: None,
+        commit_seconds: float = COMMIT_SECONDS,
     ) -> None:
-        """`make_machine(index)` makes the empty machine of a partition; `call_after(seconds, callback)` is a timer that
-        may be late, and cannot be cancelled; `on_end` gets the `Effects.ends`, when their records are committed."""
+        """`make_machine(index)` makes the empty machine of a partition; `on_end` gets the `Effects.ends` when their
+        records are committed, each with the leader epoch in which it was logged or loaded. Replies are
+        COORDINATOR_NOT_AVAILABLE where what they tell is not committed within `commit_seconds`."""
         self._topic = topic
         self._make_machine = make_machine
         self._replicas = replicas
@@ -187,7 +85,8 @@ class CoordinatorRuntime(Generic[M]):
         self._tasks = tasks
         self._slices = slices
         self._on_end = on_end
-        self._call_after = call_after
+        self._deadlines = deadlines
+        self._commit_seconds = commit_seconds
         self._compression = compression
         self._shards: dict[int, Shard[M]] = {}
         self._partitions = 0
@@ -237,7 +136,7 @@ class CoordinatorRuntime(Generic[M]):
         try:
             # What comes in the turn between the end of a replay and this one is replayed too: a marker, say.
             while offset < log.log_end_offset and self.is_current(shard):
-                offset = await settled(self._slices.run(self._replay_log(shard, offset)))
+                offset = await settled(self._slices.run(replay_log(shard, offset, partial(self.is_current, shard))))
         except (KafkaError, CorruptBatch, ValueError) as error:
             shard.failure = str(error)
             logger.error("coordinator not loaded", extra={"partition": log.name, "reason": error})
@@ -252,37 +151,6 @@ class CoordinatorRuntime(Generic[M]):
                 extra={"partition": log.name, "seconds": round(self._clock.monotonic() - started, 3)},
             )
             self._loaded(shard)
-
-    def _replay_log(self, shard: Shard[M], offset: int) -> Steps[int]:
-        """All of the log from `offset` on; up to where. Also what is not on all replicas in sync yet: as this broker
-        leads it will be, and replies wait for it. Ends early where this broker leads the partition no more."""
-        log = shard.partition.log
-        while offset < log.log_end_offset and self._shards.get(shard.index) is shard:
-            chunk = log.read(offset, LOAD_CHUNK_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
-            if not len(chunk):  # the rest of the log was compacted away
-                return log.log_end_offset
-            for batch in batches(chunk):
-                offset = batch.next_offset
-                yield from self._replay_batch(shard.machine, batch)
-            yield None
-        return offset
-
-    def _replay_batch(self, machine: M, batch: RecordBatch) -> Steps[None]:
-        """Replay one batch; yields now and then, for other work."""
-        if batch.is_control:
-            marker = read_marker(batch)
-            if marker is not None:
-                machine.replay_end_transaction(batch.producer_id, marker.control_type is ControlType.COMMIT)
-            return
-        producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
-        for number, record in enumerate(read_records(batch)):
-            if record.key is None:
-                continue
-            decoded = machine.decode(record.key, record.value)
-            if decoded is not None:
-                machine.replay(decoded, record.offset, producer_id)
-            if number % RECORDS_PER_STEP == 0:
-                yield None
 
     def _loaded(self, shard: Shard[M]) -> None:
         try:
@@ -325,6 +193,13 @@ class CoordinatorRuntime(Generic[M]):
     def partition_of(self, key: str) -> int | None:
         """The partition that keeps `key`; None while the topic does not exist."""
         return partition_for(key, self._partitions) if self._partitions else None
+
+    def leader_of(self, key: str) -> int:
+        """The broker that leads the partition which keeps `key`, by the image; NO_LEADER where none is known."""
+        index = self.partition_of(key)
+        if index is None or self._image_topic is None:
+            return NO_LEADER
+        return self._image_topic.partitions[index].leader
 
     def shard(self, key: str) -> Shard[M]:
         """The loaded shard that keeps `key`. Raises KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
@@ -465,19 +340,20 @@ class CoordinatorRuntime(Generic[M]):
         partition = shard.partition
         if partition.high_watermark >= partition.log.log_end_offset:
             _send(effects.replies, ErrorCode.NONE)
-            self._hand_over(shard, effects.ends, ErrorCode.NONE)
+            self._hand_over(shard, effects.ends, partition.leader_epoch, ErrorCode.NONE)
             return
         if effects.replies:
-            then(partition.committed(partition.log.log_end_offset), partial(_send, effects.replies))
+            committed = partition.committed(partition.log.log_end_offset)
+            then(no_longer_than(self._commit_seconds, committed, self._deadlines), partial(_send, effects.replies))
         if effects.ends:
             # These wait on where replies give up: the decision stands, and only who leads no more leaves it to others.
             committed = partition.committed(partition.log.log_end_offset, needs_replicas=False)
-            then(committed, partial(self._hand_over, shard, effects.ends))
+            then(committed, partial(self._hand_over, shard, effects.ends, partition.leader_epoch))
 
-    def _hand_over(self, shard: Shard[M], ends: list[Any], code: ErrorCode) -> None:
+    def _hand_over(self, shard: Shard[M], ends: list[Any], epoch: int, code: ErrorCode) -> None:
         """An error means that this broker coordinates no more: the next coordinator finds the decision in the log."""
         for end in ends if code is ErrorCode.NONE else ():
-            self._on_end(shard, end)
+            self._on_end(shard, end, epoch)
 
     def _log(self, shard: Shard[M], effects: Effects) -> None:
         """Append and replay the records. Raises KafkaError: nothing of a batch that fails has changed anything;
@@ -490,7 +366,9 @@ class CoordinatorRuntime(Generic[M]):
         for size in sizes:
             records = effects.records[start : start + size]
             try:
-                base_offset = self._append(shard, encoded[start : start + size], effects)
+                base_offset = append_records(
+                    shard.partition, encoded[start : start + size], effects, self._clock.now_ms(), self._compression
+                )
                 for offset, record in enumerate(records, base_offset):
                     shard.machine.replay(record, offset, producer_id)
             except KafkaError:
@@ -499,34 +377,13 @@ class CoordinatorRuntime(Generic[M]):
                 raise _Diverged from error
             start += size
 
-    def _append(self, shard: Shard[M], encoded: list[Encoded], effects: Effects) -> int:
-        """Append one batch; its base offset. Raises KafkaError: nothing has changed."""
-        now_ms = self._clock.now_ms()
-        producer_id, producer_epoch = effects.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-        batch = build_batch(
-            (Record(0, now_ms, key, value, []) for key, value in encoded),
-            compression=self._compression,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            transactional=producer_id != NO_PRODUCER_ID,
-        )
-        try:
-            base_offset, _ = shard.partition.append(
-                memoryview(batch), required_acks=ACKS_ALL, origin=AppendOrigin.COORDINATOR
-            )
-        except KafkaError as error:
-            logger.warning("append failed", extra={"partition": shard.partition.log.name, "reason": error})
-            code = effects.too_large if error.code in TOO_LARGE else APPEND_ERRORS.get(error.code, error.code)
-            raise KafkaError(code, error.message) from error
-        return base_offset
-
     # --- timers
 
     def _wake_in_time(self, shard: Shard[M]) -> None:
         due = shard.timers.next_due()
         if due is not None and due < self._woken_at:
             self._woken_at = due
-            self._call_after(max(0.0, due - self._clock.monotonic()), lambda: self._wake(due))
+            self._deadlines.after(max(0.0, due - self._clock.monotonic()), lambda: self._wake(due))
 
     def _wake(self, due: float) -> None:
         """An earlier wake-up may have been asked for since: then this one is stale, and must not breed others."""
@@ -537,7 +394,7 @@ class CoordinatorRuntime(Generic[M]):
         """Run what is due now."""
         if not self._may_lead():
             self._woken_at = self._clock.monotonic() + TIMER_RETRY_SECONDS
-            self._call_after(TIMER_RETRY_SECONDS, partial(self._wake, self._woken_at))
+            self._deadlines.after(TIMER_RETRY_SECONDS, partial(self._wake, self._woken_at))
             return
         self._woken_at = float("inf")
         now = self._clock.monotonic()
@@ -558,36 +415,6 @@ class CoordinatorRuntime(Generic[M]):
         except KafkaError as error:
             logger.error("timer failed", extra={"partition": shard.partition.log.name, "timer": timer, "reason": error})
             shard.timers.set(timer, self._clock.monotonic() + TIMER_RETRY_SECONDS)
-
-
-APPEND_ERRORS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.CORRUPT_MESSAGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""What an error of the log is to a client of the coordinator."""
-TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""For these each API has a word of its own: `Effects.too_large`."""
-RECORD_OVERHEAD: Final = 32
-"""At most so many bytes of a record, as we make it, are neither key nor value."""
-
-
-def divided(records: list[Encoded], max_bytes: int) -> list[int]:
-    """How many records go into each batch, so that none is larger than that, unless one record alone is."""
-    sizes: list[int] = []
-    left = 0
-    for key, value in records:
-        size = RECORD_OVERHEAD + len(key) + len(value or b"")
-        if size > left or not sizes:
-            sizes.append(0)
-            left = max_bytes - HEADER_SIZE
-        sizes[-1] += 1
-        left -= size
-    return sizes
 
 
 def _send(replies: list[tuple[Any, Any]], code: ErrorCode) -> None:

@@ -140,6 +140,15 @@ class MetadataCache:
         if not self._stale.is_empty():
             raise StoreUnavailable("", "the cluster image is not current")
 
+    async def synced(self) -> ClusterImage:
+        """An image that shows at least what the store held when this was called. Raises StoreUnavailable.
+
+        For decisions that an image of the past would make wrong: that a topic is deleted, say.
+        """
+        await self._store.sync()
+        await self.until_current()
+        return self._image
+
     async def close(self) -> None:
         """Stop following; the last image stays."""
         for unsubscribe in self._watches:

@@ -86,7 +86,7 @@ async def register_broker(
 ) -> Membership:
     """Register this broker until its session ends, founding the cluster if there is none: one write in all.
 
-    `found_logs` is asked only in a new store. `wait_seconds`: for another session's registration of this id to go, which
+    `found_logs` is asked only in a new store. `wait_seconds`: for the registration of another session to go, which
     may be that of a broker that has died. BrokerIdInUse; StoreUnavailable: may be called again, a registration of the
     same session is recognised.
     """

@@ -87,10 +87,10 @@ class Partition(Replica):
         self.followers = {other: self.followers.get(other) or FollowerProgress(now) for other in others}
         self._see_who_is_in_sync()
 
-    def follow(self, leader: int, leader_epoch: int) -> None:
+    def resign(self) -> None:
         self.followers.clear()
         self.guards.on_new_leader_epoch()
-        super().follow(leader, leader_epoch)
+        super().resign()
 
     @property
     def isr(self) -> tuple[int, ...]:

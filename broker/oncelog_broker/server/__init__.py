@@ -8,5 +8,6 @@ has one file per API key, and `context` says what a handler may reach and how it
 incremental fetches, `fetch_reads` what is read for consumers and for followers.
 
 What several handlers share: `named` (things that a request names twice), `topic_ids`, `config_resources`,
-`transactional_errors`, and `shown` (waiting for a change to be in effect).
+`transactional_errors`, `shown` (waiting for a change to be in effect) and `topic_creation` (of topics that no client
+asked for by name: by the controller, wherever that is).
 """

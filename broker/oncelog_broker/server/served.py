@@ -23,6 +23,8 @@ class Served:
     module: str
     versions: VersionRange
     advertised_low: int
+    is_for_brokers: bool = False
+    """Advertised to the brokers of a cluster alone: a client has no use for it."""
 
     def load(self) -> Callable[..., Any]:
         """The handler: `handle(request, context)`."""
@@ -31,8 +33,11 @@ class Served:
         return handler
 
 
-def _served(key: ApiKey, low: int, high: int, *, advertised_low: int | None = None) -> Served:
-    return Served(key, key.name.lower(), VersionRange(low, high), low if advertised_low is None else advertised_low)
+def _served(
+    key: ApiKey, low: int, high: int, *, advertised_low: int | None = None, is_for_brokers: bool = False
+) -> Served:
+    lowest = low if advertised_low is None else advertised_low
+    return Served(key, key.name.lower(), VersionRange(low, high), lowest, is_for_brokers)
 
 
 SERVED: Final[dict[int, Served]] = {
@@ -71,7 +76,7 @@ SERVED: Final[dict[int, Served]] = {
         _served(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
         _served(ApiKey.OFFSET_DELETE, 0, 0),
         # Kafka's brokers advertise it while they have ZooKeeper; versions 0 and 1 named topics without their ids.
-        _served(ApiKey.ALTER_PARTITION, 2, 3),
+        _served(ApiKey.ALTER_PARTITION, 2, 3, is_for_brokers=True),
         _served(ApiKey.DESCRIBE_CLUSTER, 0, 2),
         _served(ApiKey.DESCRIBE_PRODUCERS, 0, 0),
         _served(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0),

@@ -18,7 +18,6 @@ from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
-from oncelog_protocol.messages.create_topics import CreateTopicsRequest
 
 TIMEOUT_MS: Final = 30_000
 """For the creation, and again for the topic to be usable here."""
@@ -70,6 +69,9 @@ class TopicCreation:
         if controller == self._config().node_id:
             await self._topics.create_topic(name, partitions, replicas, overrides)
             return
+        # Only now: the declaration of a message is dear at the start, and most brokers never need this one here.
+        from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+
         topic = CreateTopicsRequest.CreatableTopic(
             name=name,
             num_partitions=partitions,

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from oncelog_protocol.schema import ZERO_UUID, Request, array, int8, int16, int32, int64, message, string, struct, uuid
-
-UNKNOWN_BROKER_EPOCH: Final = -1
-"""The sender does not know the epoch of that replica: it is not compared."""
 
 
 @message(api_key=56, versions="0-3", flexible="0+")
@@ -41,7 +36,7 @@ class AlterPartitionRequest(Request["AlterPartitionResponse"]):
             @struct
             class BrokerState:
                 broker_id: int = int32("3+")
-                broker_epoch: int = int64("3+", default=-1)
+                broker_epoch: int = int64("3+", default=-1)  # -1: not known, and not compared
 
 
 @message(api_key=56, versions="0-3", flexible="0+")

@@ -22,7 +22,10 @@ NOT_IN_KAFKA_4_1: Final = frozenset(
 def missing_versions(asked: Set[tuple[ApiKey, int]]) -> list[str]:
     """Those that were not asked for: "Fetch v9"."""
     served = {
-        (one.key, version) for one in SERVED.values() for version in range(one.versions.low, one.versions.high + 1)
+        (one.key, version)
+        for one in SERVED.values()
+        if not one.is_for_brokers
+        for version in range(one.versions.low, one.versions.high + 1)
     }
     missing = served - NOT_IN_KAFKA_4_1 - asked
     return [f"{key.message_name} v{version}" for key, version in sorted(missing)]

@@ -27,8 +27,8 @@ STEPS = {
     "reply-sent": ("oncelog_broker.server.dispatch", "Dispatcher._respond"),
     "marker-sent": (f"{TRANSACTION}.markers", "MarkerAppender.append"),
     "marker-written": ("oncelog_broker.replication.partition", "Partition.append_marker"),
-    "marker-acknowledged": (f"{TRANSACTION}.markers", "_is_done_with"),
-    "complete-logged": (f"{TRANSACTION}.coordinator", "TransactionCoordinator._complete"),
+    "marker-acknowledged": (f"{TRANSACTION}.marker_sender", "_acknowledged"),
+    "complete-logged": (f"{TRANSACTION}.coordinator", "TransactionCoordinator._try_to_complete"),
 }
 
 MARKED = """

@@ -17,7 +17,8 @@ from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.held_bytes import HeldBytes
 from oncelog_broker.coordinator.group.machine import GroupMachine
-from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
+from oncelog_broker.coordinator.runtime import CoordinatorRuntime
+from oncelog_broker.coordinator.shard import Shard
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.replication.replicas import Replicas
@@ -57,8 +58,9 @@ class GroupCoordinator:
             clock,
             tasks,
             slices,
-            deadlines.after,
+            deadlines,
             Compression(config[keys.OFFSETS_TOPIC_COMPRESSION_CODEC]),
+            commit_seconds=config[keys.OFFSETS_COMMIT_TIMEOUT_MS] / 1000,
         )
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:

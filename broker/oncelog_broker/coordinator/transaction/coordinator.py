@@ -9,19 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Final
 
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.coordinator.runtime import CoordinatorRuntime, Shard
+from oncelog_broker.coordinator.runtime import CoordinatorRuntime
+from oncelog_broker.coordinator.shard import Shard
 from oncelog_broker.coordinator.transaction.clients import LastClients
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
-from oncelog_broker.coordinator.transaction.markers import MARKERS_SECONDS, Fenced, Marker, MarkerAppender, write_all
+from oncelog_broker.coordinator.transaction.marker_queue import Decision, Outcome
+from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
 from oncelog_broker.coordinator.transaction.metadata import NeedsProducerId, TopicPartition
 from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
+from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.producer_ids import ProducerIdManager, ProducerIdsExhausted
 from oncelog_broker.metadata.topic_names import TRANSACTION_STATE
 from oncelog_broker.replication.replicas import Replicas
@@ -47,7 +51,8 @@ class TransactionCoordinator:
         self,
         config: BrokerConfig,
         replicas: Replicas,
-        markers: MarkerAppender,
+        markers: MarkerSender,
+        remote: RemoteCoordinators,
         producer_ids: ProducerIdManager,
         clock: Clock,
         tasks: Tasks,
@@ -61,10 +66,12 @@ class TransactionCoordinator:
         self._expiry_seconds = config[keys.TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS] / 1000
         self.last_clients = LastClients()
         self.refused_sequences = RefusedSequences()
+        self.remote = remote
+        """The coordinators of other brokers."""
+        self._node_id = config.node_id
         self._markers = markers
         self._producer_ids = producer_ids
         self._tasks = tasks
-        self._slices = slices
         self.runtime = CoordinatorRuntime(
             TRANSACTION_STATE,
             lambda _: TransactionMachine(settings, clock.now_ms, clock.monotonic),
@@ -72,13 +79,14 @@ class TransactionCoordinator:
             clock,
             tasks,
             slices,
-            deadlines.after,
+            deadlines,
             on_end=self._write_markers,
         )
 
     def on_image(self, image: ClusterImage) -> None:
         """To be called after `Replicas.on_image`."""
         self.runtime.on_image(image)
+        self._markers.on_image()
 
     def start(self) -> None:
         """Begin the background work; it ends with the broker's tasks."""
@@ -87,6 +95,11 @@ class TransactionCoordinator:
 
     def close(self) -> None:
         self.runtime.close()
+
+    def elsewhere(self, transactional_id: str) -> int | None:
+        """The other broker that coordinates a transactional id; None where this one does, or nobody is known to."""
+        leader = self.runtime.leader_of(transactional_id)
+        return None if leader in (NO_LEADER, self._node_id) else leader
 
     # --- requests
 
@@ -155,49 +168,59 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> Answer[dict[TopicPartition, ErrorCode]]:
-        """Which of `partitions` are in the open transaction of `asking`: as `TransactionMachine.verify`, at once where
-        this broker coordinates it, and whether it is committed or not: what was asked for last counts (E4)."""
-        return self.runtime.shard(transactional_id).machine.verify(transactional_id, asking, partitions)
+        """Which of `partitions` are in the open transaction of `asking`: as `TransactionMachine.verify`, or why that
+        cannot be said, for each. What was asked for last counts (E4), and it is committed when the answer comes: the
+        next coordinator must know every transaction that records are let into."""
+        return self.runtime.read(
+            transactional_id,
+            lambda machine: machine.verify(transactional_id, asking, partitions),
+            lambda error: dict.fromkeys(partitions, error.code),
+        )
 
     # --- the ends of transactions
 
-    def _write_markers(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
-        """Have `end` written in the next turn of the loop: the answer to EndTxn leaves in this one (S38), and before a
-        producer that comes back at once is read, its transaction is complete."""
-        self._tasks.spawn(f"markers of {end.transactional_id}", self._finish(shard, end))
+    def _write_markers(self, shard: Shard[TransactionMachine], end: TransactionEnd, epoch: int) -> None:
+        """Have `end` written into the logs of its partitions, by the coordinator of leader epoch `epoch`."""
+        is_current = partial(self.runtime.is_current, shard)
+        decision = Decision(end, epoch, is_current, partial(self._markers_ended, shard))
+        if end.partitions:
+            self._markers.write(decision)
+        else:
+            self._tasks.spawn(f"end of {end.transactional_id}", self._complete(shard, end))
 
-    async def _finish(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
-        marker = Marker(end.producer, end.commits, shard.partition.leader_epoch, end.transaction_version)
-        try:
-            await write_all(
-                self._markers.append,
-                marker,
-                end.partitions,
-                lambda: self.runtime.is_current(shard),
-                self._slices.pauses(MARKERS_SECONDS),
-            )
-        except Fenced:
+    def _markers_ended(self, shard: Shard[TransactionMachine], decision: Decision, outcome: Outcome) -> None:
+        end, epoch = decision.end, shard.partition.leader_epoch
+        if outcome is Outcome.COMPLETE:
+            if not self._try_to_complete(shard, end):
+                self._tasks.spawn(f"end of {end.transactional_id}", self._complete(shard, end))
+        elif self.runtime.is_current(shard) and epoch > decision.coordinator_epoch:
+            # A log has heard of a coordinator between two terms of this one: nobody but us will write the rest.
+            self._write_markers(shard, end, epoch)
+        else:
             logger.warning(
                 "transaction is left to another coordinator", extra={"transactional_id": end.transactional_id}
             )
-            return
-        await self._complete(shard, end)
 
-    @fail_point("complete-logged", dropped=lambda: None)
     async def _complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
-        """Log that `end` is in all logs; an append that fails is tried again, or the transactional id were stuck."""
+        """An append that fails is tried again, or the transactional id were stuck."""
         pause = COMPLETE_RETRY_SECONDS
-        while self.runtime.is_current(shard):
-            try:
-                self.runtime.step(shard, lambda machine: machine.complete(end), end.transactional_id)
-                return
-            except KafkaError as error:
-                logger.warning(
-                    "end of a transaction not logged",
-                    extra={"transactional_id": end.transactional_id, "reason": error},
-                )
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, COMPLETE_MAX_RETRY_SECONDS)
+        while not self._try_to_complete(shard, end):
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, COMPLETE_MAX_RETRY_SECONDS)
+
+    @fail_point("complete-logged", dropped=lambda: True)
+    def _try_to_complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> bool:
+        """Log that `end` is in all logs. Whether that is done, or no longer ours to do."""
+        if not self.runtime.is_current(shard):
+            return True
+        try:
+            self.runtime.step(shard, lambda machine: machine.complete(end), end.transactional_id)
+        except KafkaError as error:
+            logger.warning(
+                "end of a transaction not logged", extra={"transactional_id": end.transactional_id, "reason": error}
+            )
+            return False
+        return True
 
     # --- background work
 

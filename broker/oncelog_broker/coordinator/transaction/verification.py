@@ -4,8 +4,8 @@ A record that comes when its transaction has ended (a late Produce, E2) would op
 stable offset would stand still for ever. So before the first batch of a transaction in a partition, the coordinator is
 asked whether the partition is in the transaction; for producers that work by transactions V2 it is added (T7).
 
-The answer may come late. Who appends by it takes a guard first (`replication/verification_guards.py`), so that a marker
-between question and append does not let the append in (E3).
+The coordinator may be another broker, and the answer may come late. Who appends by it takes a guard first
+(`replication/verification_guards.py`), so that a marker between question and append does not let the append in (E3).
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def _ask(
     unknown: list[TopicPartition],
     registers: bool,
 ) -> Answer[ErrorCode]:
+    broker_id = coordinator.elsewhere(transactional_id)
+    if broker_id is not None:
+        return coordinator.remote.ask(broker_id, transactional_id, producer, unknown, registers=registers)
     if registers:
         return coordinator.add_partitions(transactional_id, producer, unknown, TRANSACTIONS_V2)
-    try:
-        return then(coordinator.verify(transactional_id, producer, unknown), _first_error)
-    except KafkaError as error:
-        return error.code
+    return then(coordinator.verify(transactional_id, producer, unknown), _first_error)
 
 
 def _first_error(codes: dict[TopicPartition, ErrorCode]) -> ErrorCode:

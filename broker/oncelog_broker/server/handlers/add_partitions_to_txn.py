@@ -8,6 +8,7 @@ Versions: v0-3 one transaction, from a producer; v4-5 many, from a broker for it
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
@@ -16,7 +17,7 @@ from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
-from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.features import TRANSACTIONS_V1, TRANSACTIONS_V2
 from oncelog_protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -41,8 +42,11 @@ CodeOf = Callable[[TopicPartition], ErrorCode]
 
 def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Answer[AddPartitionsToTxnResponse]:
     if context.version >= FIRST_BATCHED_VERSION:
+        if not context.is_for_brokers:
+            return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         answers = context.services.slices.run(_serve_each(request, context), must_finish=True)
-        return then(then(answers, all_of), lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
+        results = then(answers, partial(_when_committed, context))
+        return then(results, lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
     transaction = Transaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -62,6 +66,12 @@ def _serve_each(request: AddPartitionsToTxnRequest, context: RequestContext) -> 
         answers.append((yield from _serve(transaction, context)))
         yield None
     return answers
+
+
+def _when_committed(context: RequestContext, answers: list[Answer[Result]]) -> Answer[list[Result]]:
+    """A broker asks for many producers over one connection: what waits for replicas keeps nothing behind it waiting."""
+    context.effects_are_done()
+    return all_of(answers)
 
 
 def _serve(transaction: Transaction, context: RequestContext) -> Steps[Answer[Result]]:
@@ -89,11 +99,7 @@ def _serve(transaction: Transaction, context: RequestContext) -> Steps[Answer[Re
             if len(partitions) % PARTITIONS_PER_STEP == 0:
                 yield None
     if transaction.verify_only:
-        try:
-            codes = coordinator.verify(transactional_id, asking, partitions)
-        except KafkaError as error:
-            code = error.code
-            return result(lambda _: code)
+        codes = coordinator.verify(transactional_id, asking, partitions)
         return then(codes, lambda codes: result(codes.__getitem__))
     if refused:
         return result(lambda where: refused.get(where, ErrorCode.OPERATION_NOT_ATTEMPTED))

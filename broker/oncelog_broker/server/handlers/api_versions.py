@@ -10,6 +10,7 @@ import re
 from functools import cache
 from typing import Final
 
+from oncelog_broker.config.zookeeper_keys import ZOOKEEPER_CONNECT
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
@@ -28,8 +29,9 @@ SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 @cache
-def served_versions(shows_zero: bool = True) -> ApiVersionsResponse:
-    """The answer to every well-formed request; `shows_zero`: the client can read features whose lowest level is 0."""
+def served_versions(shows_zero: bool = True, to_brokers: bool = False) -> ApiVersionsResponse:
+    """The answer to every well-formed request; `shows_zero`: the client can read features whose lowest level is 0;
+    `to_brokers`: with what the brokers of a cluster ask of each other."""
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=[
@@ -37,6 +39,7 @@ def served_versions(shows_zero: bool = True) -> ApiVersionsResponse:
                 api_key=served.key, min_version=served.advertised_low, max_version=served.versions.high
             )
             for served in SERVED.values()
+            if to_brokers or not served.is_for_brokers
         ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=min_version, max_version=level)
@@ -70,4 +73,5 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         for text in (request.client_software_name, request.client_software_version):
             if SOFTWARE_NAME.fullmatch(text) is None:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-    return served_versions(context.version >= FIRST_ZERO_FEATURE_VERSION)
+    is_in_cluster = context.services.config[ZOOKEEPER_CONNECT] is not None
+    return served_versions(context.version >= FIRST_ZERO_FEATURE_VERSION, is_in_cluster and context.is_for_brokers)

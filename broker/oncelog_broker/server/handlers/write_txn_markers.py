@@ -1,15 +1,19 @@
 """WriteTxnMarkers (27), v1-2: a coordinator has the end of transactions written into the logs that this broker leads
 (S39, S40). Also what a tool sends to end a transaction that hangs (KIP-664).
 
+Behaviour: each marker is answered when it is on all replicas in sync, or with REQUEST_TIMED_OUT soon: a partition whose
+replicas are slow must not hold up the transactions of all others for long. The coordinator sends it again.
 Versions: v2 the transaction version, by which the epoch is checked (KIP-1228).
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from oncelog_broker.coordinator.transaction.markers import Marker
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
+from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
@@ -22,10 +26,22 @@ Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
 TopicResult = Result.WritableTxnMarkerTopicResult
 PartitionResult = TopicResult.WritableTxnMarkerPartitionResult
 
+COMMIT_SECONDS: Final = 5.0
+"""How long markers are waited for that are written and not on all replicas in sync."""
+
 
 def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Answer[WriteTxnMarkersResponse]:
+    if not context.is_for_brokers:
+        count = sum(len(topic.partition_indexes) for asked in request.markers for topic in asked.topics)
+        return _response(request, [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * count)
     answers = context.services.slices.run(_write_each(request, context), must_finish=True)
-    return then(then(answers, all_of), partial(_response, request))
+    return then(then(answers, partial(_when_committed, context)), partial(_response, request))
+
+
+def _when_committed(context: RequestContext, answers: list[Answer[ErrorCode]]) -> Answer[list[ErrorCode]]:
+    context.effects_are_done()
+    deadlines = context.services.deadlines
+    return all_of([no_longer_than(COMMIT_SECONDS, answer, deadlines) for answer in answers])
 
 
 def _write_each(request: WriteTxnMarkersRequest, context: RequestContext) -> Steps[list[Answer[ErrorCode]]]:

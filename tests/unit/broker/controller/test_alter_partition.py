@@ -52,6 +52,7 @@ def test_a_leader_that_cannot_write_gives_its_place_away(view):
         (propose(1, partition_epoch=8), ErrorCode.NOT_CONTROLLER),
         (propose(2, sender=2), ErrorCode.INVALID_REQUEST),
         (propose(), ErrorCode.INVALID_REQUEST),
+        (propose(2, 3), ErrorCode.INVALID_REQUEST),
         (propose(1, 1), ErrorCode.INVALID_REQUEST),
         (propose(1, 9), ErrorCode.INVALID_REQUEST),
         (propose(1, recovery=1), ErrorCode.INVALID_REQUEST),

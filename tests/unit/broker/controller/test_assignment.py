@@ -67,3 +67,32 @@ def test_an_empty_assignment_by_hand_has_no_partitions():
     with pytest.raises(KafkaError) as raised:
         check_assignment({}, {1})
     assert raised.value.code is ErrorCode.INVALID_PARTITIONS
+
+
+RACKS = {0: "a", 1: "b", 2: "c", 3: "a", 4: "b", 5: "c"}
+
+
+@pytest.mark.parametrize("start", range(6))
+@pytest.mark.parametrize("shift", range(3))
+def test_replicas_lie_in_as_many_racks_as_can_be(start, shift):
+    assigned = assign_replicas(list(RACKS), 12, 3, start, shift, racks=RACKS)
+    assert all({RACKS[broker] for broker in replicas} == {"a", "b", "c"} for replicas in assigned.values())
+    assert all(sum(replicas[0] == broker for replicas in assigned.values()) == 2 for broker in RACKS)
+    assert all(sum(broker in replicas for replicas in assigned.values()) == 6 for broker in RACKS)
+
+
+def test_more_replicas_than_racks_use_every_rack_and_no_broker_twice():
+    racks = {1: "a", 2: "a", 3: "a", 4: "b"}
+    for replicas in assign_replicas([1, 2, 3, 4], 8, 3, racks=racks).values():
+        assert len(set(replicas)) == 3
+        assert {racks[broker] for broker in replicas} == {"a", "b"}
+
+
+def test_leaders_go_round_the_racks():
+    racks = {1: "a", 2: "a", 3: "b", 4: "b"}
+    leaders = [replicas[0] for replicas in assign_replicas([1, 2, 3, 4], 4, 1, racks=racks).values()]
+    assert [racks[leader] for leader in leaders] == ["a", "b", "a", "b"]
+
+
+def test_where_some_broker_has_no_rack_racks_are_not_looked_at():
+    assert assign_replicas([1, 2, 3], 6, 2, racks={1: "a", 2: "a"}) == assign_replicas([1, 2, 3], 6, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ TOPIC_ID = bytes(range(16))
 class InternalTopic:
     """The partitions of an internal topic on a broker, in the place of Replicas: `lead` and `resign` change the image.
 
-    `call_after` only remembers: the test moves the clock and fires the timers itself.
+    It is its own `Deadlines`, which only remember: the test moves the clock and fires the timers itself.
     """
 
     def __init__(self, directory: Path, partitions: int = 1) -> None:
@@ -80,8 +81,15 @@ class InternalTopic:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.led[index]
 
-    def call_after(self, seconds: float, callback: Callable[[], None]) -> None:
+    @property
+    def deadlines(self) -> Any:
+        return self
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> None:
         self.wake_ups.append((self.clock.monotonic() + seconds, callback))
+
+    def unless_done(self, answer: Any, seconds: float, callback: Callable[[], None]) -> None:
+        self.after(seconds, callback)
 
     def advance(self, seconds: float) -> None:
         """Move the clock on, calling back on the way in order."""

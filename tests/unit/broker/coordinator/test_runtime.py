@@ -15,6 +15,7 @@ from oncelog_broker.coordinator.effects import Effects, Encoded, Interruption
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, divided
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.validation import AppendOrigin
+from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import batches
@@ -132,7 +133,7 @@ def runtime(internal_topic):
         internal_topic.clock,
         internal_topic.tasks,
         internal_topic.slices,
-        internal_topic.call_after,
+        internal_topic.deadlines,
     )
 
 
@@ -419,6 +420,27 @@ async def test_a_partition_is_coordinated_as_soon_as_its_log_is_open(runtime, in
     assert runtime.write("a", put("a", 1), failed) == ("put", None)
 
 
+async def test_e9_while_the_session_is_in_doubt_nobody_is_served_and_nothing_is_torn_down(runtime, internal_topic):
+    """KAFKA-9307: what was half given up when the session came back stayed so."""
+    runtime.on_image(internal_topic.lead())
+    runtime.write("a", put("due", 1, timer=1.0), failed)
+    waiting = runtime.write("a", wait_for_ever, failed)
+    machine = counters(runtime)
+    may_lead = False
+    internal_topic.may_lead = lambda: may_lead
+    assert runtime.write("a", put("a", 1), failed) is ErrorCode.NOT_COORDINATOR
+    assert runtime.read("a", lambda machine: machine, failed) is ErrorCode.NOT_COORDINATOR
+    assert runtime.loaded_shards() == []
+    internal_topic.advance(5.0)
+    runtime.on_image(internal_topic.lead())
+    assert machine.fired == []
+    assert not waiting.done()
+    may_lead = True
+    assert counters(runtime) is machine
+    internal_topic.advance(2.0)
+    assert machine.fired == ["due"]
+
+
 async def test_timers_fire_in_time_and_are_rearmed(runtime, internal_topic):
     runtime.on_image(internal_topic.lead())
     runtime.write("a", put("late", 1, timer=10.0), failed)
@@ -466,7 +488,7 @@ async def test_keys_are_spread_over_partitions(tmp_path, internal_topic):
         internal_topic.clock,
         internal_topic.tasks,
         internal_topic.slices,
-        internal_topic.call_after,
+        internal_topic.deadlines,
     )
     assert runtime.partition_of("a") is None
     runtime.on_image(internal_topic.lead(2))
@@ -616,8 +638,8 @@ async def test_s39_what_is_decided_is_handed_on_when_it_is_committed_and_by_nobo
         internal_topic.clock,
         internal_topic.tasks,
         internal_topic.slices,
-        internal_topic.call_after,
-        on_end=lambda shard, end: ended.append(end),
+        internal_topic.deadlines,
+        on_end=lambda shard, end, epoch: ended.append((end, epoch)),
     )
     internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), min_insync_replicas=2)
     runtime.on_image(internal_topic.lead())
@@ -633,9 +655,46 @@ async def test_s39_what_is_decided_is_handed_on_when_it_is_committed_and_by_nobo
     partition.lead(1, (1, 2), (1, 2))
     partition.on_follower_fetch(2, partition.log.log_end_offset)
     await settle()
-    assert ended == ["first"]
+    assert ended == [("first", 1)], "logged in that leader epoch"
     again = runtime.write("a", decide("a", "second"), failed)
     internal_topic.resign()
     assert await again is ErrorCode.NOT_COORDINATOR
     await settle()
-    assert ended == ["first"], "the next coordinator finds it in the log"
+    assert len(ended) == 1, "the next coordinator finds it in the log"
+
+
+async def test_a_reply_waits_for_slow_replicas_only_so_long_and_the_decision_longer(internal_topic):
+    """A replica that hangs counts as in sync for a while; whoever asked comes again."""
+    ended = []
+    runtime = CoordinatorRuntime(
+        TOPIC,
+        Counters,
+        internal_topic,
+        internal_topic.clock,
+        internal_topic.tasks,
+        internal_topic.slices,
+        internal_topic.deadlines,
+        on_end=lambda shard, end, epoch: ended.append(end),
+        commit_seconds=3.0,
+    )
+    runtime.on_image(internal_topic.lead())
+    partition = internal_topic.led[0]
+    partition.lead(1, (1, 2), (1, 2))
+    decided = runtime.write("a", decide("a", "first"), failed)
+    asked = runtime.read("a", lambda machine: machine.numbers.get("a"), failed)
+    internal_topic.advance(2.9)
+    await settle()
+    assert (decided.done(), asked.done()) == (False, False)
+    internal_topic.advance(0.2)
+    assert await decided is await asked is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert ended == []
+    partition.on_follower_fetch(2, partition.log.log_end_offset)
+    await settle()
+    assert ended == ["first"]
+    assert internal_topic.led[0].waiting.appends == []
+
+
+async def test_where_a_key_is_coordinated_is_in_the_image(runtime, internal_topic):
+    assert runtime.leader_of("a") == NO_LEADER
+    runtime.on_image(internal_topic.lead())
+    assert runtime.leader_of("a") == 1

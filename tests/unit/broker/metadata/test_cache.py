@@ -21,7 +21,7 @@ from oncelog_broker.metadata.payloads import (
     encode_partition_state,
     encode_topic,
 )
-from oncelog_broker.metadata.store import Create, Delete, NoNode, Set
+from oncelog_broker.metadata.store import ConnectionLost, Create, Delete, NoNode, Set, StoreUnavailable
 
 ID = b"i" * 16
 
@@ -227,3 +227,31 @@ async def test_a_closed_cache_keeps_its_last_image(cluster, cache):
     await cache.close()
     await cluster.multi(list(topic_operations("t")))
     assert not (await settled(cache)).topics
+
+
+async def test_a_synced_image_is_not_older_than_the_question(cluster, cache, monkeypatch):
+    """The watch has told of the topic, and it is not read yet."""
+    may_read, get_many = asyncio.Event(), cluster.get_many
+
+    async def slow(paths):
+        await may_read.wait()
+        return await get_many(paths)
+
+    monkeypatch.setattr(cluster, "get_many", slow)
+    await cluster.multi(list(topic_operations("orders")))
+    synced = asyncio.ensure_future(cache.synced())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not synced.done()
+    may_read.set()
+    assert (await synced).has_partition("orders", 0)
+
+
+async def test_an_image_that_cannot_be_made_current_is_none(cluster, cache, monkeypatch):
+    async def broken(paths):
+        raise ConnectionLost("", "the store is not there")
+
+    monkeypatch.setattr(cluster, "get_many", broken)
+    await cluster.multi(list(topic_operations("orders")))
+    with pytest.raises(StoreUnavailable):
+        await cache.synced()

@@ -141,3 +141,10 @@ def test_the_size_of_a_marker() -> None:
     assert (
         len(marker_batch(EndTransactionMarker(ABORT, 3), producer_id=1, producer_epoch=1, timestamp=1)) == MARKER_SIZE
     )
+
+
+def test_e3_who_leads_no_more_keeps_no_guard(partition: Partition) -> None:
+    """Another leader may append the marker; the answer may come when this broker leads again."""
+    guard = partition.guards.take(1, 0)
+    partition.resign()
+    assert not partition.guards.holds(guard)

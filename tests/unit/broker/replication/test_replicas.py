@@ -225,3 +225,20 @@ async def test_a_broker_that_stops_meanwhile_closes_what_was_made(
     logs.close()
     assert log.is_cleanly_closed
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+async def test_behind_a_shut_gate_partitions_are_led_by_nobody_and_stay(
+    logs: LogManager, replicas: Replicas, disk: WatchedDisk
+) -> None:
+    orders = topic("orders", 1)
+    replicas.on_image(ClusterImage(""), ClusterImage("").with_topic(orders))
+    await replicas.until_opened()
+    partition = replicas.leader("orders", 0)
+    replicas.may_lead = lambda: False
+    for ask in (lambda: replicas.leader("orders", 0), lambda: replicas.leader_by_id(orders.topic_id, 0)):
+        with pytest.raises(KafkaError) as raised:
+            ask()
+        assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert replicas.led_partition("orders", 0) is partition
+    replicas.may_lead = lambda: True
+    assert replicas.leader("orders", 0) is partition

@@ -30,6 +30,9 @@ class Coordinator:
         self.asked: list[asyncio.Future[Any]] = []
         self.refused_sequences = RefusedSequences()
 
+    def elsewhere(self, transactional_id: str) -> int | None:
+        return None
+
     def verify(self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Any) -> Any:
         return self._question()
 

@@ -342,7 +342,7 @@ async def test_tombstones_of_long_ids_are_logged_in_as_many_batches_as_it_takes(
         internal_topic.clock,
         internal_topic.tasks,
         internal_topic.slices,
-        internal_topic.call_after,
+        internal_topic.deadlines,
     )
     runtime.on_image(internal_topic.lead())
     group_id = "g" * 20_000

@@ -7,17 +7,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.memory_peers import MemoryPeers
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.coordinator.transaction import coordinator as module
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.machine import TransactionMachine
+from oncelog_broker.coordinator.transaction.marker_queue import Decision, Outcome
 from oncelog_broker.coordinator.transaction.metadata import (
     EXHAUSTED_EPOCH,
     TopicPartition,
     TransactionMetadata,
 )
 from oncelog_broker.coordinator.transaction.records import TransactionRecord
+from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
 from oncelog_broker.coordinator.transaction.states import TransactionState
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.features import TRANSACTIONS_V1
@@ -45,6 +48,11 @@ def producer_ids() -> ProducerIds:
     return ProducerIds()
 
 
+def all_written(decision: Decision) -> None:
+    """The markers of a decision, in the place of MarkerSender."""
+    decision.on_end(decision, Outcome.COMPLETE)
+
+
 @pytest.fixture
 def transactions(
     internal_topic: Any, producer_ids: ProducerIds, monkeypatch: pytest.MonkeyPatch
@@ -53,12 +61,13 @@ def transactions(
     coordinator = TransactionCoordinator(
         BrokerConfig.of({}),
         internal_topic,
-        SimpleNamespace(append=lambda *_: ErrorCode.NONE),  # type: ignore[arg-type]
+        SimpleNamespace(write=all_written, on_image=lambda: None),  # type: ignore[arg-type]
+        RemoteCoordinators(MemoryPeers(), internal_topic.tasks),
         producer_ids,  # type: ignore[arg-type]
         internal_topic.clock,
         internal_topic.tasks,
         internal_topic.slices,
-        SimpleNamespace(after=internal_topic.call_after),  # type: ignore[arg-type]
+        internal_topic.deadlines,
     )
     coordinator.on_image(internal_topic.lead())
     return coordinator

@@ -1,0 +1,69 @@
+"""What a step logs becomes a batch of its partition, and what that may fail with becomes an error of a coordinator."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from oncelog_broker.coordinator.effects import Effects, Encoded
+from oncelog_broker.log.validation import AppendOrigin
+from oncelog_broker.replication.partition import Partition
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.batch import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.record import Record
+
+logger = logging.getLogger(__name__)
+
+ACKS_ALL: Final = -1
+APPEND_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CORRUPT_MESSAGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What an error of the log is to a client of the coordinator."""
+TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+"""For these each API has a word of its own: `Effects.too_large`."""
+RECORD_OVERHEAD: Final = 32
+"""At most so many bytes of a record, as we make it, are neither key nor value."""
+
+
+def append_records(
+    partition: Partition, encoded: list[Encoded], effects: Effects, now_ms: int, compression: Compression
+) -> int:
+    """Append one batch of what a step logs; its base offset. Raises KafkaError, in the words of the API: nothing has
+    changed."""
+    producer_id, producer_epoch = effects.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    batch = build_batch(
+        (Record(0, now_ms, key, value, []) for key, value in encoded),
+        compression=compression,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=producer_id != NO_PRODUCER_ID,
+    )
+    try:
+        base_offset, _ = partition.append(memoryview(batch), required_acks=ACKS_ALL, origin=AppendOrigin.COORDINATOR)
+    except KafkaError as error:
+        logger.warning("append failed", extra={"partition": partition.log.name, "reason": error})
+        code = effects.too_large if error.code in TOO_LARGE else APPEND_ERRORS.get(error.code, error.code)
+        raise KafkaError(code, error.message) from error
+    return base_offset
+
+
+def divided(records: list[Encoded], max_bytes: int) -> list[int]:
+    """How many records go into each batch, so that none is larger than that, unless one record alone is."""
+    sizes: list[int] = []
+    left = 0
+    for key, value in records:
+        size = RECORD_OVERHEAD + len(key) + len(value or b"")
+        if size > left or not sizes:
+            sizes.append(0)
+            left = max_bytes - HEADER_SIZE
+        sizes[-1] += 1
+        left -= size
+    return sizes

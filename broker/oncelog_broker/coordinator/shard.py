@@ -1,0 +1,108 @@
+"""One state machine, the partition that holds its log, and who waits for its answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Any, Generic, Protocol, TypeVar
+
+from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey
+from oncelog_broker.coordinator.timers import TimerQueue
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.runtime.answers import Answer
+from oncelog_protocol.errors import KafkaError
+
+
+class Machine(Protocol):
+    """The state of one partition. All methods are synchronous and quick; none does I/O."""
+
+    def encode(self, record: Any) -> Encoded:
+        """The bytes of a record that this machine made."""
+
+    def decode(self, key: bytes, value: bytes | None) -> Any | None:
+        """A record of the log; None for one of a kind that this version does not know. Raises ValueError."""
+
+    def replay(self, record: Any, offset: int, producer_id: int) -> None:
+        """Take in the record logged at `offset`. Nothing else changes what is durable. `producer_id` is -1 outside
+        transactions."""
+
+    def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
+        """A transaction that wrote records here has ended."""
+
+    def on_loaded(self) -> Effects:
+        """All of the log is replayed: timers begin to run."""
+
+    def on_timer(self, timer: TimerKey) -> Effects: ...
+
+    def key_of(self, timer: TimerKey) -> str:
+        """What a timer is about: the key that requests would name."""
+
+    def on_failed(self, key: str) -> Effects:
+        """A step about `key` raised on its way: drop what was changed and not logged, as a restart would. The runtime
+        answers those who wait. Records are not allowed."""
+
+    def on_unloaded(self, error: KafkaError) -> Effects:
+        """This broker coordinates no more: whoever waits is answered with `error`. Records are not allowed."""
+
+
+M = TypeVar("M", bound=Machine)
+R = TypeVar("R")
+
+
+class Waiter(Generic[R]):
+    """A request that waits for its reply: what machines know as an opaque token."""
+
+    __slots__ = ("_failed", "_future", "_reply")
+
+    def __init__(self, failed: Callable[[KafkaError], R]) -> None:
+        self._failed = failed
+        self._reply: list[R] = []
+        self._future: asyncio.Future[R] | None = None
+
+    def answer(self, response: R | KafkaError) -> None:
+        """Harmless when nobody waits any more: the client is gone."""
+        reply = self._failed(response) if isinstance(response, KafkaError) else response
+        if self._future is None:
+            self._reply.append(reply)
+        elif not self._future.done():
+            self._future.set_result(reply)
+
+    def outcome(self) -> Answer[R]:
+        """The reply, or a future of it where it comes later. To be asked once."""
+        if self._reply:
+            return self._reply[0]
+        self._future = asyncio.get_running_loop().create_future()
+        return self._future
+
+
+class Shard(Generic[M]):
+    """One machine, its partition and its timers. `is_loaded` is False until the log is replayed."""
+
+    __slots__ = ("_waiting", "failure", "index", "is_loaded", "machine", "partition", "timers")
+
+    def __init__(self, index: int, partition: Partition, machine: M) -> None:
+        self.index = index
+        self.partition = partition
+        self.machine = machine
+        self.timers: TimerQueue[TimerKey] = TimerQueue()
+        self.is_loaded = False
+        self.failure: str | None = None
+        self._waiting: dict[str, set[Waiter[Any]]] = {}
+
+    def wait(self, key: str, waiter: Waiter[Any], future: asyncio.Future[Any]) -> None:
+        """`waiter` is answered in a later step about `key`; `future` is its outcome."""
+        self._waiting.setdefault(key, set()).add(waiter)
+        future.add_done_callback(lambda _: self._answered(key, waiter))
+
+    def _answered(self, key: str, waiter: Waiter[Any]) -> None:
+        waiting = self._waiting.get(key, set())
+        waiting.discard(waiter)
+        if not waiting:
+            self._waiting.pop(key, None)
+
+    def waiting(self, key: str) -> Collection[Waiter[Any]]:
+        """Those who wait for an answer about `key`."""
+        return tuple(self._waiting.get(key, ()))
+
+    def all_waiting(self) -> Collection[Waiter[Any]]:
+        return [waiter for waiting in self._waiting.values() for waiter in waiting]

@@ -1,0 +1,220 @@
+"""Has the markers of decided transactions written, here and on other brokers, until the last one is (S39, E7).
+
+One task for each broker for which markers wait: to another broker it sends one WriteTxnMarkers after the other, what
+this broker leads it appends by itself. Both take from the same queue, which knows what to do next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+from oncelog.fail_points.point import fail_point
+from oncelog_broker.coordinator.transaction.marker_queue import Decision, MarkerQueue, Outcome, WaitingMarker
+from oncelog_broker.coordinator.transaction.markers import Marker, MarkerAppender
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.store import StoreUnavailable
+from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
+from oncelog_broker.replication.waiting import no_longer_than
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+
+logger = logging.getLogger(__name__)
+
+ANSWER_SECONDS: Final = 30.0
+"""When a marker is not acknowledged in this time its answer counts as lost: the marker is sent again, which does no
+harm where it was written (S39)."""
+MARKERS_SECONDS: Final = 0.008
+"""Markers are written for so long before other work gets its turn: some 200, or 15 that each roll a segment."""
+
+Asked = WriteTxnMarkersRequest.WritableTxnMarker
+Key = tuple[int, TopicPartition]
+"""Producer id and partition: what tells the answers of one request apart, as a producer ends one transaction at a
+time."""
+
+
+class MarkerSender:
+    """The markers of all transactions that this broker coordinates. `image` gives the current image; `current_image`
+    waits for one that is not older than its call, or raises StoreUnavailable."""
+
+    def __init__(
+        self,
+        node_id: int,
+        image: Callable[[], ClusterImage],
+        current_image: Callable[[], Awaitable[ClusterImage]],
+        appender: MarkerAppender,
+        peers: Peers,
+        clock: Clock,
+        tasks: Tasks,
+        slices: Slices,
+        deadlines: Deadlines,
+    ) -> None:
+        self._node_id = node_id
+        self._current_image = current_image
+        self._appender = appender
+        self._peers = peers
+        self._clock = clock
+        self._tasks = tasks
+        self._slices = slices
+        self._deadlines = deadlines
+        self._queue = MarkerQueue(image)
+        self._at_work: set[int | None] = set()
+        """The brokers with a task; None stands for the one that looks into unknown partitions."""
+        self._woken_at = float("inf")
+
+    def write(self, decision: Decision) -> None:
+        """Have the markers of `decision` written, from the next turn of the loop on: the answer to EndTxn leaves in
+        this one (S38), and before a producer that comes back at once is read, its transaction is complete."""
+        self._queue.add(decision)
+        self._go_on()
+
+    def on_image(self) -> None:
+        """The image has changed."""
+        self._queue.on_image()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """A task for everything that waits and has none."""
+        for broker_id in self._queue.brokers():
+            if broker_id not in self._at_work:
+                self._at_work.add(broker_id)
+                self._tasks.spawn(f"markers for broker {broker_id}", self._work_for(broker_id))
+        if self._queue.has_unknown and None not in self._at_work:
+            self._at_work.add(None)
+            self._tasks.spawn("markers for unknown partitions", self._look_into_unknown())
+        due = self._queue.next_due()
+        if due is not None and due < self._woken_at:
+            self._woken_at = due
+            self._deadlines.after(max(0.0, due - self._clock.monotonic()), self._wake)
+
+    def _wake(self) -> None:
+        self._woken_at = float("inf")
+        self._queue.wake(self._clock.monotonic())
+        self._go_on()
+
+    # --- the brokers
+
+    async def _work_for(self, broker_id: int) -> None:
+        try:
+            while markers := self._queue.take(broker_id):
+                if broker_id == self._node_id:
+                    await self._append(markers)
+                else:
+                    await self._send(broker_id, markers)
+        finally:
+            self._at_work.discard(broker_id)
+        self._go_on()
+
+    async def _append(self, markers: list[WaitingMarker]) -> None:
+        """Others have their turn after each slice, however few markers that was: one may roll a segment, which opens
+        files. A late answer holds up nobody."""
+        pauses = self._slices.pauses(MARKERS_SECONDS)
+        for waiting in markers:
+            await pauses.here()
+            if not waiting.decision.is_live:
+                continue
+            answer = self._appender.append(_marker(waiting.decision), waiting.where)
+            if isinstance(answer, asyncio.Future):
+                no_longer_than(ANSWER_SECONDS, answer, self._deadlines)
+                answer.add_done_callback(partial(self._came, waiting))
+            else:
+                self._answered(waiting, answer)
+
+    def _came(self, waiting: WaitingMarker, answer: asyncio.Future[ErrorCode]) -> None:
+        self._answered(waiting, ErrorCode.REQUEST_TIMED_OUT if answer.cancelled() else answer.result())
+        self._go_on()
+
+    async def _send(self, broker_id: int, markers: list[WaitingMarker]) -> None:
+        codes: dict[Key, ErrorCode] = {}
+        try:
+            response = await self._peers.send(
+                broker_id, request_of(markers), purpose=Purpose.MARKERS, timeout=ANSWER_SECONDS
+            )
+            codes = codes_of(response)
+        except PeerUnavailable as error:
+            logger.warning("markers not acknowledged", extra={"broker": broker_id, "reason": error})
+        pauses = self._slices.pauses()
+        for waiting in markers:
+            await pauses.here()
+            key = waiting.decision.end.producer.producer_id, waiting.where
+            self._answered(waiting, codes.get(key, ErrorCode.REQUEST_TIMED_OUT))
+
+    # --- the answers
+
+    def _answered(self, waiting: WaitingMarker, code: ErrorCode) -> None:
+        outcome = self._queue.answered(waiting, _acknowledged(code), self._clock.monotonic())
+        self._end(waiting.decision, outcome)
+
+    @staticmethod
+    def _end(decision: Decision, outcome: Outcome) -> None:
+        if outcome is not Outcome.MORE_TO_COME:
+            decision.on_end(decision, outcome)
+
+    async def _look_into_unknown(self) -> None:
+        """Partitions that this broker, or their leader, does not know: done with only if they do not exist."""
+        try:
+            while markers := self._queue.take_unknown():
+                try:
+                    image = await self._current_image()
+                except StoreUnavailable:
+                    image = None
+                for waiting in markers:
+                    if image is None or image.has_partition(*waiting.where):
+                        self._queue.again(waiting, self._clock.monotonic())
+                    else:
+                        self._end(waiting.decision, self._queue.gone(waiting))
+        finally:
+            self._at_work.discard(None)
+        self._go_on()
+
+
+def _marker(decision: Decision) -> Marker:
+    end = decision.end
+    return Marker(end.producer, end.commits, decision.coordinator_epoch, end.transaction_version)
+
+
+@fail_point("marker-acknowledged", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
+def _acknowledged(code: ErrorCode) -> ErrorCode:
+    """The answer about one marker, taken in."""
+    return code
+
+
+def request_of(markers: list[WaitingMarker]) -> WriteTxnMarkersRequest:
+    """The markers of each decision together, those of a topic together."""
+    by_decision: dict[Decision, dict[str, list[int]]] = {}
+    for waiting in markers:
+        topics = by_decision.setdefault(waiting.decision, {})
+        topics.setdefault(waiting.where.topic, []).append(waiting.where.partition)
+    return WriteTxnMarkersRequest(
+        markers=[
+            Asked(
+                producer_id=decision.end.producer.producer_id,
+                producer_epoch=decision.end.producer.epoch,
+                transaction_result=decision.end.commits,
+                topics=[
+                    Asked.WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
+                    for topic, indexes in topics.items()
+                ],
+                coordinator_epoch=decision.coordinator_epoch,
+                transaction_version=decision.end.transaction_version,
+            )
+            for decision, topics in by_decision.items()
+        ]
+    )
+
+
+def codes_of(response: WriteTxnMarkersResponse) -> dict[Key, ErrorCode]:
+    """A code that we do not know is UNKNOWN_SERVER_ERROR: the marker is sent again."""
+    return {
+        (result.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode.of(partition.error_code)
+        for result in response.markers
+        for topic in result.topics
+        for partition in topic.partitions
+    }

@@ -1,0 +1,210 @@
+"""Three broker processes with one controller on a real ZooKeeper: who may change topics, and what a death changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_cluster import METADATA_VERSION, BrokerCluster
+from foreign_clients import Record, eventually
+from librdkafka_client import Librdkafka
+from raw_client import RawClient
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.alter_partition import AlterPartitionRequest
+from oncelog_protocol.messages.create_partitions import CreatePartitionsRequest
+from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
+from oncelog_protocol.messages.metadata import MetadataRequest
+
+SESSION = {"zookeeper.session.timeout.ms": "4000"}
+"""Short, for those whose controller dies."""
+CREATE_TOPICS_VERSION = 7
+
+
+@pytest.fixture
+def mortal_brokers(new_root: str, tmp_path: Path) -> Iterator[BrokerCluster]:
+    """Three brokers that a test may kill."""
+    cluster = BrokerCluster(tmp_path, new_root, size=3, settings=SESSION)
+    with cluster:
+        yield cluster
+    cluster.check_logs()
+
+
+@pytest.fixture
+def new_root(request: pytest.FixtureRequest) -> str:
+    chroot: str = request.getfixturevalue("chroots")()
+    return chroot
+
+
+def described(cluster: BrokerCluster, node_id: int, topic: str | None = None, create: bool = False) -> Any:
+    topics = [] if topic is None else [MetadataRequest.MetadataRequestTopic(name=topic)]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
+    return cluster.client(node_id).call(request, ApiKey.METADATA, METADATA_VERSION)
+
+
+def controller_of(cluster: BrokerCluster, asked: int) -> int:
+    return int(described(cluster, asked).controller_id)
+
+
+def leaders(cluster: BrokerCluster, asked: int, topic: str) -> dict[int, tuple[int, int]]:
+    """Partition -> leader and leader epoch."""
+    (found,) = described(cluster, asked, topic).topics
+    return {each.partition_index: (each.leader_id, each.leader_epoch) for each in found.partitions}
+
+
+def by_hand(name: str, *replicas: list[int]) -> CreateTopicsRequest:
+    topic = CreateTopicsRequest.CreatableTopic
+    assignments = [
+        topic.CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in enumerate(replicas)
+    ]
+    wanted = topic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments, configs=[])
+    return CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)
+
+
+def create(cluster: BrokerCluster, node_id: int, request: CreateTopicsRequest) -> int:
+    answer = cluster.client(node_id).call(request, ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
+    return int(answer.topics[0].error_code)
+
+
+def test_all_brokers_name_one_controller_and_the_others_send_clients_to_it(three_brokers: BrokerCluster) -> None:
+    controller = controller_of(three_brokers, 1)
+    assert {controller_of(three_brokers, broker) for broker in three_brokers.brokers} == {controller}
+    other = next(broker for broker in three_brokers.brokers if broker != controller)
+    client = three_brokers.client(other)
+    assert create(three_brokers, other, by_hand("elsewhere", [1])) == ErrorCode.NOT_CONTROLLER
+    grown = CreatePartitionsRequest.CreatePartitionsTopic(name="elsewhere", count=2, assignments=None)
+    request: Any = CreatePartitionsRequest(topics=[grown], timeout_ms=1000, validate_only=False)
+    assert client.call(request, ApiKey.CREATE_PARTITIONS, 3).results[0].error_code == ErrorCode.NOT_CONTROLLER
+    request = DeleteTopicsRequest(topic_names=["elsewhere"], timeout_ms=1000)
+    assert client.call(request, ApiKey.DELETE_TOPICS, 5).responses[0].error_code == ErrorCode.NOT_CONTROLLER
+    request = AlterPartitionRequest(broker_id=other, broker_epoch=1, topics=[])
+    assert client.call(request, ApiKey.ALTER_PARTITION, 3).error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_a_foreign_client_creates_writes_and_reads_over_all_brokers(three_brokers: BrokerCluster) -> None:
+    controller = controller_of(three_brokers, 1)
+    other = next(broker for node, broker in three_brokers.brokers.items() if node != controller)
+    client = Librdkafka(other.address)
+    client.create_topic("everywhere", partitions=6)
+    assert {leader for leader, _ in leaders(three_brokers, controller, "everywhere").values()} == {1, 2, 3}
+    for partition in range(6):
+        client.produce("everywhere", [Record(b"%d" % partition)], partition=partition)
+    for partition in range(6):
+        (record,) = client.consume("everywhere", 1, partition=partition)
+        assert record.value == b"%d" % partition
+
+
+def test_any_broker_has_a_topic_created_at_its_first_use(three_brokers: BrokerCluster) -> None:
+    for broker in three_brokers.brokers:
+        name = f"first-use-at-{broker}"
+        (answer,) = described(three_brokers, broker, name, create=True).topics
+        assert answer.error_code == 0
+        assert len(answer.partitions) == 1
+
+
+def test_any_broker_changes_settings_of_topics(three_brokers: BrokerCluster) -> None:
+    three_brokers.create_topic("settings", 1)
+    for broker in three_brokers.brokers:
+        three_brokers.client(broker).alter_topic("settings", retention_ms=str(1000 + broker))
+
+
+def test_when_the_controller_is_killed_another_one_elects_and_takes_requests(mortal_brokers: BrokerCluster) -> None:
+    """What only the dead one held waits for it; what had another replica in sync goes on; back, it is only a broker."""
+    first = controller_of(mortal_brokers, 1)
+    others = [broker for broker in mortal_brokers.brokers if broker != first]
+    assert create(mortal_brokers, first, by_hand("alone", [first], [others[1]])) == 0
+    assert create(mortal_brokers, first, by_hand("both", [first, others[0]])) == 0
+    mortal_brokers.kill(first)
+    eventually(lambda: controller_of(mortal_brokers, others[0]) in others, "another broker is controller")
+    second = controller_of(mortal_brokers, others[0])
+    eventually(
+        lambda: leaders(mortal_brokers, others[0], "alone") == {0: (-1, 1), 1: (others[1], 0)}, "it has no leader"
+    )
+    eventually(lambda: leaders(mortal_brokers, others[0], "both") == {0: (others[0], 1)}, "the other one leads")
+    assert create(mortal_brokers, second, by_hand("u", [others[0]])) == 0
+    mortal_brokers.restart(first)
+    eventually(
+        lambda: leaders(mortal_brokers, second, "alone") == {0: (first, 2), 1: (others[1], 0)}, "the broker is back"
+    )
+    assert leaders(mortal_brokers, second, "both") == {0: (others[0], 1)}
+    assert controller_of(mortal_brokers, first) == second
+
+
+def test_a_controller_that_was_stopped_finds_another_one_and_changes_nothing(mortal_brokers: BrokerCluster) -> None:
+    first = controller_of(mortal_brokers, 1)
+    others = [broker for broker in mortal_brokers.brokers if broker != first]
+    assert create(mortal_brokers, first, by_hand("t", [others[0], first], [first, others[0]])) == 0
+    with mortal_brokers.paused(first):
+        eventually(lambda: controller_of(mortal_brokers, others[0]) in others, "another broker is controller")
+        eventually(lambda: leaders(mortal_brokers, others[0], "t")[1] == (others[0], 1), "its partition has moved")
+        second = controller_of(mortal_brokers, others[0])
+        assert create(mortal_brokers, second, by_hand("u", [second])) == 0
+        before = leaders(mortal_brokers, second, "t")
+    eventually(lambda: controller_of(mortal_brokers, first) == second, "the first one has heard of the second")
+    eventually(lambda: leaders(mortal_brokers, first, "t") == before, "and shows what the second has decided")
+    assert create(mortal_brokers, first, by_hand("v", [first])) == ErrorCode.NOT_CONTROLLER
+    assert leaders(mortal_brokers, second, "t") == before
+
+
+def test_internal_topics_wait_for_as_many_brokers_as_they_need(new_root: str, tmp_path: Path) -> None:
+    """A transactional client waits at the first broker of a cluster that is to have three."""
+    three = {"transaction.state.log.replication.factor": "3", "offsets.topic.replication.factor": "3"}
+    cluster = BrokerCluster(tmp_path, new_root, size=3, settings=three)
+
+    def coordinator(asked: int, kind: CoordinatorType) -> int:
+        request = FindCoordinatorRequest(key="k", key_type=kind)
+        with RawClient(cluster.brokers[asked].port) as client:
+            return int(client.call(request, ApiKey.FIND_COORDINATOR, 2).error_code)
+
+    try:
+        for broker in (1, 2):
+            cluster.brokers[broker].start()
+            for kind in (CoordinatorType.TRANSACTION, CoordinatorType.GROUP):
+                assert coordinator(1, kind) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        cluster.brokers[3].start()
+        for kind, topic in (
+            (CoordinatorType.TRANSACTION, "__transaction_state"),
+            (CoordinatorType.GROUP, "__consumer_offsets"),
+        ):
+            eventually(lambda: coordinator(2, kind) == 0, "there is a coordinator")  # noqa: B023
+            (found,) = described(cluster, 2, topic).topics
+            assert {tuple(sorted(each.replica_nodes)) for each in found.partitions} == {(1, 2, 3)}
+    finally:
+        cluster.__exit__()
+    cluster.check_logs()
+
+
+@pytest.mark.soak
+def test_a_thousand_partitions(mortal_brokers: BrokerCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """Created, elected anew when the controller is killed, and deleted; how long each takes is printed."""
+    first = controller_of(mortal_brokers, 1)
+    second = next(broker for broker in mortal_brokers.brokers if broker != first)
+    spread = [[1 + p % 3, 1 + (p + 1) % 3] for p in range(1000)]
+    taken = {}
+
+    def all_led(by: set[int]) -> bool:
+        found = leaders(mortal_brokers, second, "many")
+        return len(found) == 1000 and {leader for leader, _ in found.values()} == by
+
+    began = time.monotonic()
+    assert create(mortal_brokers, first, by_hand("many", *spread)) == 0
+    eventually(lambda: all_led({1, 2, 3}), "all brokers lead their part")
+    taken["created"] = time.monotonic() - began
+    began = time.monotonic()
+    mortal_brokers.kill(first)
+    eventually(lambda: all_led({1, 2, 3} - {first}), "the others lead the part of the one that was killed")
+    taken["controller killed"] = time.monotonic() - began
+    began = time.monotonic()
+    mortal_brokers.restart(first)
+    taken["broker restarted"] = time.monotonic() - began
+    began = time.monotonic()
+    mortal_brokers.delete_topic("many")
+    taken["deleted"] = time.monotonic() - began
+    with capsys.disabled():
+        print("\n1,000 partitions of two replicas:", {what: round(seconds, 2) for what, seconds in taken.items()})

@@ -1,0 +1,245 @@
+"""A live broker whose metadata is in ZooKeeper: sessions that end, an ensemble that goes away, processes that take each
+other's place."""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_process import BrokerFactory, BrokerProcess
+from foreign_clients import eventually
+from kazoo.client import KazooClient
+from raw_client import PRODUCE_VERSION, RawClient, produce_request
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record, read_records
+
+LONG_SESSION = "60000"
+SHORT_SESSION = "2000"
+
+
+@pytest.fixture
+def look(zookeeper: str) -> Iterator[KazooClient]:
+    """Another client of the ensemble, for what it holds."""
+    client = KazooClient(zookeeper, timeout=30)
+    client.start(60)
+    yield client
+    client.stop()
+    client.close()
+
+
+def record(text: str) -> bytes:
+    return bytes(build_batch([Record(0, 1, None, text.encode(), [])]))
+
+
+def produced(client: RawClient, topic: str, text: str) -> tuple[ErrorCode, int]:
+    """What a Produce of one record is answered: the error, and the offset."""
+    answer = client.call(produce_request(topic, 0, record(text)), ApiKey.PRODUCE, PRODUCE_VERSION)
+    (partition,) = answer.responses[0].partition_responses
+    return ErrorCode(partition.error_code), partition.base_offset
+
+
+def texts(client: RawClient, topic: str) -> list[bytes]:
+    found: list[bytes] = []
+    while more := [each for batch in client.fetch(topic, 0, len(found)) for each in read_records(batch)]:
+        found += [bytes(each.value or b"") for each in more]
+    return found
+
+
+def leader_epoch(client: RawClient, topic: str) -> int:
+    asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
+    return int(client.call(asked, ApiKey.METADATA, 9).topics[0].partitions[0].leader_epoch)
+
+
+def on_zookeeper(connect: str, session: str, **settings: str) -> dict[str, str]:
+    return {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": session, **settings}
+
+
+def registration(look: KazooClient) -> dict[str, Any]:
+    return dict(json.loads(look.get("/brokers/ids/1")[0]))
+
+
+def test_what_it_registers_and_leaves_for_its_successor(
+    broker_factory: BrokerFactory, zookeeper: str, look: KazooClient
+) -> None:
+    broker = broker_factory(on_zookeeper(zookeeper, LONG_SESSION)).start()
+    assert f"metadata in ZooKeeper at {zookeeper}" in broker.start_line
+    first = registration(look)
+    assert (first["port"], first["log_tail"]) == (broker.port, "unsure"), "a data directory without a past"
+    session_file = broker.data / ".oncelog-session"
+    assert stat.S_IMODE(session_file.stat().st_mode) == 0o600
+    assert int(json.loads(session_file.read_text())["session"], 16) == look.get("/brokers/ids/1")[1].ephemeralOwner
+    epoch = look.get("/brokers/ids/1")[1].czxid
+    broker.stop()
+    assert look.exists("/brokers/ids/1") is None
+    broker.start()
+    second = registration(look)
+    assert (second["log_tail"], second["previous_broker_epoch"]) == ("kept", epoch)
+    assert second["boot"] == first["boot"] != ""
+    assert look.get("/oncelog/incarnations/1")[1].version == 1
+    assert not (broker.data / "metadata.db").exists()
+
+
+def test_after_kill_9_the_next_process_takes_over_at_once(
+    broker_factory: BrokerFactory, zookeeper: str, look: KazooClient, topic: str
+) -> None:
+    """The session that nobody has ended would have stood for a minute."""
+    broker = broker_factory(on_zookeeper(zookeeper, LONG_SESSION)).start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        assert produced(client, topic, "a") == (ErrorCode.NONE, 0)
+    before = look.get("/brokers/ids/1")[1]
+    broker.kill()
+    assert look.exists("/brokers/ids/1") is not None
+    started = time.monotonic()
+    broker.start()
+    assert time.monotonic() - started < int(LONG_SESSION) / 1000
+    after = look.get("/brokers/ids/1")[1]
+    assert after.ephemeralOwner != before.ephemeralOwner
+    assert after.czxid > before.czxid
+    assert registration(look)["log_tail"] == "kept", "what a process has written outlives it"
+    with RawClient(broker.port) as client:
+        assert produced(client, topic, "b") == (ErrorCode.NONE, 1)
+        assert texts(client, topic) == [b"a", b"b"]
+
+
+def test_a_broker_id_that_is_taken_is_refused(broker_factory: BrokerFactory, zookeeper: str, tmp_path: Path) -> None:
+    broker_factory(on_zookeeper(zookeeper, LONG_SESSION)).start()
+    second = broker_factory(on_zookeeper(zookeeper, SHORT_SESSION), tmp_path / "another")
+    assert "broker id 1 is in use by another live broker" in refusal_of(second)
+
+
+def test_without_zookeeper_a_start_says_what_is_missing(broker_factory: BrokerFactory) -> None:
+    broker = broker_factory(on_zookeeper("127.0.0.1:1", "500"))
+    assert "no answer of ZooKeeper at 127.0.0.1:1 in 0.5 s" in refusal_of(broker)
+
+
+def refusal_of(broker: BrokerProcess) -> str:
+    with pytest.raises(AssertionError, match="the broker ended") as refused:
+        broker.start()
+    broker.kill()  # it has ended; its pipe has not
+    return str(refused.value)
+
+
+def test_a_broker_alone_knows_nothing_of_kazoo(broker_factory: BrokerFactory, sabotage: Callable[[str], None]) -> None:
+    """It would pay for the import at every start."""
+    if BrokerProcess.new_chroot is not None:
+        pytest.skip("no broker is alone in this run")
+    sabotage("import sys; sys.modules['kazoo'] = None")
+    assert "embedded metadata" in broker_factory().start().start_line
+
+
+@pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.soak)])
+def test_a_session_that_ends_is_followed_by_another_registration(
+    broker_factory: BrokerFactory, zookeeper: str, look: KazooClient, topic: str, times: int
+) -> None:
+    broker = broker_factory(on_zookeeper(zookeeper, LONG_SESSION)).start()
+    sent: list[bytes] = []
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        for number in range(times):
+            before, epoch = look.get("/brokers/ids/1")[1], leader_epoch(client, topic)
+            end_session(broker, zookeeper)
+
+            def is_back(before: Any = before) -> bool:
+                found = look.exists("/brokers/ids/1")
+                return found is not None and found.czxid > before.czxid
+
+            eventually(is_back, "another registration")
+            text = f"record {number}"
+            until_produced(client, topic, text)
+            sent.append(text.encode())
+            assert leader_epoch(client, topic) > epoch, "as after a restart: others may have led meanwhile"
+        assert texts(client, topic) == sent
+    assert look.get("/oncelog/incarnations/1")[1].version == times
+    assert sorted(look.get_children("/brokers/ids")) == ["1"]
+    assert "Traceback" not in broker.log.read_text()
+
+
+def end_session(broker: BrokerProcess, connect: str) -> None:
+    """Behind the broker's back, with what it leaves for its successor."""
+    left = json.loads((broker.data / ".oncelog-session").read_text())
+    key = (int(left["session"], 16), bytes.fromhex(left["password"]))
+    client = KazooClient(connect, timeout=30, client_id=key)
+    client.start(60)
+    client.stop()
+    client.close()
+
+
+def until_produced(client: RawClient, topic: str, text: str) -> int:
+    """The offset, after as many refusals as it takes."""
+    refusals = set()
+
+    def offset() -> tuple[int] | None:
+        code, base_offset = produced(client, topic, text)
+        if code is ErrorCode.NONE:
+            return (base_offset,)
+        refusals.add(code)
+        return None
+
+    found = eventually(offset, "a record is taken")
+    assert refusals <= {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    return found[0]
+
+
+def test_an_ensemble_that_is_gone_shuts_the_gate_and_its_return_opens_it(
+    broker_factory: BrokerFactory, zookeeper_factory: Callable[..., Any], topic: str
+) -> None:
+    """No leader that might have been replaced, nothing torn down, and no new epoch: it is the same session."""
+    ensemble = zookeeper_factory()
+    broker = broker_factory(on_zookeeper(ensemble.connect_string + "/oncelog", SHORT_SESSION))
+    broker.log_level = "info"
+    broker.start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        assert produced(client, topic, "a") == (ErrorCode.NONE, 0)
+        until_coordinated(client, topic)
+        epoch, loaded = leader_epoch(client, topic), broker.log.read_text().count("coordinator loaded")
+        ensemble.kill()
+        eventually(lambda: produced(client, topic, "b")[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER, "the gate is shut")
+        asked = InitProducerIdRequest(transactional_id=topic, transaction_timeout_ms=60_000)
+        assert client.call(asked, ApiKey.INIT_PRODUCER_ID, 4).error_code == ErrorCode.NOT_COORDINATOR
+        ensemble.start()
+        until_produced(client, topic, "c")
+        assert client.call(asked, ApiKey.INIT_PRODUCER_ID, 4).error_code == ErrorCode.NONE
+        assert leader_epoch(client, topic) == epoch
+        found = texts(client, topic)
+    assert found[0] == b"a"
+    assert found[-1] == b"c"
+    assert set(found[1:-1]) <= {b"b"}, "those that were taken while the lease held"
+    assert broker.log.read_text().count("coordinator loaded") == loaded
+    assert broker.stop() == 0
+
+
+def until_coordinated(client: RawClient, transactional_id: str) -> None:
+    asked = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+
+    def is_ready() -> bool:
+        found = client.call(
+            FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id]), ApiKey.FIND_COORDINATOR, 4
+        )
+        if found.coordinators[0].error_code:
+            return False
+        return bool(client.call(asked, ApiKey.INIT_PRODUCER_ID, 4).error_code == ErrorCode.NONE)
+
+    eventually(is_ready, "a coordinator")
+
+
+def test_a_broker_stops_in_order_where_zookeeper_is_gone(
+    broker_factory: BrokerFactory, zookeeper_factory: Callable[..., Any]
+) -> None:
+    ensemble = zookeeper_factory()
+    broker = broker_factory(on_zookeeper(ensemble.connect_string, SHORT_SESSION)).start()
+    ensemble.server(1).pause()
+    assert broker.stop() == 0
+    ensemble.server(1).resume()

@@ -1,0 +1,62 @@
+"""Other brokers without a network: requests are calls, which may be lost, held, done twice or never answered."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from oncelog_broker.replication.peers import PeerUnavailable, Purpose
+
+SURELY_SECONDS = 20
+
+
+class Fate(Enum):
+    """What happens to one request."""
+
+    LOST = "the request does not arrive"
+    ANSWER_LOST = "it is handled, and nobody hears of it"
+    TWICE = "it is handled twice, and the second answer comes"
+    HELD = "it arrives when the test says `let_go`"
+
+
+class MemoryPeers:
+    """See `Peers`. `handlers[broker_id]` is called with each request to a broker: it answers at once, or is awaited."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[int, Callable[[Any], Any]] = {}
+        self.sent: list[tuple[int, Any]] = []
+        self.fates: list[Fate] = []
+        """Of the next requests; nothing happens to those behind."""
+        self._held = asyncio.Event()
+        self._news = asyncio.Event()
+
+    async def send(self, broker_id: int, request: Any, *, purpose: Purpose, timeout: float) -> Any:
+        self.sent.append((broker_id, request))
+        self._news.set()
+        fate = self.fates.pop(0) if self.fates else None
+        if broker_id not in self.handlers or fate is Fate.LOST:
+            raise PeerUnavailable(broker_id, "lost")
+        if fate is Fate.HELD:
+            await self._held.wait()
+        for _ in range(2 if fate is Fate.TWICE else 1):
+            answer = self.handlers[broker_id](request)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        if fate is Fate.ANSWER_LOST:
+            raise PeerUnavailable(broker_id, "the answer is lost")
+        return answer
+
+    def let_go(self) -> None:
+        """What was held arrives."""
+        self._held.set()
+
+    async def sent_to(self, broker_id: int, count: int) -> list[Any]:
+        """The requests to a broker, as soon as there were so many."""
+        async with asyncio.timeout(SURELY_SECONDS):
+            while len(found := [request for to, request in self.sent if to == broker_id]) < count:
+                self._news.clear()
+                await self._news.wait()
+        return found

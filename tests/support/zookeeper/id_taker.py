@@ -1,0 +1,43 @@
+"""A process that takes producer ids from ZooKeeper, in place of a broker that is asked for very many.
+
+    python -m tests.support.zookeeper.id_taker CONNECT BROKER_ID BLOCKS
+
+It writes the first id of each block that it has handed out whole, one a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from oncelog_broker.metadata.producer_ids import BLOCK_SIZE, ProducerIdManager
+from oncelog_broker.metadata.zookeeper import ZooKeeperStore
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+SESSION_SECONDS = 4.0
+CONNECTION_SECONDS = 60.0
+
+
+async def take(connect: str, broker_id: int, blocks: int) -> None:
+    store = await ZooKeeperStore.open(connect, session_timeout=SESSION_SECONDS, connection_timeout=CONNECTION_SECONDS)
+    ids = ProducerIdManager(store, broker_id)
+    for _ in range(blocks):
+        first = await next_id(ids)
+        for number in range(1, BLOCK_SIZE):
+            assert await next_id(ids) == first + number
+        print(first, flush=True)
+    await store.close()
+
+
+async def next_id(ids: ProducerIdManager) -> int:
+    """As a producer, which asks again."""
+    while True:
+        try:
+            return await ids.generate()
+        except KafkaError as error:
+            assert error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error
+            await asyncio.sleep(0.02)
+
+
+if __name__ == "__main__":
+    asyncio.run(take(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

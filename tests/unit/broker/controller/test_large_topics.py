@@ -1,0 +1,132 @@
+"""Topics that are too large for one write: made and deleted in pieces, by whoever is controller meanwhile."""
+
+import pytest
+from tests.unit.broker.controller.test_partitions import Cluster
+
+from oncelog_broker.controller import topics as topics_module
+from oncelog_broker.controller import writer
+from oncelog_broker.controller.topics import TopicController
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.payloads import ReplicaAssignment, TopicAssignment, encode_topic
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+
+@pytest.fixture(autouse=True)
+def small_writes(monkeypatch):
+    monkeypatch.setattr(topics_module, "PARTITIONS_WITH_THE_TOPIC", 3)
+    monkeypatch.setattr(topics_module, "MAX_OPERATIONS_PER_MULTI", 6)
+    monkeypatch.setattr(writer, "MAX_PARTITIONS_PER_MULTI", 4)
+
+
+@pytest.fixture
+async def cluster():
+    cluster = Cluster()
+    for broker in (1, 2):
+        await cluster.start(broker)
+    return cluster
+
+
+@pytest.fixture
+async def term(cluster):
+    return await cluster.control(1)
+
+
+@pytest.fixture
+def topics(cluster, term):
+    return TopicController(cluster.sessions[1], lambda: term)
+
+
+def largest_write(cluster):
+    sizes = []
+    cluster.sessions[1].on_write = lambda operations: sizes.append(len(operations))
+    return sizes
+
+
+async def test_a_large_topic_gets_its_leaders_in_pieces(cluster, topics):
+    sizes = largest_write(cluster)
+    await topics.create_topic("t", 10, 2)
+    assert len(sizes) == 3
+    states = await cluster.states()
+    assert len(states) == 10
+    assert all(leader in (1, 2) and epoch == 0 and set(isr) == {1, 2} for leader, epoch, isr in states.values())
+
+
+async def test_one_that_was_cut_short_is_finished_by_the_next_controller(cluster, topics):
+    await cluster.admin.delete(paths.CONTROLLER)
+
+    def next_one(operations):
+        cluster.sessions[1].on_write = None
+        cluster.sessions[1].is_cut = True  # after this write, which makes the topic with three partitions
+
+    cluster.sessions[1].on_write = next_one
+    with pytest.raises(KafkaError) as raised:
+        await topics.create_topic("t", 10, 1)
+    assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert sum(leader > 0 for leader, _, _ in (await cluster.states()).values()) == 3
+    await cluster.control(2)
+    assert all(leader > 0 for leader, _, _ in (await cluster.states()).values())
+
+
+async def test_a_large_topic_goes_in_pieces_and_is_led_by_nobody_meanwhile(cluster, topics, term):
+    created = await topics.create_topic("t", 10, 2)
+    seen = []
+    cluster.shared.judges.append(lambda path: seen.append(path))
+    assert await topics.delete_topic("t") == created.topic_id
+    assert seen.index(paths.deletion("t")) < seen.index(paths.partition_state("t", 0))
+    assert await cluster.admin.children(paths.TOPICS) == []
+    assert await cluster.admin.children(paths.DELETE_TOPICS) == []
+    assert await topics.create_topic("t", 1, 1)
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 2])
+async def test_a_deletion_that_was_cut_short_is_finished_by_the_next_controller(cluster, topics, pieces):
+    await topics.create_topic("t", 10, 2)
+    await topics.create_topic("kept", 1, 2)
+    left = [pieces + 2]  # the parent of the mark, and the mark
+
+    def cut(operations):
+        left[0] -= 1
+        cluster.sessions[1].is_cut = left[0] <= 0
+
+    cluster.sessions[1].on_write = cut
+    with pytest.raises(KafkaError):
+        await topics.delete_topic("t")
+    await cluster.admin.delete(paths.CONTROLLER)
+    second = await cluster.control(2)
+    assert "t" in second.view.doomed
+    cluster.stop(1)
+    await second.brokers_changed()  # elects for the one that is kept, and for nothing of the one that goes
+    assert not [key for key, known in second.view.states.items() if key.topic == "t" and known.version > 0]
+    await TopicController(cluster.sessions[2], lambda: second).finish_deletions(second)
+    assert await cluster.admin.children(paths.TOPICS) == ["kept"]
+    assert await cluster.admin.children(paths.DELETE_TOPICS) == []
+    assert (await cluster.states("kept"))[0][0] == 2
+
+
+async def test_a_mark_that_comes_late_dooms_no_other_topic_of_the_name(cluster, topics, term):
+    await topics.create_topic("t", 1, 1)
+    await cluster.admin.create(paths.deletion("t"), b"id of the one before", make_parents=True)
+    await term.read_all()
+    assert term.view.doomed == set()
+    await topics.finish_deletions(term)
+    assert await cluster.admin.children(paths.DELETE_TOPICS) == []
+    assert await cluster.admin.children(paths.TOPICS) == ["t"]
+
+
+async def test_a_topic_on_its_way_out_gets_no_partitions(cluster, topics, term):
+    await topics.create_topic("t", 1, 1)
+    term.view.doomed.add("t")
+    with pytest.raises(KafkaError) as raised:
+        await topics.create_partitions("t", 3)
+    assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_partitions_are_added_in_pieces_too(cluster, topics):
+    await topics.create_topic("t", 1, 2)
+    await topics.create_partitions("t", 12)
+    assert all(leader > 0 for leader, _, _ in (await cluster.states()).values())
+
+
+def test_ten_thousand_partitions_fit_into_the_write_that_makes_the_topic():
+    topic = TopicAssignment(b"i" * 16, {p: ReplicaAssignment((1001, 1002, 1003)) for p in range(10_000)})
+    assert len(encode_topic(topic)) < writer.MAX_MULTI_BYTES

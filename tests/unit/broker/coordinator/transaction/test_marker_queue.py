@@ -1,0 +1,179 @@
+"""Which marker goes where, and when again: leaders that move, answers that fail, decisions that are given up."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_broker.coordinator.transaction.machine import TransactionEnd
+from oncelog_broker.coordinator.transaction.marker_queue import (
+    MAX_RETRY_SECONDS,
+    RETRY_SECONDS,
+    Decision,
+    MarkerQueue,
+    Outcome,
+    WaitingMarker,
+)
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
+from oncelog_broker.metadata.image import Broker, ClusterImage, PartitionState, Topic
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
+
+FENCED = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+class Cluster:
+    """Brokers 1 to 3; partition i of "t" is led as the test says."""
+
+    def __init__(self, *leaders: int) -> None:
+        self.image = ClusterImage("")
+        for broker_id in (1, 2, 3):
+            self.image = self.image.with_broker(Broker(broker_id, 1, ()))
+        self.queue = MarkerQueue(lambda: self.image)
+        self.is_current = True
+        self.ended: list[tuple[str, Outcome]] = []
+        self.lead(*leaders)
+
+    def lead(self, *leaders: int) -> None:
+        states = {index: PartitionState((leader,), (leader,), leader, 1, 1) for index, leader in enumerate(leaders)}
+        self.image = self.image.with_topic(Topic("t", bytes(16), states))
+        self.queue.on_image()
+
+    def decide(self, *indexes: int, name: str = "txn", producer_id: int = 7) -> Decision:
+        partitions = frozenset(TopicPartition("t", index) for index in indexes)
+        end = TransactionEnd(name, ProducerIdAndEpoch(producer_id, 1), True, partitions, 2)
+        decision = Decision(end, 5, lambda: self.is_current, lambda ended, outcome: None)
+        self.queue.add(decision)
+        return decision
+
+    def take(self, broker_id: int, **options: int) -> list[WaitingMarker]:
+        return self.queue.take(broker_id, **options)
+
+
+def indexes(markers: list[WaitingMarker]) -> list[int]:
+    return [marker.where.partition for marker in markers]
+
+
+def test_s39_markers_go_to_the_leaders_of_their_partitions() -> None:
+    cluster = Cluster(1, 2, 1, 3)
+    cluster.decide(0, 1, 2)
+    cluster.decide(1, 2, name="other", producer_id=8)
+    assert cluster.queue.brokers() == [1, 2]
+    assert indexes(cluster.take(1)) == [0, 2, 2]
+    assert indexes(cluster.take(2)) == [1, 1]
+    assert (cluster.queue.brokers(), len(cluster.queue)) == ([], 0)
+
+
+def test_a_request_has_no_more_than_it_may() -> None:
+    cluster = Cluster(*[1] * 5)
+    cluster.decide(0, 1, 2, 3, 4)
+    assert [indexes(cluster.take(1, most=2)) for _ in range(4)] == [[0, 1], [2, 3], [4], []]
+
+
+@pytest.mark.parametrize("last", [ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH])
+def test_s39_a_decision_is_complete_with_its_last_partition_and_once(last: ErrorCode) -> None:
+    cluster = Cluster(1, 1)
+    cluster.decide(0, 1)
+    first, second = cluster.take(1)
+    assert cluster.queue.answered(first, ErrorCode.NONE, 0.0) is Outcome.MORE_TO_COME
+    assert cluster.queue.answered(first, ErrorCode.NONE, 0.0) is Outcome.MORE_TO_COME, "an answer that comes twice"
+    assert cluster.queue.answered(second, last, 0.0) is Outcome.COMPLETE
+    assert cluster.queue.answered(second, last, 0.0) is Outcome.MORE_TO_COME
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_e7_what_fails_comes_again_after_pauses_that_grow(code: ErrorCode) -> None:
+    cluster = Cluster(1)
+    cluster.decide(0)
+    now, pauses = 0.0, []
+    for _ in range(7):
+        (marker,) = cluster.take(1)
+        assert cluster.queue.answered(marker, code, now) is Outcome.MORE_TO_COME
+        due = cluster.queue.next_due()
+        assert due is not None
+        cluster.queue.wake(due - 0.001)
+        assert cluster.take(1) == []
+        pauses.append(round(due - now, 6))
+        now = due
+        cluster.queue.wake(now)
+    assert pauses == [RETRY_SECONDS, 0.2, 0.4, 0.8, *[MAX_RETRY_SECONDS] * 3]
+
+
+def test_a_marker_follows_its_partition_to_another_leader() -> None:
+    cluster = Cluster(1, 1)
+    cluster.decide(0, 1)
+    cluster.lead(2, 1)
+    assert indexes(cluster.take(1)) == [1]
+    assert indexes(cluster.take(2)) == [0]
+
+
+def test_a_partition_without_a_leader_waits_for_the_image_that_has_one() -> None:
+    cluster = Cluster(-1)
+    decision = cluster.decide(0)
+    assert (cluster.queue.brokers(), cluster.queue.has_unknown, len(cluster.queue)) == ([], False, 1)
+    cluster.lead(3)
+    (marker,) = cluster.take(3)
+    assert marker.decision is decision
+
+
+def test_a_leader_that_is_not_there_any_more_is_none() -> None:
+    cluster = Cluster(3)
+    cluster.decide(0)
+    cluster.image = cluster.image.without_broker(3)
+    assert cluster.take(3) == []
+    cluster.lead(1)
+    assert indexes(cluster.take(1)) == [0]
+
+
+def test_a_partition_that_nobody_knows_is_done_with_only_if_it_is_gone() -> None:
+    """A leader may answer so because its image is late, as may be the image here."""
+    cluster = Cluster(1)
+    cluster.decide(0, 7)
+    (told,) = cluster.take(1)
+    assert cluster.queue.answered(told, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0.0) is Outcome.MORE_TO_COME
+    unknown = cluster.queue.take_unknown()
+    assert (sorted(indexes(unknown)), cluster.queue.has_unknown) == ([0, 7], False)
+    gone = next(marker for marker in unknown if marker is not told)
+    assert cluster.queue.gone(gone) is Outcome.MORE_TO_COME
+    cluster.queue.again(told, 0.0)
+    cluster.queue.wake(RETRY_SECONDS)
+    (again,) = cluster.take(1)
+    assert cluster.queue.answered(again, ErrorCode.NONE, 1.0) is Outcome.COMPLETE
+
+
+def test_s40_a_later_coordinator_takes_over() -> None:
+    """The other partitions are its business."""
+    cluster = Cluster(1, 1, 2)
+    cluster.decide(0, 1, 2)
+    cluster.decide(2, name="another", producer_id=8)
+    first, second = cluster.take(1)
+    assert cluster.queue.answered(first, FENCED, 0.0) is Outcome.FENCED
+    assert cluster.queue.answered(second, FENCED, 0.0) is Outcome.MORE_TO_COME, "that is said once"
+    assert [marker.decision.end.transactional_id for marker in cluster.take(2)] == ["another"]
+    assert cluster.queue.next_due() is None
+
+
+def test_s40_who_coordinates_no_more_writes_no_more() -> None:
+    cluster = Cluster(1, 2)
+    cluster.decide(0, 1)
+    (marker,) = cluster.take(1)
+    cluster.is_current = False
+    assert cluster.queue.answered(marker, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.0) is Outcome.MORE_TO_COME
+    assert (cluster.queue.next_due(), cluster.take(2), len(cluster.queue)) == (None, [], 0)
+
+
+def test_who_coordinates_no_more_completes_nothing() -> None:
+    cluster = Cluster(1)
+    cluster.decide(0)
+    (marker,) = cluster.take(1)
+    cluster.is_current = False
+    assert cluster.queue.answered(marker, ErrorCode.NONE, 0.0) is Outcome.MORE_TO_COME

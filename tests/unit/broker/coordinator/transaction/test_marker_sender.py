@@ -1,0 +1,253 @@
+"""Having markers written here and on other brokers, whatever happens to requests, until all are (S39, E7)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.support.memory_peers import Fate, MemoryPeers
+
+from oncelog_broker.coordinator.transaction import marker_queue as queue_module
+from oncelog_broker.coordinator.transaction import marker_sender as module
+from oncelog_broker.coordinator.transaction.machine import TransactionEnd
+from oncelog_broker.coordinator.transaction.marker_queue import Decision, Outcome
+from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
+from oncelog_broker.coordinator.transaction.markers import Marker
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
+from oncelog_broker.metadata.image import Broker, ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.store import ConnectionLost
+from oncelog_broker.runtime.clock import SystemClock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
+
+ME, OTHER, THIRD = 1, 2, 3
+COORDINATOR_EPOCH = 5
+Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
+TopicResult = Result.WritableTxnMarkerTopicResult
+
+
+class Leader:
+    """Writes markers as a broker does: `codes` are its next answers about a partition, NONE is that of all others."""
+
+    def __init__(self) -> None:
+        self.codes: dict[int, list[Any]] = {}
+        self.written: list[tuple[Marker, int]] = []
+
+    def append(self, marker: Marker, where: TopicPartition) -> Any:
+        codes = self.codes.get(where.partition, [])
+        code = codes.pop(0) if codes else ErrorCode.NONE
+        if code is ErrorCode.NONE:
+            self.written.append((marker, where.partition))
+        return code
+
+    def __call__(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        """Over the wire."""
+        results = []
+        for asked in request.markers:
+            marker = Marker(
+                ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch),
+                asked.transaction_result,
+                asked.coordinator_epoch,
+                asked.transaction_version,
+            )
+            topics = [
+                TopicResult(
+                    name=topic.name,
+                    partitions=[
+                        TopicResult.WritableTxnMarkerPartitionResult(
+                            partition_index=index, error_code=self.append(marker, TopicPartition(topic.name, index))
+                        )
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in asked.topics
+            ]
+            results.append(Result(producer_id=asked.producer_id, topics=topics))
+        return WriteTxnMarkersResponse(markers=results)
+
+    @property
+    def partitions(self) -> list[int]:
+        return [index for _, index in self.written]
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.peers, self.tasks, self.clock = MemoryPeers(), Tasks(), SystemClock()
+        self.leaders = {broker_id: Leader() for broker_id in (ME, OTHER, THIRD)}
+        self.peers.handlers = {OTHER: self.leaders[OTHER], THIRD: self.leaders[THIRD]}
+        self.image = ClusterImage("")
+        for broker_id in self.leaders:
+            self.image = self.image.with_broker(Broker(broker_id, 1, ()))
+        self.current_image: Callable[[], Awaitable[ClusterImage]] = self._image_now
+        slices = Slices(self.clock, self.tasks)
+        self.sender = MarkerSender(
+            ME,
+            lambda: self.image,
+            lambda: self.current_image(),
+            self.leaders[ME],  # type: ignore[arg-type]
+            self.peers,
+            self.clock,
+            self.tasks,
+            slices,
+            Deadlines(),
+        )
+
+    async def _image_now(self) -> ClusterImage:
+        return self.image
+
+    def lead(self, *leaders: int, topic: str = "t") -> None:
+        states = {index: PartitionState((leader,), (leader,), leader, 1, 1) for index, leader in enumerate(leaders)}
+        self.image = self.image.with_topic(Topic(topic, bytes(16), states))
+        self.sender.on_image()
+
+    def write(self, *indexes: int, producer_id: int = 7, topic: str = "t") -> asyncio.Future[Outcome]:
+        """How the writing of the markers of one transaction ends."""
+        ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        partitions = frozenset(TopicPartition(topic, index) for index in indexes)
+        end = TransactionEnd(f"txn-{producer_id}", ProducerIdAndEpoch(producer_id, 1), True, partitions, 2)
+        decision = Decision(end, COORDINATOR_EPOCH, lambda: True, lambda _, outcome: ended.set_result(outcome))
+        self.sender.write(decision)
+        return ended
+
+
+@pytest.fixture
+async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
+    monkeypatch.setattr(queue_module, "RETRY_SECONDS", 0.001)
+    made = Cluster()
+    async with asyncio.timeout(30):
+        yield made
+    await made.tasks.close()
+
+
+async def test_s39_every_leader_writes_the_markers_of_its_partitions(cluster: Cluster) -> None:
+    cluster.lead(ME, OTHER, THIRD, OTHER)
+    assert await cluster.write(0, 1, 2, 3) is Outcome.COMPLETE
+    assert [leader.partitions for leader in cluster.leaders.values()] == [[0], [1, 3], [2]]
+    marker = Marker(ProducerIdAndEpoch(7, 1), True, COORDINATOR_EPOCH, 2)
+    assert {written for leader in cluster.leaders.values() for written, _ in leader.written} == {marker}
+    assert len(cluster.peers.sent) == 2, "one request for each broker"
+
+
+async def test_s38_own_markers_are_written_in_the_next_turn_of_the_loop(cluster: Cluster) -> None:
+    cluster.lead(ME)
+    ended = cluster.write(0)
+    assert not ended.done()
+    await asyncio.sleep(0)
+    assert ended.done()
+
+
+async def test_transactions_that_end_meanwhile_share_the_next_request(cluster: Cluster) -> None:
+    cluster.lead(OTHER, OTHER)
+    cluster.peers.fates = [Fate.HELD]
+    first = cluster.write(0)
+    await cluster.peers.sent_to(OTHER, 1)
+    others = [cluster.write(0, 1, producer_id=producer_id) for producer_id in (8, 9, 10)]
+    await asyncio.sleep(0)
+    assert len(cluster.peers.sent) == 1, "one at a time"
+    cluster.peers.let_go()
+    assert set(await asyncio.gather(first, *others)) == {Outcome.COMPLETE}
+    assert [len(request.markers) for _, request in cluster.peers.sent] == [1, 3]
+
+
+@pytest.mark.parametrize(("fate", "times"), [(Fate.LOST, 1), (Fate.ANSWER_LOST, 2), (Fate.TWICE, 2)])
+async def test_e7_requests_and_answers_may_be_lost_or_come_twice(cluster: Cluster, fate: Fate, times: int) -> None:
+    cluster.lead(OTHER)
+    cluster.peers.fates = [fate]
+    assert await cluster.write(0) is Outcome.COMPLETE
+    assert cluster.leaders[OTHER].partitions == [0] * times
+
+
+async def test_e7_a_partition_that_fails_is_sent_again_alone(cluster: Cluster) -> None:
+    cluster.lead(OTHER, OTHER)
+    cluster.leaders[OTHER].codes[1] = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+    assert await cluster.write(0, 1) is Outcome.COMPLETE
+    assert [request.markers[0].topics[0].partition_indexes for _, request in cluster.peers.sent] == [[0, 1], [1], [1]]
+
+
+async def test_a_broker_that_dies_leaves_its_markers_to_the_next_leader(cluster: Cluster) -> None:
+    cluster.lead(OTHER)
+    del cluster.peers.handlers[OTHER]
+    ended = cluster.write(0)
+    await cluster.peers.sent_to(OTHER, 2)
+    cluster.lead(THIRD)
+    assert await ended is Outcome.COMPLETE
+    assert cluster.leaders[THIRD].partitions == [0]
+
+
+async def test_a_broker_that_does_not_answer_holds_up_no_other(cluster: Cluster) -> None:
+    cluster.lead(OTHER, THIRD)
+    cluster.peers.fates = [Fate.HELD]
+    stuck = cluster.write(0)
+    await cluster.peers.sent_to(OTHER, 1)
+    assert await cluster.write(1, producer_id=8) is Outcome.COMPLETE
+    assert not stuck.done()
+
+
+async def test_s40_another_coordinator_has_taken_over(cluster: Cluster) -> None:
+    cluster.lead(OTHER)
+    cluster.leaders[OTHER].codes[0] = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+    assert await cluster.write(0) is Outcome.FENCED
+
+
+async def test_a_deleted_topic_needs_no_marker(cluster: Cluster) -> None:
+    """Neither where the image knows it no more, nor where its leader was quicker."""
+    cluster.lead(OTHER)
+    cluster.leaders[OTHER].codes[0] = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+    async def without_topic() -> ClusterImage:
+        return cluster.image.without_topic("t")
+
+    cluster.current_image = without_topic
+    assert await cluster.write(0) is Outcome.COMPLETE
+    assert await cluster.write(0, topic="gone before", producer_id=8) is Outcome.COMPLETE
+
+
+async def test_a_topic_that_a_late_image_does_not_show_is_not_deleted(cluster: Cluster) -> None:
+    """The leader has not heard of it, nor has this broker; and the store cannot be asked at first."""
+    cluster.lead(OTHER)
+    cluster.leaders[OTHER].codes[0] = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    now, asked = cluster.image, []
+    cluster.image = now.without_topic("t")
+
+    async def unavailable() -> ClusterImage:
+        asked.append(None)
+        if len(asked) == 1:
+            raise ConnectionLost("", "the store is not there")
+        cluster.image = now
+        return now
+
+    cluster.current_image = unavailable
+    assert await cluster.write(0) is Outcome.COMPLETE
+    assert cluster.leaders[OTHER].partitions == [0]
+    assert len(asked) >= 2
+
+
+async def test_late_answers_of_own_partitions_hold_up_no_other(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that never comes counts as lost."""
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.05)
+    cluster.lead(ME, ME, ME)
+    never, late = (asyncio.get_running_loop().create_future() for _ in range(2))
+    cluster.leaders[ME].codes = {0: [never], 1: [late]}
+    ended = cluster.write(0, 1, 2)
+    assert await cluster.write(2, producer_id=8) is Outcome.COMPLETE
+    late.set_result(ErrorCode.NONE)
+    assert await ended is Outcome.COMPLETE
+    assert never.result() is ErrorCode.REQUEST_TIMED_OUT
+    assert sorted(cluster.leaders[ME].partitions) == [0, 2, 2]
+
+
+async def test_many_markers_let_other_work_in(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MARKERS_SECONDS", 0.0)
+    cluster.lead(*[ME] * 50)
+    ended, turns = cluster.write(*range(50)), 0
+    while not ended.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 50

@@ -1,0 +1,156 @@
+"""Questions to coordinators on other brokers: together, each answered for itself, and none shared that is under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.support.memory_peers import Fate, MemoryPeers
+
+from oncelog_broker.coordinator.transaction import remote_coordinators as module
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
+from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
+
+NONE, NOT_ATTEMPTED = ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED
+LOST = ErrorCode.COORDINATOR_NOT_AVAILABLE
+BROKER = 2
+P = [TopicPartition("t", index) for index in range(6)]
+Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
+
+
+class Coordinator:
+    """Answers NONE for each partition, unless `codes` says otherwise."""
+
+    def __init__(self) -> None:
+        self.codes: dict[TopicPartition, ErrorCode] = {}
+        self.error_code = 0
+
+    def __call__(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+        if self.error_code:
+            return AddPartitionsToTxnResponse(error_code=self.error_code)
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[self._result(asked) for asked in request.transactions]
+        )
+
+    def _result(self, asked: Any) -> Any:
+        topics = [
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index,
+                        partition_error_code=self.codes.get(TopicPartition(topic.name, index), NONE),
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in asked.topics
+        ]
+        return Result(transactional_id=asked.transactional_id, topic_results=topics)
+
+
+class Asking:
+    def __init__(self) -> None:
+        self.peers, self.tasks, self.coordinator = MemoryPeers(), Tasks(), Coordinator()
+        self.peers.handlers[BROKER] = self.coordinator
+        self.remote = RemoteCoordinators(self.peers, self.tasks)
+
+    def ask(self, *partitions: TopicPartition, name: str = "txn", epoch: int = 0, registers: bool = False) -> Any:
+        return self.remote.ask(BROKER, name, ProducerIdAndEpoch(7, epoch), partitions, registers=registers)
+
+    def shapes(self) -> list[list[tuple[str, bool, list[int]]]]:
+        """Of each request, what it asks."""
+        return [
+            [(asked.transactional_id, asked.verify_only, asked.topics[0].partitions) for asked in request.transactions]
+            for _, request in self.peers.sent
+        ]
+
+
+@pytest.fixture
+async def asking() -> AsyncIterator[Asking]:
+    made = Asking()
+    async with asyncio.timeout(30):
+        yield made
+    await made.tasks.close()
+
+
+async def test_what_is_asked_in_one_turn_goes_in_one_request(asking: Asking) -> None:
+    answers = [asking.ask(P[0]), asking.ask(P[1]), asking.ask(P[2], name="other"), asking.ask(P[0])]
+    assert await asyncio.gather(*answers) == [NONE] * 4
+    assert asking.shapes() == [[("txn", True, [0, 1]), ("other", True, [2])]]
+
+
+async def test_each_hears_of_its_own_partitions(asking: Asking) -> None:
+    asking.coordinator.codes[P[1]] = ErrorCode.TRANSACTION_ABORTABLE
+    first, second, both = asking.ask(P[0]), asking.ask(P[1]), asking.ask(P[0], P[1])
+    assert (await first, await second) == (NONE, ErrorCode.TRANSACTION_ABORTABLE)
+    assert await both is ErrorCode.TRANSACTION_ABORTABLE
+
+
+async def test_who_is_refused_for_the_partition_of_another_comes_again(asking: Asking) -> None:
+    """All partitions of a registration are added or none."""
+    asking.coordinator.codes = {P[0]: NOT_ATTEMPTED, P[1]: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    first, second = asking.ask(P[0], registers=True), asking.ask(P[1], registers=True)
+    assert (await first, await second) == (LOST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert LOST.retriable
+
+
+async def test_e3_nobody_joins_a_question_that_is_under_way(asking: Asking) -> None:
+    asking.peers.fates = [Fate.HELD]
+    first = asking.ask(P[0])
+    await asking.peers.sent_to(BROKER, 1)
+    later = [asking.ask(P[0]), asking.ask(P[1])]
+    await asyncio.sleep(0)
+    assert len(asking.peers.sent) == 1, "one request at a time"
+    asking.peers.let_go()
+    assert await asyncio.gather(first, *later) == [NONE] * 3
+    assert asking.shapes() == [[("txn", True, [0])], [("txn", True, [0, 1])]]
+
+
+async def test_a_transactional_id_is_in_a_request_once(asking: Asking) -> None:
+    """Its answer is found by it: other epochs, and registrations, wait for the next request."""
+    answers = [asking.ask(P[0]), asking.ask(P[1], epoch=1), asking.ask(P[2], registers=True)]
+    assert await asyncio.gather(*answers) == [NONE] * 3
+    assert asking.shapes() == [[("txn", True, [0])], [("txn", True, [1])], [("txn", False, [2])]]
+
+
+async def test_a_request_is_not_too_long(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_PARTITIONS", 2)
+    answers = [asking.ask(P[0], P[1], P[2]), asking.ask(P[3], name="b"), asking.ask(P[4], name="c")]
+    assert await asyncio.gather(*answers) == [NONE] * 3
+    assert [len(request) for request in asking.shapes()] == [1, 2]
+
+
+@pytest.mark.parametrize("fate", [Fate.LOST, Fate.ANSWER_LOST])
+async def test_an_answer_that_is_lost_is_not_known(asking: Asking, fate: Fate) -> None:
+    asking.peers.fates = [fate]
+    assert await asking.ask(P[0]) is LOST
+    assert await asking.ask(P[0]) is NONE, "asked again, by the producer who comes again"
+
+
+async def test_a_broker_that_does_not_take_us_for_one(asking: Asking, caplog: pytest.LogCaptureFixture) -> None:
+    asking.coordinator.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert await asking.ask(P[0]) is LOST
+    assert "coordinator refuses to answer" in caplog.text
+
+
+async def test_nothing_is_asked_for_those_who_are_gone(asking: Asking) -> None:
+    asking.peers.fates = [Fate.HELD]
+    first = asking.ask(P[0])
+    await asking.peers.sent_to(BROKER, 1)
+    asking.ask(P[1], name="gone").cancel()
+    asking.peers.let_go()
+    assert await first is NONE
+    assert await asking.ask(P[2], name="last") is NONE
+    assert asking.shapes() == [[("txn", True, [0])], [("last", True, [2])]]

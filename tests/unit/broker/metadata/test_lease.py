@@ -1,0 +1,67 @@
+"""The rule by which a broker may lead, on numbers."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog_broker.metadata.lease import LEASE_SHARE, Lease
+
+T = 8.0
+
+
+def test_nothing_known_is_no_lease():
+    assert Lease(T).until == -math.inf
+
+
+def test_what_the_leader_has_seen_counts_at_once():
+    lease = Lease(T)
+    lease.seen_by_leader(100.0)
+    assert lease.until == 100.0 + 0.9 * T
+
+
+def test_an_answered_heartbeat_counts_when_a_later_one_is_answered():
+    """The follower that has answered the first may have died before it told the leader."""
+    lease = Lease(T)
+    lease.answered(100.0)
+    assert lease.until == -math.inf
+    lease.answered(100.0 + T / 8)
+    assert lease.until == 100.0 + 0.9 * T
+
+
+def test_one_that_was_sent_too_soon_afterwards_proves_nothing():
+    lease = Lease(T)
+    lease.answered(100.0)
+    lease.answered(100.9)
+    assert lease.until == -math.inf
+    lease.answered(101.0)  # an eighth after the first, a tenth of a second after the second
+    assert lease.until == 100.0 + 0.9 * T
+    lease.answered(102.0)
+    assert lease.until == 101.0 + 0.9 * T
+
+
+def test_an_old_answer_shortens_nothing():
+    lease = Lease(T)
+    lease.seen_by_leader(200.0)
+    lease.answered(100.0)
+    lease.answered(110.0)
+    assert lease.until == 200.0 + 0.9 * T
+
+
+@given(
+    gaps=st.lists(st.floats(0.01, 3 * T), min_size=1, max_size=40),
+    answered=st.lists(st.booleans(), min_size=40, max_size=40),
+    lag=st.floats(0.0, T / 8),
+)
+def test_the_lease_ends_before_a_leader_that_hears_late_can_end_the_session(gaps, answered, lag):
+    """The follower passes on what it has heard up to `lag` later, and may die with the newest: the leader knows only of
+    heartbeats that the follower got at least `lag` before the last that it answered."""
+    lease, now, sent = Lease(T), 0.0, []
+    lease.seen_by_leader(0.0)
+    for gap, is_answered in zip(gaps, answered, strict=False):
+        now += gap
+        if is_answered:
+            lease.answered(now)
+            sent.append(now)
+    heard = max([0.0, *(each for each in sent if each <= sent[-1] - lag)]) if sent else 0.0
+    assert lease.until <= heard + LEASE_SHARE * T < heard + T

@@ -1,0 +1,179 @@
+"""When a broker may lead: on a store that says what the test wants, without a network."""
+
+import asyncio
+
+import pytest
+
+from oncelog_broker.metadata.membership import ClusterMember
+from oncelog_broker.metadata.registration import Membership
+from oncelog_broker.metadata.store import BadVersion, ConnectionLost, SessionState
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.tasks import Tasks
+
+
+class Store:
+    session_timeout = 10.0
+
+    def __init__(self):
+        self.session, self.session_id, self.lease_until = SessionState.CONNECTED, 1, 9.0
+        self._callback = None
+
+    def watch_session(self, callback):
+        self._callback = callback
+
+    def tell(self, state):
+        self.session = state
+        self._callback(state)
+
+    def begin_session(self):
+        self.session_id += 1
+        self.tell(SessionState.CONNECTED)
+
+
+class Place:
+    """A member with all that it calls, each of which a test may hold up."""
+
+    def __init__(self, tasks, *, is_strict=True):
+        self.store, self.clock = Store(), ManualClock()
+        self.calls, self.failures = [], []
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self.member = ClusterMember(self.store, self._register, self.clock, tasks, is_strict=is_strict)
+        self.member.on_resumed = lambda: self._call("resumed")
+        self.member.on_rejoined = lambda membership: self._call(f"rejoined with {membership.broker_epoch}")
+
+    async def _register(self):
+        await self._call("register")
+        return Membership("c", 100 + self.store.session_id, 0, False)
+
+    async def _call(self, name):
+        await self.go_on.wait()
+        self.calls.append(name)
+        if self.failures:
+            raise self.failures.pop()
+
+    async def until(self, is_so):
+        async with asyncio.timeout(30):
+            while not is_so():
+                await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+async def tasks():
+    made = Tasks()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def place(tasks):
+    made = Place(tasks)
+    await made.member.join()
+    made.member.follow()
+    made.calls.clear()
+    return made
+
+
+async def test_the_gate_is_shut_until_the_broker_has_seen_the_cluster(tasks):
+    place = Place(tasks)
+    assert not place.member.may_lead()
+    await place.member.join()
+    assert not place.member.may_lead()
+    place.member.follow()
+    assert place.member.may_lead()
+    assert place.member.broker_epoch == 101
+
+
+async def test_the_lease_is_compared_when_it_is_asked_for(place):
+    """A process that was stopped goes on before anybody has told it anything."""
+    place.clock.advance_ms(8_999)
+    assert place.member.may_lead()
+    place.clock.advance_ms(1)
+    assert not place.member.may_lead()
+    place.store.lease_until = 18.0
+    assert place.member.may_lead()
+
+
+async def test_the_same_session_opens_the_gate_when_the_cluster_was_read_again(place):
+    place.store.tell(SessionState.IN_DOUBT)
+    assert not place.member.may_lead()
+    place.go_on.clear()
+    place.store.tell(SessionState.CONNECTED)
+    await asyncio.sleep(0)
+    assert not place.member.may_lead()
+    place.go_on.set()
+    await place.until(place.member.may_lead)
+    assert place.calls == ["resumed"]
+    assert place.member.broker_epoch == 101
+
+
+async def test_a_lost_session_opens_the_gate_when_the_broker_is_registered_anew(place):
+    place.store.tell(SessionState.IN_DOUBT)
+    place.store.tell(SessionState.LOST)
+    place.go_on.clear()
+    place.store.begin_session()
+    await asyncio.sleep(0)
+    assert not place.member.may_lead()
+    place.go_on.set()
+    await place.until(place.member.may_lead)
+    assert place.calls == ["register", "rejoined with 102"]
+    assert place.member.broker_epoch == 102
+
+
+async def test_what_fails_on_the_way_back_is_tried_again(place, monkeypatch):
+    monkeypatch.setattr("oncelog_broker.metadata.membership.RETRY_SECONDS", 0.001)
+    place.failures = [RuntimeError("nobody thought of it"), BadVersion("/a", 1), ConnectionLost("", "gone")]
+    place.store.tell(SessionState.LOST)
+    place.store.begin_session()
+    await place.until(place.member.may_lead)
+    assert place.calls[-1] == "rejoined with 102"
+
+
+async def test_a_session_that_ends_on_the_way_back_opens_nothing(place):
+    place.store.tell(SessionState.LOST)
+    place.go_on.clear()
+    place.store.begin_session()
+    await asyncio.sleep(0)
+    place.store.tell(SessionState.LOST)
+    place.go_on.set()
+    await asyncio.sleep(0.01)
+    assert not place.member.may_lead()
+    assert place.calls == []
+    place.store.begin_session()
+    await place.until(place.member.may_lead)
+    assert place.calls == ["register", "rejoined with 103"]
+
+
+async def test_a_session_that_ended_before_the_broker_followed_is_noticed(tasks):
+    place = Place(tasks)
+    await place.member.join()
+    place.store.session_id = 2
+    place.member.follow()
+    assert not place.member.may_lead()
+    await place.until(place.member.may_lead)
+    assert place.member.broker_epoch == 102
+
+
+async def test_advisory_the_gate_shuts_only_with_the_session(tasks):
+    place = Place(tasks, is_strict=False)
+    await place.member.join()
+    place.member.follow()
+    place.clock.advance_ms(60_000)
+    for state in (SessionState.IN_DOUBT, SessionState.CONNECTED, SessionState.IN_DOUBT):
+        place.store.tell(state)
+        assert place.member.may_lead()
+    place.store.tell(SessionState.LOST)
+    assert not place.member.may_lead()
+    place.store.begin_session()
+    await place.until(place.member.may_lead)
+
+
+async def test_a_first_registration_is_tried_for_as_long_as_a_session_lasts(tasks, monkeypatch):
+    monkeypatch.setattr("oncelog_broker.metadata.membership.RETRY_SECONDS", 0.001)
+    place = Place(tasks)
+    place.failures = [ConnectionLost("", "gone")] * 3
+    assert (await place.member.join()).broker_epoch == 101
+    place.failures = [ConnectionLost("", "gone")] * 2
+    place.store.session_timeout = 0.0
+    with pytest.raises(ConnectionLost):
+        await place.member.join()

@@ -1,0 +1,297 @@
+"""The ZooKeeper store where connections break and sessions end; what else it does is in `test_store_contract.py`."""
+
+import asyncio
+import math
+
+import pytest
+from tests.support.zookeeper.cutting_proxy import Moment
+from tests.support.zookeeper.frames import Direction, Op
+
+from oncelog_broker.metadata.store import (
+    MAX_REQUEST_BYTES,
+    BadVersion,
+    ConnectionLost,
+    Create,
+    MetadataError,
+    NodeExists,
+    NoNode,
+    RequestTooLarge,
+    SessionExpired,
+    SessionState,
+    Set,
+)
+from oncelog_broker.metadata.zookeeper import ZooKeeperStore, parse_connect
+from oncelog_broker.runtime.clock import SystemClock
+
+LONG, SHORT = 20.0, 2.0
+"""Session timeouts: nobody is to be missed, and somebody is."""
+SECONDS = 60.0
+
+
+class Heard:
+    """What a store tells, to wait for."""
+
+    def __init__(self, store, root="/"):
+        self.paths, self.states = [], []
+        self._changed = asyncio.Event()
+        store.watch(root, self._note(self.paths))
+        store.watch_session(self._note(self.states))
+
+    def _note(self, notes):
+        def note(told):
+            notes.append(told)
+            self._changed.set()
+
+        return note
+
+    async def until(self, is_so):
+        async with asyncio.timeout(SECONDS):
+            while not is_so(self):
+                self._changed.clear()
+                await self._changed.wait()
+
+
+async def until_answered(ask):
+    """What `ask` gives when the connection is back."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            try:
+                return await ask()
+            except ConnectionLost:
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def open_zookeeper(zookeeper):
+    opened = []
+
+    async def open_one(connect=zookeeper, timeout=LONG):
+        opened.append(await ZooKeeperStore.open(connect, session_timeout=timeout, connection_timeout=SECONDS))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        await store.close()
+
+
+async def test_a_broken_connection_ends_no_session_and_the_watched_paths_are_named(open_zookeeper, zookeeper_proxy):
+    store = await open_zookeeper(zookeeper_proxy.connect_string)
+    await store.create("/brief", ephemeral=True)
+    session, heard = store.session_id, Heard(store)
+    zookeeper_proxy.cut()
+    await heard.until(lambda h: "/" in h.paths)
+    assert await store.exists("/brief") is not None
+    assert (store.session, store.session_id, heard.states) == (SessionState.CONNECTED, session, [])
+    heard.paths.clear()
+    await store.create("/a")
+    assert heard.paths == ["/a"], "the watch is set again"
+
+
+async def test_while_there_is_no_connection_everything_fails_at_once(open_zookeeper, zookeeper_proxy):
+    store = await open_zookeeper(zookeeper_proxy.connect_string)
+    zookeeper_proxy.refuse()
+    pending = asyncio.ensure_future(store.get_many([f"/{n}" for n in range(2000)]))
+    zookeeper_proxy.cut()
+    with pytest.raises(ConnectionLost):
+        await pending
+        while True:  # the answer was quicker than the cut
+            await store.exists("/")
+    for ask in (store.exists("/"), store.create("/a"), store.sync(), store.get_many(["/"])):
+        with pytest.raises(ConnectionLost):
+            await ask
+    zookeeper_proxy.accept()
+    assert await until_answered(lambda: store.exists("/a")) is None
+
+
+@pytest.mark.parametrize(
+    ("direction", "is_done"),
+    [(Direction.REQUESTS, False), (Direction.ANSWERS, True)],
+    ids=["before it is forwarded", "before it is answered"],
+)
+async def test_a_write_that_is_cut_off_is_connection_lost_and_reading_tells(
+    open_zookeeper, zookeeper_proxy, direction, is_done
+):
+    store = await open_zookeeper(zookeeper_proxy.connect_string)
+    zookeeper_proxy.cut_when(lambda frame: frame.op == Op.MULTI, Moment.BEFORE, direction=direction)
+    with pytest.raises(ConnectionLost):
+        await store.create("/a", ephemeral=True)
+    await until_answered(store.sync)
+    found = await store.exists("/a")
+    assert (found is not None) is is_done
+    assert not is_done or found.ephemeral_owner == store.session_id
+
+
+async def test_an_ended_session_is_told_and_another_one_begun_with_nothing_of_it(open_zookeeper):
+    store, other = await open_zookeeper(), await open_zookeeper()
+    await store.create("/brief", ephemeral=True)
+    heard, first = Heard(store), store.session_id
+    await other.end_session(store.session_key)
+    assert await other.exists("/brief") is None
+    await heard.until(lambda h: h.states == [SessionState.LOST, SessionState.CONNECTED])
+    assert store.session_id not in (0, first)
+    assert "/" in heard.paths
+    again = await store.create("/brief", ephemeral=True)
+    assert again.ephemeral_owner == store.session_id
+
+
+@pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.soak)])
+async def test_however_often_sessions_end_one_is_begun(open_zookeeper, times):
+    store, other = await open_zookeeper(), await open_zookeeper()
+    heard, seen = Heard(store), {store.session_id}
+    for number in range(times):
+        await store.create(f"/{number}", ephemeral=True)
+        await other.end_session(store.session_key)
+        await heard.until(lambda h, n=number: len(h.states) == 2 * n + 2)
+        seen.add(store.session_id)
+    assert len(seen) == times + 1
+    assert await store.children("/") == []
+
+
+async def test_what_was_asked_in_one_session_is_never_done_in_the_next(open_zookeeper, zookeeper_proxy):
+    """The session ends behind the connection's back, while writes are on their way to nobody."""
+    store, other = await open_zookeeper(zookeeper_proxy.connect_string), await open_zookeeper()
+    heard = Heard(store)
+    zookeeper_proxy.hold(Direction.REQUESTS)
+    writes = [asyncio.ensure_future(store.create(f"/{n}", ephemeral=True)) for n in range(300)]
+    await asyncio.sleep(0)
+    await other.end_session(store.session_key)
+    zookeeper_proxy.cut()
+    zookeeper_proxy.resume()
+    await heard.until(lambda h: SessionState.CONNECTED in h.states)
+    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    assert all(isinstance(each, ConnectionLost | SessionExpired) for each in outcomes)
+    await store.sync()
+    assert await store.children("/") == []
+
+
+async def test_a_session_begins_with_a_write_and_goes_on_with_a_sync(open_zookeeper, zookeeper_proxy):
+    """Only what is read after one's own write is sure not to be an older state of the tree, of a server that lags."""
+    sent = []
+    zookeeper_proxy.cut_when(lambda frame: sent.append(frame.op), Moment.BEFORE, times=None)
+    store = await open_zookeeper(zookeeper_proxy.connect_string)
+    heard = Heard(store)
+    await store.get_many(["/"])
+    began = [op for op in sent if op not in (Op.CREATE_SESSION, Op.EXISTS, Op.PING)]
+    assert began[:2] == [Op.MULTI, Op.MULTI], "the chroot, and a write that changes nothing"
+    sent.clear()
+    zookeeper_proxy.cut()
+    await heard.until(lambda h: "/" in h.paths)
+    assert [op for op in sent if op not in (Op.CREATE_SESSION, Op.EXISTS, Op.PING)][:2] == [Op.ADD_WATCH, Op.SYNC]
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "asking"])
+async def test_a_black_hole_is_noticed_before_the_session_can_have_ended(open_zookeeper, zookeeper_proxy, busy):
+    """kazoo would believe in its connection for as long as requests are sent."""
+    clock = SystemClock()
+    store = await open_zookeeper(zookeeper_proxy.connect_string, SHORT)
+    other = await open_zookeeper()
+    await store.create("/brief", ephemeral=True)
+    gone_at = asyncio.get_running_loop().create_future()
+
+    async def look():
+        if not gone_at.done() and await other.exists("/brief") is None:
+            gone_at.set_result(clock.uptime())
+
+    looks = []
+    other.watch("/brief", lambda _: looks.append(asyncio.ensure_future(look())))
+    heard = Heard(store)
+
+    async def ask():
+        while True:
+            asked = [asyncio.ensure_future(store.exists("/")) for _ in range(3)]
+            await asyncio.wait(asked, timeout=0.05)
+            for each in asked:
+                each.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+
+    asking = asyncio.ensure_future(ask()) if busy else None
+    assert store.lease_until < math.inf
+    zookeeper_proxy.lose()
+    zookeeper_proxy.refuse()
+    await heard.until(lambda h: h.states[:1] == [SessionState.IN_DOUBT])
+    lease_ended = store.lease_until
+    assert lease_ended <= clock.uptime()
+    async with asyncio.timeout(SECONDS):
+        assert lease_ended < await gone_at
+    zookeeper_proxy.heal()
+    zookeeper_proxy.accept()
+    await heard.until(lambda h: h.states[-1] is SessionState.CONNECTED)
+    assert heard.states == [SessionState.IN_DOUBT, SessionState.LOST, SessionState.CONNECTED]
+    assert store.lease_until > clock.uptime()
+    if asking is not None:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+async def test_an_ensemble_that_comes_back_in_time_leaves_the_session_as_it_was(open_zookeeper, zookeeper_proxy):
+    """Long enough for doubts, and not to end the session: the server's clock stands with it."""
+    store = await open_zookeeper(zookeeper_proxy.connect_string, SHORT)
+    session, heard = store.session_id, Heard(store)
+    store._lease.timeout = 0.2  # as if much time had passed; the server knows of nothing
+    await heard.until(lambda h: SessionState.IN_DOUBT in h.states)
+    store._lease.timeout = SHORT
+    await heard.until(lambda h: h.states[-1] is SessionState.CONNECTED)
+    assert SessionState.LOST not in heard.states
+    assert store.session_id == session
+
+
+async def test_a_write_that_the_server_would_not_take_is_refused_here(open_zookeeper):
+    store = await open_zookeeper()
+    half = b"x" * (MAX_REQUEST_BYTES // 2)
+    with pytest.raises(RequestTooLarge):
+        await store.multi([Create("/a", half), Create("/b", half), Create("/c")])
+    assert await store.children("/") == []
+    await store.create("/a", b"x" * (MAX_REQUEST_BYTES - 100))
+
+
+async def test_very_many_nodes_are_read_in_as_many_requests_as_it_takes(open_zookeeper):
+    store = await open_zookeeper()
+    await store.multi([Create(f"/{n}", b"%d" % n) for n in range(2500)])
+    found = await store.get_many([f"/{n}" for n in range(3000)])
+    assert [None if each is None else each[0] for each in found] == [b"%d" % n for n in range(2500)] + [None] * 500
+
+
+async def test_the_stats_of_a_multi_are_those_of_its_nodes(open_zookeeper):
+    store = await open_zookeeper()
+    made, changed = await store.multi([Create("/a", ephemeral=True), Set("/a", b"x")])
+    assert (made.version, changed.version) == (0, 1)
+    assert await store.get("/a") == (b"x", changed)
+    assert changed.ephemeral_owner == store.session_id
+
+
+@pytest.mark.parametrize(
+    ("operation", "error"),
+    [(Create("/a"), NodeExists), (Set("/a", b"", 7), BadVersion), (Create("/none/a"), NoNode)],
+)
+async def test_a_refused_operation_is_told_apart_from_those_around_it(open_zookeeper, operation, error):
+    store = await open_zookeeper()
+    await store.create("/a")
+    with pytest.raises(MetadataError) as raised:
+        await store.multi([Create("/b"), operation, Create("/c")])
+    assert type(raised.value) is error
+
+
+async def test_the_chroot_is_made_with_all_that_is_above_it(open_zookeeper, zookeeper):
+    deep = await open_zookeeper(f"{zookeeper}/clusters/one")
+    await deep.create("/a", b"x")
+    flat = await open_zookeeper(zookeeper)
+    assert (await flat.get("/clusters/one/a"))[0] == b"x"
+    told = []
+    deep.watch("/", told.append)
+    await deep.sync()  # the server knows of the watch
+    await flat.set("/clusters/one/a", b"y")
+    await deep.sync()
+    assert told == ["/a"]
+
+
+async def test_who_cannot_connect_is_told_so():
+    with pytest.raises(ConnectionLost, match="no answer of ZooKeeper at 127.0.0.1:1"):
+        await ZooKeeperStore.open("127.0.0.1:1", session_timeout=1.0, connection_timeout=0.3)
+
+
+def test_the_connect_string():
+    assert parse_connect("a:1,b:2/c/d/") == ("a:1,b:2", "/c/d")
+    assert parse_connect("a:1") == ("a:1", "")
+    for text in ("", "/c", "a:1,,b:2", "a:1/c//d"):
+        with pytest.raises(ValueError):
+            parse_connect(text)

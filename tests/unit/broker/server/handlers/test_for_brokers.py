@@ -1,0 +1,67 @@
+"""What brokers alone may ask is refused where strangers come in."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.handlers import add_partitions_to_txn, write_txn_markers
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+
+LISTENERS = {
+    "listeners": "BROKERS://127.0.0.1:1,CLIENTS://127.0.0.1:2",
+    "listener.security.protocol.map": "BROKERS:PLAINTEXT,CLIENTS:PLAINTEXT",
+}
+NAMED = LISTENERS | {"inter.broker.listener.name": "BROKERS"}
+
+
+def context(listener: str, settings: dict[str, str] = NAMED, api: ApiKey = ApiKey.WRITE_TXN_MARKERS) -> RequestContext:
+    services: Any = SimpleNamespace(config=BrokerConfig.of(settings))
+    connection: Any = SimpleNamespace(listener=listener)
+    return RequestContext(services, connection, api, 5, 0, "test")
+
+
+@pytest.mark.parametrize(
+    ("listener", "settings", "allowed"),
+    [
+        ("BROKERS", NAMED, True),
+        ("CLIENTS", NAMED, False),
+        ("CLIENTS", LISTENERS, True),
+        ("PLAINTEXT", {}, True),
+        ("PLAINTEXT", {"inter.broker.listener.name": "PLAINTEXT"}, True),
+    ],
+)
+def test_strangers_are_told_apart_where_brokers_have_a_listener_of_their_own(
+    listener: str, settings: dict[str, str], allowed: bool
+) -> None:
+    assert context(listener, settings).is_for_brokers is allowed
+
+
+def test_s6_strangers_end_no_transaction() -> None:
+    asked = WriteTxnMarkersRequest.WritableTxnMarker
+    marker = asked(
+        producer_id=7,
+        producer_epoch=0,
+        transaction_result=True,
+        topics=[asked.WritableTxnMarkerTopic(name="orders", partition_indexes=[0, 3])],
+        coordinator_epoch=0,
+    )
+    answer = write_txn_markers.handle(WriteTxnMarkersRequest(markers=[marker]), context("CLIENTS"))
+    assert not hasattr(answer, "add_done_callback")
+    (topic,) = answer.markers[0].topics  # type: ignore[union-attr]
+    codes = {partition.partition_index: partition.error_code for partition in topic.partitions}
+    assert codes == dict.fromkeys([0, 3], ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def test_s6_strangers_ask_nothing_for_the_producers_of_others() -> None:
+    refused = add_partitions_to_txn.handle(
+        AddPartitionsToTxnRequest(transactions=[]), context("CLIENTS", api=ApiKey.ADD_PARTITIONS_TO_TXN)
+    )
+    assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # type: ignore[union-attr]
