@@ -233,8 +233,8 @@ class Partition(Replica):
             )
         if self.is_resigned:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # it was led when the request came
-        if guard is not None and not self.guards.holds(guard):
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction ended while it was asked about (KIP-890)")
+        if guard is not None:
+            self.guards.check(guard)
         result = self.log.append_as_leader(
             records,
             leader_epoch=self.leader_epoch,
@@ -265,7 +265,7 @@ class Partition(Replica):
             leader_epoch=self.leader_epoch,
             transaction_version=transaction_version,
         )
-        self.guards.on_marker(producer_id)
+        self.guards.on_marker(producer_id, producer_epoch, transaction_version)
         self._advance_high_watermark(MARKER_SIZE)
         return offset
 

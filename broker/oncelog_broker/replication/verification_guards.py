@@ -3,20 +3,28 @@
 The coordinator may answer late. A marker that is appended in between has ended the transaction that was asked about,
 and a record behind it would open one that nobody ends (E3). So who asks takes a guard first and shows it when he
 appends; a marker of the producer, or a new leader epoch, makes it worthless.
+
+Under transactions V2 each transaction has an epoch of its own, and the marker that ends one has the epoch of the next.
+So a marker of the guard's epoch has ended the transaction before, which the coordinator may just be completing while
+the producer goes on: that changes nothing.
 """
 
 from __future__ import annotations
+
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V2
 
 
 class Guard:
     """One question, or several at a time about the same producer and epoch."""
 
-    __slots__ = ("askers", "producer_epoch", "producer_id")
+    __slots__ = ("askers", "is_of_former_leader", "producer_epoch", "producer_id")
 
     def __init__(self, producer_id: int, producer_epoch: int) -> None:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.askers = 0
+        self.is_of_former_leader = False
 
 
 class VerificationGuards:
@@ -45,13 +53,25 @@ class VerificationGuards:
             del self._guards[guard.producer_id]
 
     def holds(self, guard: Guard) -> bool:
-        """Whether nothing has ended the producer's transaction since the guard was taken."""
+        """Whether nothing has made the guard worthless."""
         return self._guards.get(guard.producer_id) is guard
 
-    def on_marker(self, producer_id: int) -> None:
-        """The transaction of this producer has ended here."""
-        self._guards.pop(producer_id, None)
+    def check(self, guard: Guard) -> None:
+        """Raises KafkaError where the guard is worthless: INVALID_TXN_STATE, the transaction was ended meanwhile;
+        NOT_LEADER_OR_FOLLOWER, nobody knows whether it was, and it helps to come again."""
+        if guard.is_of_former_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leader epoch began while it was asked")
+        if not self.holds(guard):
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction ended while it was asked about (KIP-890)")
+
+    def on_marker(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
+        """A transaction of this producer has ended here."""
+        guard = self._guards.get(producer_id)
+        if guard is not None and (transaction_version < TRANSACTIONS_V2 or producer_epoch > guard.producer_epoch):
+            del self._guards[producer_id]
 
     def on_new_leader_epoch(self) -> None:
         """Others may have led in between, and appended markers."""
+        for guard in self._guards.values():
+            guard.is_of_former_leader = True
         self._guards.clear()

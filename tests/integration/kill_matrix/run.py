@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+from broker_process import BrokerProcess
 from foreign_clients import eventually
 from raw_client import RawClient
 from raw_transactions import committed_offset, is_stable
@@ -27,8 +28,6 @@ from oncelog.fail_points.point import VARIABLE
 PARTITIONS = 2
 PER_TRANSACTION = 4
 TRANSACTIONS = 4
-RUN_SECONDS = 30.0
-"""Far more than a run takes, with everything that has to be started again."""
 MAX_STARTS = 5
 WORKER = Path(__file__).with_name("worker.py")
 
@@ -71,13 +70,13 @@ class Run:
         began = time.monotonic()
         problems, committed, aborted = [], set[str](), set[str]()
         try:
-            async with asyncio.timeout(RUN_SECONDS):
+            async with asyncio.timeout(self._stage.run_seconds):
                 await self._stage.start_broker()  # if it has died of itself in the last run
                 await self._stage.with_client(self._prepare)
                 await self._work()
                 problems, committed, aborted = await self._look()
         except TimeoutError:
-            problems.append(f"not at its end within {RUN_SECONDS:.0f} s")
+            problems.append(f"not at its end within {self._stage.run_seconds:.0f} s")
         except Exception as error:  # one run that goes wrong is one wrong cell
             problems.append(str(error) or repr(error))
         finally:
@@ -112,7 +111,7 @@ class Run:
                     return
         raise AssertionError(f"the worker died {MAX_STARTS} times")
 
-    async def _decide(self, hit: Hit) -> str:
+    async def _decide(self, hit: Hit, broker: BrokerProcess) -> str:
         """Count the hits of the second transaction; when its moment has come, strike."""
         if not self._is_armed:
             self._is_armed = hit == Hit("after", "complete-logged")
@@ -121,20 +120,20 @@ class Run:
         moment = self._cell.moment
         if not self._has_struck and hit == moment.hit and self._hits[hit] == moment.nth:
             self._has_struck = True
-            await self._strike()
+            await self._strike(broker)
         return GO
 
-    async def _strike(self) -> None:
+    async def _strike(self, broker: BrokerProcess) -> None:
         match self._cell.fault:
             case Fault.BROKER_KILLED:
-                self._stage.broker.kill()
+                broker.kill()
                 self._restart = asyncio.ensure_future(self._stage.start_broker())
             case Fault.CLIENT_KILLED:
                 assert self._worker is not None
                 self._worker.kill()
                 await self._worker.wait()
             case Fault.CONNECTION_CUT:
-                self._stage.proxy.cut()
+                self._stage.cut()
             case Fault.REPLY_LOST:
                 self._stage.proxy.lose_answer(requests_at(self._cell.moment.hit.point))
             case Fault.REQUEST_DUPLICATED:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from broker_process import BrokerProcess
 from frame_proxy import FrameProxy
@@ -26,16 +27,23 @@ SETTINGS = {
 }
 
 
-async def _go(_: Hit) -> str:
+Decide = Callable[[Hit, BrokerProcess], Awaitable[str]]
+"""The answer to who is at a point, and the broker that is struck there."""
+
+
+async def _go(_: Hit, __: BrokerProcess) -> str:
     return GO
 
 
 class Stage:
     """`address` is the proxy's, which is where clients go; `decide` answers the processes at their points."""
 
+    run_seconds = 30.0
+    """Far more than a run takes, with everything that has to be started again."""
+
     def __init__(self, directory: Path) -> None:
-        self.questions = Questions(directory / "questions.sock", lambda hit: self.decide(hit))
-        self.decide: Callable[[Hit], Awaitable[str]] = _go
+        self.questions = Questions(directory / "questions.sock", lambda hit: self.decide(hit, self.struck))
+        self.decide: Decide = _go
         self.proxy = FrameProxy()
         self.broker = BrokerProcess(directory / "data", SETTINGS)
         self.fail_points = self.questions.specification(FAIL_POINTS)
@@ -43,13 +51,18 @@ class Stage:
         self._read_of_log = 0
 
     @property
+    def struck(self) -> BrokerProcess:
+        """The broker that is struck where a client is at a point."""
+        return self.broker
+
+    @property
     def address(self) -> str:
         return f"127.0.0.1:{self.proxy.port}"
 
-    async def __aenter__(self) -> Stage:
+    async def __aenter__(self) -> Self:
         await self.questions.start()
         await self.proxy.start()
-        self.broker.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{_free_port()}"
+        self.broker.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{free_port()}"
         self.broker.settings["advertised.listeners"] = f"PLAINTEXT://{self.address}"
         await self.start_broker()
         self.proxy.forward_to(self.broker.port)
@@ -66,11 +79,20 @@ class Stage:
 
     def complaints(self) -> list[str]:
         """What the broker has logged since it was asked last that no run may cause."""
-        with self.broker.log.open() as log:
-            log.seek(self._read_of_log)
+        lines, self._read_of_log = self._new_lines(self.broker, self._read_of_log)
+        return [f"the broker: {line}" for line in lines]
+
+    @staticmethod
+    def _new_lines(broker: BrokerProcess, begin: int) -> tuple[list[str], int]:
+        """What no run may cause, from `begin` of the log on; and how far that is read."""
+        with broker.log.open() as log:
+            log.seek(begin)
             lines = log.read().splitlines()
-            self._read_of_log = log.tell()
-        return [f"the broker: {line}" for line in lines if line.startswith("Traceback") or "Z error " in line]
+            return [line for line in lines if line.startswith("Traceback") or "Z error " in line], log.tell()
+
+    def cut(self) -> None:
+        """All connections."""
+        self.proxy.cut()
 
     async def with_client(self, work: Callable[[RawClient], object]) -> None:
         """Talk to the broker, past the proxy; in a thread, since it asks us meanwhile."""
@@ -96,7 +118,8 @@ class Stage:
         await self.questions.close()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

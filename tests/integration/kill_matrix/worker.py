@@ -91,7 +91,7 @@ def say(*words: object) -> None:
 
 async def run_aiokafka(job: Job) -> None:
     import aiokafka
-    from aiokafka.errors import KafkaError
+    from aiokafka.errors import KafkaError, OutOfOrderSequenceNumber
 
     common = {
         "bootstrap_servers": job.address,
@@ -120,6 +120,8 @@ async def run_aiokafka(job: Job) -> None:
             except (KafkaError, Aborted) as error:
                 say("abort", repr(error))
                 await producer.abort_transaction()
+                if isinstance(error, OutOfOrderSequenceNumber):
+                    raise  # a batch that it gave up has left a hole in its sequences, for good
                 await consumer.seek_to_committed()
 
     while True:

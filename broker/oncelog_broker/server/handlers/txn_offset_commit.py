@@ -25,6 +25,7 @@ TopicResponse = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 FIRST_TRANSACTIONS_V2_VERSION: Final = 5
 ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
 }
 """What an error of the log is called here."""
 
@@ -56,10 +57,11 @@ def _commit(
     guard = partition.guards.take(request.producer_id, request.producer_epoch)
 
     def write(refused: KafkaError | None) -> Answer[TxnOffsetCommitResponse]:
-        if refused is None and not partition.guards.holds(guard):
-            refused = KafkaError(ErrorCode.INVALID_TXN_STATE)
+        if refused is not None:
+            return failed(refused)
         try:
-            return _write(request, context, failed) if refused is None else failed(refused)
+            partition.guards.check(guard)
+            return _write(request, context, failed)
         except KafkaError as error:
             return failed(error)
 

@@ -177,6 +177,33 @@ async def test_a_new_leader_epoch_makes_the_answer_worthless(served: Served, coo
     client.send(write(0), version=V1)
     partition.lead(1, (1,))
     coordinator.answer(0, ErrorCode.NONE, V1)
+    assert codes(await client.answered(1)) == [ErrorCode.NOT_LEADER_OR_FOLLOWER], "nothing is known, so it comes again"
+    assert partition.log.log_end_offset == 0
+
+
+async def test_under_v2_the_marker_of_the_transaction_before_changes_nothing(
+    served: Served, coordinator: Coordinator
+) -> None:
+    """The producer goes on as soon as the decision is logged: the marker, which has the epoch of the next transaction
+    already, may come while the coordinator is asked about that one."""
+    client, partition = Client(served), served.partitions[0]
+    client.send(produce(batch(0, epoch=1), transactional_id="txn"), version=V2)
+    end = EndTransactionMarker(COMMIT, 0)
+    partition.append_marker(end, producer_id=PRODUCER_ID, producer_epoch=1, transaction_version=2)
+    coordinator.answer(0, ErrorCode.NONE, V2)
+    assert codes(await client.answered(1)) == [0]
+    client.send(produce(batch(1, epoch=1), transactional_id="txn"), version=V2)
+    assert codes(await client.answered(2))[1] == 0
+
+
+async def test_e3_under_v2_the_marker_of_the_transaction_itself_keeps_the_record_out(
+    served: Served, coordinator: Coordinator
+) -> None:
+    client, partition = Client(served), served.partitions[0]
+    client.send(produce(batch(0, epoch=1), transactional_id="txn"), version=V2)
+    end = EndTransactionMarker(COMMIT, 0)
+    partition.append_marker(end, producer_id=PRODUCER_ID, producer_epoch=2, transaction_version=2)
+    coordinator.answer(0, ErrorCode.NONE, V2)
     assert codes(await client.answered(1)) == [ErrorCode.INVALID_TXN_STATE]
 
 
