@@ -43,7 +43,7 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.directories.meta_properties import read_meta_properties
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.image import NO_CONTROLLER, NO_LEADER, ClusterImage
 from oncelog_broker.metadata.incarnation import Predecessor
 from oncelog_broker.metadata.membership import ClusterMember
 from oncelog_broker.metadata.opening import open_store, store_of
@@ -51,7 +51,10 @@ from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, Membership, register_broker
 from oncelog_broker.metadata.store import MetadataStore, SessionState
-from oncelog_broker.replication.peers import BrokerPeers
+from oncelog_broker.replication.fetch_plan import FetchLimits
+from oncelog_broker.replication.fetcher import Fetchers
+from oncelog_broker.replication.isr_keeper import IsrKeeper
+from oncelog_broker.replication.peers import BrokerPeers, PeerUnavailable, Purpose
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock, SystemClock
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
@@ -67,12 +70,14 @@ from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import Services
 from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_broker.server.fetch_sessions import FetchSessions
+from oncelog_broker.server.handlers.alter_partition import alter
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.upkeep.cleaning import LogCleaner
 from oncelog_broker.upkeep.maintenance import LogMaintenance
 from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from oncelog_protocol.uuids import uuid_to_string
 
 logger = logging.getLogger(__name__)
@@ -80,6 +85,10 @@ logger = logging.getLogger(__name__)
 ADOPTED_PRODUCER_IDS: Final = 2**40
 """Producer ids up to here may be in use in logs that another cluster wrote: ours begin above, since an id that is given
 out twice makes two producers one. Nobody has initialised that many producers."""
+ALTER_PARTITION_VERSION: Final = 3
+"""Of a request that this broker makes to itself."""
+ALTER_PARTITION_SECONDS: Final = 10.0
+"""How long the controller may take to change an ISR; then it is asked again."""
 KEYS_OF_LOGS: Final = (
     keys.IDEMPOTENCE_DUPLICATE_CLASSIFICATION,
     keys.IDEMPOTENCE_UNKNOWN_PRODUCER,
@@ -211,9 +220,17 @@ class Broker:
         self._undo.push_async_callback(self._listeners.close)
         self.producer_ids = ProducerIdManager(store, self.node_id)
         self._follow_broker_configs(self.image)
-        self.logs.note_missing((topic.name, index) for topic, index, _ in self.image.partitions_on(self.node_id))
+        self.logs.note_missing(
+            (topic.name, index)
+            for topic, index, state in self.image.partitions_on(self.node_id)
+            # What nobody counts on, a follower that is not in sync, begins anew and fetches what it lost.
+            if state.leader == self.node_id or self.node_id in state.isr or state.leader == NO_LEADER
+        )
         self._set_strays_aside()
-        self.replicas = Replicas(self.node_id, self.logs, self.log_config, ClusterImage(""), self.tasks)
+        self.replicas = Replicas(
+            self.node_id, self.logs, self.log_config, ClusterImage(""), self.tasks, self.clock.monotonic
+        )
+        isr_keeper = self._replicate()
         self.replicas.on_image(ClusterImage(""), self.image)
         self._undo.callback(self.replicas.close)
         if self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is not None:
@@ -267,6 +284,7 @@ class Broker:
             metadata=self.metadata,
             peers=self.peers,
             replicas=self.replicas,
+            isr_keeper=isr_keeper,
             groups=self.groups,
             transactions=self.transactions,
             markers=self.markers,
@@ -278,6 +296,39 @@ class Broker:
             create_topic=self._topic_creation().create,
         )
         await self._listeners.start(Dispatcher(self._services))
+
+    def _replicate(self) -> IsrKeeper:
+        """Fetch what is followed, and see to the ISR of what is led."""
+        self.replicas.fetching = Fetchers(
+            self.node_id,
+            self.peers,
+            lambda: self.image,
+            lambda: FetchLimits.of(self.config),
+            self.clock,
+            self.tasks,
+            self.slices,
+            self.replicas.on_truncated,
+        )
+        keeper = IsrKeeper(
+            self.node_id,
+            self.replicas,
+            lambda: self.image,
+            self._alter_partition,
+            lambda: self.config[keys.REPLICA_LAG_TIME_MAX_MS] / 1000,
+            self.clock,
+            self.tasks,
+        )
+        keeper.start()
+        return keeper
+
+    async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Ask the controller for another ISR. Raises PeerUnavailable."""
+        controller = self.image.controller_id
+        if controller == NO_CONTROLLER:
+            raise PeerUnavailable(controller, "there is no controller")
+        if controller == self.node_id:
+            return await alter(request, ALTER_PARTITION_VERSION, self.elector, self.slices)
+        return await self.peers.send(controller, request, purpose=Purpose.CONTROL, timeout=ALTER_PARTITION_SECONDS)
 
     def _topic_creation(self) -> TopicCreation:
         # An embedded store has no more brokers than this one.

@@ -14,8 +14,10 @@ from typing import Any
 
 from tests.support.storage import SMALL, open_log
 
-from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES, GROUP_METADATA_MAX_BYTES
+from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES, GROUP_METADATA_MAX_BYTES, INTER_BROKER_LISTENER_NAME
+from oncelog_broker.metadata.image import Broker, ClusterImage
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.waiting import WaitingFetch
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
@@ -33,6 +35,8 @@ from oncelog_protocol.messages.produce import ProduceRequest
 
 TOPIC = "orders"
 LEADER, FOLLOWER = 1, 2
+EPOCH = 7
+"""Of both brokers."""
 
 
 class Timers:
@@ -163,11 +167,14 @@ class Served:
                 bytes(16),
                 index,
                 open_log(directory / f"{TOPIC}-{index}", replace(SMALL, **log_config)),
-                leader_id=LEADER,
+                broker_id=LEADER,
             )
             for index in range(partitions)
         ]
         self.clock, self.tasks, self.deadlines = clock or ManualClock(), Tasks(), Timers()
+        self.joining: list[Partition] = []
+        """Those whose ISR a follower might have joined."""
+        self.waiting_followers: list[WaitingFetch] = []
         self.transactions: Any = SimpleNamespace(verifies=True)
         self.services: Any = SimpleNamespace(
             clock=self.clock,
@@ -176,7 +183,10 @@ class Served:
             deadlines=self.deadlines,
             replicas=self,
             fetch_sessions=FetchSessions(10),
-            config={FETCH_MAX_BYTES: 1 << 20, GROUP_METADATA_MAX_BYTES: 1 << 20},
+            config={FETCH_MAX_BYTES: 1 << 20, GROUP_METADATA_MAX_BYTES: 1 << 20, INTER_BROKER_LISTENER_NAME: None},
+            node_id=LEADER,
+            image=ClusterImage("", {broker: Broker(broker, EPOCH, ()) for broker in (LEADER, FOLLOWER)}),
+            isr_keeper=SimpleNamespace(consider=self.joining.extend),
             transactions=self.transactions,
         )
         limits = Limits(100, 100, 1 << 20, -1, -1, 600.0)
@@ -187,6 +197,15 @@ class Served:
         if topic != TOPIC or index >= len(self.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return self.partitions[index]
+
+    def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
+        return self.leader(TOPIC, index)
+
+    led_by_id = leader_by_id
+
+    def follower_waits(self, broker_id: int, fetch: WaitingFetch) -> None:
+        assert broker_id == FOLLOWER
+        self.waiting_followers.append(fetch)
 
     def leave(self) -> None:
         for partition in self.partitions:

@@ -342,6 +342,48 @@ REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = ConfigKey[int](
     importance=HIGH,
 )
 
+# --- Replication
+
+REPLICA_LAG_TIME_MAX_MS = ConfigKey[int](
+    "replica.lag.time.max.ms",
+    LONG,
+    30_000,
+    "A follower that has not caught up with its leader for so long leaves the in-sync replicas.",
+    at_least(1),
+    HIGH,
+)
+REPLICA_FETCH_MAX_BYTES = ConfigKey[int](
+    "replica.fetch.max.bytes",
+    INT,
+    1_048_576,
+    "How much a follower asks of one partition at a time. The first batch of an answer may be larger.",
+    at_least(0),
+)
+REPLICA_FETCH_RESPONSE_MAX_BYTES = ConfigKey[int](
+    "replica.fetch.response.max.bytes",
+    INT,
+    10_485_760,
+    "How much a follower asks for at a time, of all partitions that it follows from one leader.",
+    at_least(0),
+)
+REPLICA_FETCH_MIN_BYTES = ConfigKey[int](
+    "replica.fetch.min.bytes", INT, 1, "How much a leader waits for before it answers a follower.", importance=HIGH
+)
+REPLICA_FETCH_WAIT_MAX_MS = ConfigKey[int](
+    "replica.fetch.wait.max.ms",
+    INT,
+    500,
+    "How long a leader waits for that at most: less than replica.lag.time.max.ms.",
+    importance=HIGH,
+)
+REPLICA_FETCH_BACKOFF_MS = ConfigKey[int](
+    "replica.fetch.backoff.ms",
+    INT,
+    1000,
+    "How long a follower rests after an error that comes again and again; less after the first ones.",
+    at_least(0),
+)
+
 # --- Producers
 
 PRODUCER_ID_EXPIRATION_MS = ConfigKey[int](

@@ -1,20 +1,21 @@
-"""The log of one partition: what is let in, given out, kept and promised; the bytes are `LocalLog`'s.
+"""The log of one partition: what is let in; the bytes are `LocalLog`'s.
 
 Offsets: log_start_offset <= high watermark <= log_end_offset, the next one to be assigned. The high watermark is
 replication's business; it comes in as `upper_bound`. Below the recovery point everything is synced.
 
-What it is to readers, also when it is offline (E26), is `ReadableLog`'s.
+What it is to readers, also when it is offline (E26), is `ReadableLog`'s; how it gets shorter `TrimmedLog`'s, and how it
+becomes durable `FlushedLog`'s.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Final
 
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.flush import FlushesUnderWay, PendingFlush
+from oncelog_broker.log.flushed_log import FlushedLog
 from oncelog_broker.log.header_fields import (
     ATTRIBUTES,
     BASE_TIMESTAMP,
@@ -27,14 +28,10 @@ from oncelog_broker.log.header_fields import (
 )
 from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, checked_batches, stamp_append_time
 from oncelog_broker.log.log_content import LogContent
-from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.producers.state import DuplicateBatch
-from oncelog_broker.log.readable_log import ReadableLog
 from oncelog_broker.log.record_validation import records_check, refuse_timestamps
 from oncelog_broker.log.segments.lost_segments import LogCorrupt
 from oncelog_broker.log.segments.recovery import LastKnown
-from oncelog_broker.log.segments.retention import SegmentFacts, deletable_segments
-from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.log.validation import (
     AppendOrigin,
     ValidationLimits,
@@ -42,7 +39,7 @@ from oncelog_broker.log.validation import (
     check_client_batch,
 )
 from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.disk import Disk, is_out_of_space
+from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.steps import Steps, run_steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
@@ -60,27 +57,14 @@ from oncelog_protocol.records.control import EndTransactionMarker, marker_batch
 
 logger = logging.getLogger(__name__)
 
-CLOSED: Final = "closed"
-"""The reason why a log that was closed in order is offline."""
 NO_APPEND_TIME: Final = -1
 """Stands for "the records carry the producer's timestamps" in a produce response."""
 
 
-class PartitionLog(ReadableLog):
+class PartitionLog(FlushedLog):
     """Made by `open`. Not thread-safe. Public methods raise KafkaError only, with the codes that they name."""
 
-    __slots__ = (
-        "_append_limits",
-        "_clock",
-        "_disk",
-        "_flushes",
-        "_last_flush_ms",
-        "_recovery_point",
-        "_untouched_state",
-        "before_truncation",
-        "cleaner_checkpoint",
-        "walks_records",
-    )
+    __slots__ = ("_append_limits", "walks_records")
 
     def __init__(
         self,
@@ -98,20 +82,16 @@ class PartitionLog(ReadableLog):
     ) -> None:
         """Internal: use `open`."""
         super().__init__(
-            content, topic=topic, partition=partition, directory=directory, log_start_offset=log_start_offset
+            content,
+            topic=topic,
+            partition=partition,
+            directory=directory,
+            log_start_offset=log_start_offset,
+            disk=disk,
+            clock=clock,
+            recovery_point=recovery_point,
+            cleaner_checkpoint=cleaner_checkpoint,
         )
-        self.before_truncation: Callable[[PartitionLog], None] | None = None
-        """Called when `recovery_point` or `cleaner_checkpoint` went back, before bytes are cut: whoever keeps them on
-        disk must lower them there now, since after a crash a log that ends below its recovery point counts as damaged,
-        and what is below the cleaner checkpoint counts as compacted. May raise OSError."""
-        self.cleaner_checkpoint = cleaner_checkpoint
-        """Up to where the log was compacted, as last noted; None if no compaction of it was ever begun."""
-        self._disk = disk
-        self._clock = clock
-        self._flushes = FlushesUnderWay()
-        self._untouched_state: tuple[int, int, int, int] | None = None
-        self._last_flush_ms = clock.now_ms()
-        self._recovery_point = recovery_point
         self.update_config(config)
 
     @classmethod
@@ -156,20 +136,6 @@ class PartitionLog(ReadableLog):
         if clean_shutdown and log.producers.is_saved(end):
             log._untouched_state = log._state()
         return log
-
-    @property
-    def recovery_point(self) -> int:
-        """Every record below this offset is synced."""
-        return self._recovery_point
-
-    @property
-    def unflushed_records(self) -> int:
-        return self.log_end_offset - self._recovery_point
-
-    @property
-    def last_flush_ms(self) -> int:
-        """Wall time of the last flush, or of the opening."""
-        return self._last_flush_ms
 
     def update_config(self, config: LogConfig) -> None:
         """Takes effect from the next call on."""
@@ -318,16 +284,21 @@ class PartitionLog(ReadableLog):
         except OSError as error:
             raise self._append_failed(error, base_offset) from error
 
-    def append_as_follower(self, records: memoryview | bytearray | bytes) -> None:
+    def append_as_follower(self, records: memoryview | bytearray | bytes, *, leader_epoch: int | None = None) -> None:
         """Append what a leader sent, with its offsets and epochs.
 
+        With `leader_epoch`, the one that the records were asked for in, batches of a later epoch are left out, with all
+        behind them: whether this log agrees with that later leader's up to there was not asked (KAFKA-18723).
         Raises CORRUPT_MESSAGE (a batch is not whole or its CRC is wrong), OFFSET_OUT_OF_RANGE (it does not come after
         the log's end), KAFKA_STORAGE_ERROR. Of several segments' worth, those before a failed write stay.
         """
         self._check_online()
         whole = checked_batches(records)
-        check_offsets(whole, self.log_end_offset)
-        self._append_all(memoryview(records), whole, self._clock.now_ms())
+        if leader_epoch is not None:
+            whole = list(takewhile(lambda batch: batch.partition_leader_epoch <= leader_epoch, whole))
+        if whole:
+            check_offsets(whole, self.log_end_offset)
+            self._append_all(memoryview(records), whole, self._clock.now_ms())
 
     def assign_leader_epoch(self, epoch: int, start_offset: int | None = None) -> None:
         """`epoch` begins at `start_offset`, by default at the log's end: as soon as its leader is known."""
@@ -357,262 +328,7 @@ class PartitionLog(ReadableLog):
         except (OSError, CorruptBatch) as error:
             raise self._append_failed(error, before) from error
 
-    # --- rolling -------------------------------------------------------------------------------------------------
-
-    def roll(self) -> None:
-        """Close the active segment and begin a new one; nothing happens if it is empty. Raises KAFKA_STORAGE_ERROR."""
-        self._check_online()
-        try:
-            self._local.roll()
-        except OSError as error:
-            raise self._append_failed(error, self.log_end_offset) from error
-
-    # --- letting go ----------------------------------------------------------------------------------------------
-
-    def delete_records_before(self, offset: int) -> int:
-        """Move the log start up to `offset` (DeleteRecords); returns where it is now.
-
-        Segments wholly below go, at the latest with the next flush. Until the log start is checkpointed, a crash brings
-        back what their files still held.
-        Raises OFFSET_OUT_OF_RANGE beyond the log's end, KAFKA_STORAGE_ERROR.
-        """
-        self._check_online()
-        if offset > self.log_end_offset:
-            raise self._out_of_range(offset)
-        if offset > self._log_start_offset:
-            self._advance_log_start(offset)
-            self._delete_below_start()
-        return self._log_start_offset
-
-    def apply_retention(self, now_ms: int, *, upper_bound: int | None = None) -> list[int]:
-        """Let go of old segments by time, size and log start; returns their base offsets.
-
-        Those that only a flush can set free stay until then: `is_flush_due`.
-        `upper_bound` is the high watermark, by default the log's end: nothing beyond it goes.
-        Raises KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
-        """
-        self._check_online()
-        bound = self.log_end_offset if upper_bound is None else upper_bound
-        try:
-            facts = [
-                SegmentFacts(s.base_offset, s.next_offset, s.size, s.retention_timestamp_ms())
-                for s in self._local.segments
-            ]
-        except (OSError, CorruptBatch) as error:
-            raise self._read_error(error) from error
-        count = deletable_segments(
-            facts, self.config, now_ms=now_ms, log_start_offset=self._log_start_offset, upper_bound=bound
-        )
-        if count == len(facts):
-            self.roll()
-        return self._delete_first(count)
-
-    def take_deleted(self, now_ms: int) -> list[str]:
-        """The files of segments that were let go `file.delete.delay.ms` ago, for the caller to remove."""
-        return self._local.take_marked(now_ms)
-
-    def _delete_below_start(self) -> None:
-        start = self._log_start_offset
-        self._delete_first(sum(1 for segment in self._local.segments[:-1] if segment.next_offset <= start))
-
-    def _delete_first(self, count: int) -> list[int]:
-        """Let go of the oldest `count` segments, or as many of them as may go now."""
-        count = self._content.removable(count)
-        if count == 0:
-            return []
-        try:
-            gone = self._content.remove_first(count)
-        except OSError as error:
-            raise self._fail("delete segments of", error) from error
-        first = self._local.first.base_offset
-        self._advance_log_start(first)
-        return gone
-
-    def _advance_log_start(self, offset: int) -> None:
-        if offset > self._log_start_offset:
-            self._log_start_offset = offset
-            try:
-                self._epochs.truncate_from_start(offset)
-            except OSError as error:
-                if not is_out_of_space(error):  # what the file has too many is dropped when it is next read
-                    raise self._fail("write the leader epochs of", error) from error
-
-    # --- compaction ----------------------------------------------------------------------------------------------
-
-    @property
-    def generation(self) -> int:
-        """Grows with each truncation: what was learned of the content before says nothing after it."""
-        return self._content.generation
-
-    @property
-    def closed_segments(self) -> list[Segment]:
-        """All but the active one. They never change, but for truncation; they may leave the log at any time."""
-        return self._local.segments[:-1]
-
-    def replace_segments(
-        self,
-        old: Sequence[Segment],
-        cleaned: Segment,
-        aborted: Sequence[EndedTransaction],
-        *,
-        suffix: str,
-        generation: int,
-    ) -> bool:
-        """Put `cleaned`, complete and synced under names with `suffix`, in the place of the neighbours `old`.
-
-        `cleaned` holds no record that they do not hold, and its transaction index holds `aborted`: at least all those
-        of `old` of which it still has records. False, and nothing is done, if the log is
-        not what it was at `generation` or has let go of one of them. Raises KAFKA_STORAGE_ERROR.
-        """
-        self._check_online()
-        if generation != self.generation or not self._local.holds(old):
-            return False
-        try:
-            self._content.replace(old, cleaned, aborted, suffix=suffix)
-        except OSError as error:
-            raise self._fail("replace compacted segments of", error) from error
-        return True
-
-    # --- truncating (a follower gives up what its leader does not have) ----------------------------------------------
-
-    def truncate_to(self, offset: int) -> None:
-        """Remove the record at `offset` and all after it, the whole batch that contains it included.
-
-        `log_end_offset` is then the end of the last batch that is left, perhaps below `offset`; the log start goes back
-        with it if need be. Views that `read` gave of what is removed must not be touched. Raises KAFKA_STORAGE_ERROR.
-        """
-        self._check_online()
-        if offset >= self.log_end_offset:
-            return
-        if offset <= self._log_start_offset:
-            self.truncate_fully_and_start_at(offset)
-            return
-        try:
-            self._lower_checkpoints(self._local.end_before(offset))
-            self._content.truncate_to(offset)
-        except (OSError, CorruptBatch) as error:
-            raise self._fail("truncate", error) from error
-        self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
-
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything; the log is empty then, and both start and end are `offset`. Raises KAFKA_STORAGE_ERROR."""
-        self._check_online()
-        try:
-            self._lower_checkpoints(min(offset, self._local.first.base_offset))
-            self._content.truncate_fully_and_start_at(offset)
-        except OSError as error:
-            raise self._fail("truncate", error) from error
-        self._log_start_offset = self._recovery_point = offset
-
-    def _lower_checkpoints(self, offset: int) -> None:
-        was_compacted = self.cleaner_checkpoint is not None and offset < self.cleaner_checkpoint
-        if was_compacted:
-            self.cleaner_checkpoint = offset
-        if offset < self._recovery_point or was_compacted:
-            self._recovery_point = min(offset, self._recovery_point)
-            if self.before_truncation is not None:
-                self.before_truncation(self)
-
-    # --- flushing and closing ---------------------------------------------------------------------------------------
-
-    def flush(self, up_to: int | None = None) -> None:
-        """fsync all records below `up_to` (default: all), with the indexes; the recovery point moves there.
-
-        Raises KAFKA_STORAGE_ERROR; the recovery point has then not moved, and the log is offline.
-        """
-        pending = self.prepare_flush(up_to)
-        if pending is None:
-            return
-        try:
-            pending.sync()
-        except OSError as error:
-            raise self.flush_failed(error) from error
-        self.finish_flush(pending)
-
-    @property
-    def is_flush_due(self) -> bool:
-        """Whether a closed segment, or what is known of producers as of its end, is not on the disk yet."""
-        closed_up_to = self._local.active.base_offset
-        return closed_up_to > self._recovery_point or bool(self.producers.pending_snapshots(closed_up_to))
-
-    def prepare_flush(self, up_to: int | None = None) -> PendingFlush | None:
-        """Write the indexes and say what is to be synced; None if that is nothing. Raises KAFKA_STORAGE_ERROR.
-
-        `PendingFlush.sync` may then run in another thread, and `finish_flush` or `flush_failed` must follow here.
-        """
-        self._check_online()
-        end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-        snapshots = self.producers.pending_snapshots(end)
-        is_dirty = self._local.directory_dirty or self.producers.aborted.has_new_files or self._flushes.sync_directory
-        is_dirty |= self._epochs.is_unsynced
-        if end <= self._recovery_point and not is_dirty and not snapshots:
-            return None
-        try:
-            self._local.write_indexes(self._recovery_point, end)
-            self.producers.aborted.write(end)
-        except OSError as error:
-            raise self._fail_unless_refused("write the indexes of", error) from error
-        try:
-            logs, indexes = self._local.files_to_sync(self._recovery_point, end)
-            indexes += self.producers.aborted.files_to_sync(end) + self._epochs.files_to_sync()
-            directory = self.directory if is_dirty else None
-            pending = self._flushes.begin(self._disk, directory, logs, indexes, snapshots, end, self.generation)
-        except OSError as error:
-            raise self._fail("flush", error) from error
-        self._local.directory_dirty = self.producers.aborted.has_new_files = self._epochs.is_unsynced = False
-        return pending
-
-    def finish_flush(self, pending: PendingFlush) -> None:
-        """`pending` is synced: the recovery point moves, and segments that waited for it go. KAFKA_STORAGE_ERROR."""
-        self._last_flush_ms = self._clock.now_ms()
-        self._flushes.finish(pending)
-        if pending.generation == self.generation:
-            self._recovery_point = max(self._recovery_point, pending.up_to)
-        self.producers.note_saved()
-        if self._offline is None:
-            self._delete_below_start()
-
-    def flush_failed(self, error: OSError) -> KafkaError:
-        """`PendingFlush.sync` raised: the log goes offline. Returns what is to be raised."""
-        return self._fail("flush", error)
-
-    def close(self) -> None:
-        """Flush, write all indexes, let go of the files. An offline log only lets go. Raises KAFKA_STORAGE_ERROR.
-
-        A log that is as it was when it was opened has nothing to write: a broker with very many stops quickly.
-        """
-        try:
-            if self._offline is None and self._state() == self._untouched_state:
-                self._offline = CLOSED
-            if self._offline is None:
-                self._local.active.index_max_timestamp()
-                self.producers.take_snapshot(self.log_end_offset)
-                self._local.directory_dirty = True
-                self.flush()
-                self._offline = CLOSED
-        finally:
-            self._local.close()
-
-    def _state(self) -> tuple[int, int, int, int]:
-        """Differs whenever anything that lies on disk has changed."""
-        return self._log_start_offset, self.log_end_offset, self._local.active.base_offset, self.generation
-
-    def abandon(self) -> None:
-        """Let go of the files without writing anything: for a log that is being deleted."""
-        self._offline = "deleted"
-        self._local.close()
-
-    @property
-    def is_cleanly_closed(self) -> bool:
-        return self._offline is CLOSED
-
     # --- faults --------------------------------------------------------------------------------------------------
-
-    def _append_failed(self, error: Exception, log_end_offset: int) -> KafkaError:
-        """`log_end_offset` is what it was before. What was appended in part can be neither kept nor undone."""
-        if self._local.log_end_offset != log_end_offset:
-            return self._fail("append to", error)
-        return self._fail_unless_refused("append to", error)
 
     def _larger_than_a_segment(self, size: int) -> KafkaError:
         return KafkaError(

@@ -1,7 +1,14 @@
-"""Partitions as replicas: leader state, high watermark, and who waits for it.
+"""Partitions as replicas: who leads, who follows, what is replicated, and who waits for it.
 
-`partition` one partition that this broker leads, `isr` the rules of the replicas in sync, `waiting` the appends and
-fetches that wait there, `verification_guards` what holds between a question about a transaction and its append,
-`replicas` all partitions of this broker, kept in step with the cluster image, `hosted_logs` their logs as they come and
-go, `peers` requests to other brokers.
+Pure: `roles` what this broker is to a partition, `high_watermark` where that may stand, `isr` who is in sync, and who
+is to be, `follower_progress` how far a follower has come, `truncation` where one cuts its log, `fetch_plan` what it
+asks for next.
+
+One partition: `replica` in either role, `partition` as its leader sees it, `following` what a follower does with an
+answer, `waiting` the appends and fetches that wait there, `verification_guards` what holds between a question about a
+transaction and its append.
+
+All of them: `replicas` those of this broker, kept in step with the cluster image, `hosted_logs` their logs as they come
+and go, `fetcher` the loops that fetch what is followed, `isr_keeper` who asks the controller for another ISR, `peers`
+requests to other brokers.
 """

@@ -7,99 +7,100 @@ append there is no `await` (E30).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.producers.state import NOTHING_UNSTABLE
 from oncelog_broker.log.validation import AppendOrigin
-from oncelog_broker.replication.isr import needed_in_sync, replicated_offset
+from oncelog_broker.replication.follower_progress import FetchPosition, FollowerProgress
+from oncelog_broker.replication.high_watermark import replicated_offset
+from oncelog_broker.replication.isr import InSync, changed_isr, may_join, needed_in_sync, wanted_isr
+from oncelog_broker.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
 from oncelog_broker.replication.verification_guards import Guard, VerificationGuards
-from oncelog_broker.replication.waiting import Waiting
 from oncelog_broker.runtime.answers import Answer
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.control import EndTransactionMarker
 
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
+__all__ = ["MARKER_SIZE", "READ_COMMITTED", "READ_UNCOMMITTED", "Partition"]
+
 MARKER_SIZE: Final = 78
 """Bytes of a batch with one marker."""
 
 
-class Partition:
-    """A partition that this broker leads.
+class Partition(Replica):
+    """A replica that this broker hosts, and leads unless it `is_resigned`.
 
-    Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; the high watermark never
-    goes back while this broker leads; consumers read below it only. It moves only while as many replicas are in sync as
-    acks=all asks for (KIP-966).
+    Invariants, beside those of `Replica`: the high watermark never goes back while this broker leads; it moves only
+    while as many replicas are in sync as acks=all asks for (KIP-966).
     """
 
-    __slots__ = (
-        "_ends",
-        "_hidden_bytes",
-        "_is_whole",
-        "_producers",
-        "_replicas",
-        "_stable_offset",
-        "_unstable_bytes",
-        "guards",
-        "high_watermark",
-        "index",
-        "is_alone",
-        "is_resigned",
-        "isr",
-        "leader_epoch",
-        "leader_id",
-        "log",
-        "topic",
-        "topic_id",
-        "waiting",
-    )
+    __slots__ = ("_is_whole", "_replicas", "epoch_start_offset", "followers", "guards", "in_sync", "is_alone")
 
-    def __init__(self, topic: str, topic_id: bytes, index: int, log: PartitionLog, *, leader_id: int) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
-        self.log = log
-        self.leader_id = leader_id
-        self.leader_epoch = -1
-        self.isr: tuple[int, ...] = (leader_id,)
-        self._replicas: tuple[int, ...] = (leader_id,)
+    def __init__(
+        self, topic: str, topic_id: bytes, index: int, log: PartitionLog, *, broker_id: int, high_watermark: int = 0
+    ) -> None:
+        """See `Replica`."""
+        super().__init__(topic, topic_id, index, log, broker_id=broker_id, high_watermark=high_watermark)
+        self._replicas: tuple[int, ...] = (broker_id,)
+        self.in_sync = InSync((broker_id,))
+        self.followers: dict[int, FollowerProgress] = {}
+        """The other replicas, as far as they have come in this leader epoch."""
+        self.epoch_start_offset = log.log_end_offset
+        """Where the epoch began in which this broker leads."""
         self.is_alone = True
-        """No other replica is in sync: what is appended is replicated."""
-        self.is_resigned = False
-        """This broker leads the partition no more: nobody may begin to wait here."""
+        """There is no other replica: what is appended is replicated."""
         self._is_whole = True
         """All replicas are in sync, which is enough for whatever is asked."""
-        self._ends: dict[int, int] = {}
-        """How far the followers have come that have fetched in this leader epoch."""
-        self._hidden_bytes = 0
-        """At least what lies between high watermark and log end."""
-        self.high_watermark = log.log_end_offset
-        self.waiting = Waiting()
         self.guards = VerificationGuards()
-        self._producers = log.producers.state
-        self._producers.on_high_watermark(self.high_watermark)
-        self._stable_offset = self.last_stable_offset
-        """As of the last append while a transaction was open."""
-        self._unstable_bytes = int(self._stable_offset < self.high_watermark)
-        """At least what lies between last stable offset and high watermark; 0 where those are the same."""
 
     # --- leading
 
-    def lead(self, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...] | None = None) -> None:
-        """Lead from now on with this epoch, these replicas in sync among `replicas` (None: these are all). The log
-        learns of the epoch with the first batch that carries it, so that a start with very many partitions writes no
-        files."""
-        if leader_epoch != self.leader_epoch:
+    def lead(
+        self,
+        leader_epoch: int,
+        isr: tuple[int, ...],
+        replicas: tuple[int, ...] | None = None,
+        *,
+        partition_epoch: int = -1,
+        now: float = 0.0,
+    ) -> None:
+        """Lead from now on with this epoch, these replicas in sync among `replicas` (None: these are all), as the state
+        with version `partition_epoch` says. The log learns of the epoch with the first batch that carries it, so that a
+        start with very many partitions writes no files. `now` is monotonic, in seconds.
+
+        What is older than what the controller has answered since changes nothing.
+        """
+        if leader_epoch < self.leader_epoch:
+            return
+        is_new_epoch = leader_epoch != self.leader_epoch or self.is_resigned
+        if not self.in_sync.adopt(isr, partition_epoch, is_new_epoch=is_new_epoch):
+            return
+        if is_new_epoch:
             # What followers fetched from another leader, or from us before another, says nothing about this log (B8).
-            self._ends.clear()
+            self.followers.clear()
             self.guards.on_new_leader_epoch()
-        self.leader_epoch = leader_epoch
-        self.isr = isr
+            self.epoch_start_offset = self.log.log_end_offset
+        self.leader, self.leader_epoch, self.is_resigned = self.broker_id, leader_epoch, False
         self._replicas = isr if replicas is None else replicas
-        self.is_alone = all(broker_id == self.leader_id for broker_id in isr)
-        self._is_whole = set(self._replicas) <= set(isr)
+        others = [broker_id for broker_id in self._replicas if broker_id != self.broker_id]
+        self.followers = {other: self.followers.get(other) or FollowerProgress(now) for other in others}
+        self._see_who_is_in_sync()
+
+    def resign(self) -> None:
+        self.followers.clear()
+        self.guards.on_new_leader_epoch()
+        super().resign()
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """As the controller last said."""
+        return self.in_sync.committed
+
+    def _see_who_is_in_sync(self) -> None:
+        """The replicas, the ISR or the proposal for it are others than before."""
+        self.is_alone = not self.followers and self.in_sync.maximal == {self.broker_id}
+        self._is_whole = set(self._replicas) <= set(self.isr)
         if not self.has_enough_in_sync:
             self.waiting.on_too_few_replicas()
         elif self.high_watermark < self.log.log_end_offset:
@@ -112,18 +113,99 @@ class Partition:
             self.log.config.min_insync_replicas, len(self._replicas)
         )
 
-    def on_follower_fetch(self, broker_id: int, log_end_offset: int) -> None:
-        """A follower asks, in our leader epoch, for what comes behind `log_end_offset`: so far it has everything."""
-        if broker_id in self._replicas and broker_id != self.leader_id:
-            self._ends[broker_id] = log_end_offset
-            if self.high_watermark < self.log.log_end_offset:
-                self._advance_high_watermark(0)
+    @property
+    def shows_all_that_was_shown(self) -> bool:
+        """Whether the high watermark has come to where the leader before this one may have had it (KIP-207)."""
+        return self.high_watermark >= self.epoch_start_offset
 
-    def resign(self) -> None:
-        """This broker leads the partition no more: whoever waits is answered now and will find out."""
-        self.is_resigned = True
-        self.guards.on_new_leader_epoch()
-        self.waiting.on_resigned()
+    # --- followers
+
+    def check_follower(self, broker_id: int, position: FetchPosition) -> tuple[int, int] | None:
+        """Whether a follower's log agrees with ours as far as it goes: None, or the last epoch in common, and where
+        that ends here (the follower goes back to there). Only one that agrees may count: `on_follower_fetch`.
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
+        """
+        if self.is_resigned or broker_id not in self.followers:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if position.leader_epoch < 0:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, "a follower without a leader epoch")
+        self.check_leader_epoch(position.leader_epoch)
+        divergence = self.divergence_of_follower(position.offset, position.last_fetched_epoch)
+        if divergence is None and not self.log.log_start_offset <= position.offset <= self.log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return divergence
+
+    def on_follower_fetch(
+        self,
+        broker_id: int,
+        log_end_offset: int,
+        *,
+        broker_epoch: int = -1,
+        log_start_offset: int = -1,
+        now: float = 0.0,
+    ) -> bool:
+        """A follower asks, in our leader epoch, for what comes behind `log_end_offset`: so far it has everything.
+
+        Whether it might join the ISR now. `now` is monotonic, in seconds.
+        """
+        follower = self.followers.get(broker_id)
+        if follower is None or not follower.on_fetch(
+            log_end_offset,
+            leader_end=self.log.log_end_offset,
+            now=now,
+            broker_epoch=broker_epoch,
+            log_start_offset=log_start_offset,
+        ):
+            return False
+        if self.high_watermark < self.log.log_end_offset:
+            self._advance_high_watermark(0)
+        return broker_id not in self.in_sync.maximal and may_join(
+            follower, self.high_watermark, self.epoch_start_offset
+        )
+
+    def wanted_isr(
+        self, *, now: float, lag_seconds: float, is_eligible: Callable[[int, int], bool]
+    ) -> tuple[int, ...] | None:
+        """The ISR to propose to the controller, None while there is nothing to be changed or a proposal is open.
+
+        `is_eligible(broker id, broker epoch)` says whether that very incarnation of a broker is alive. A leader whose
+        log is offline proposes one without itself, and so resigns.
+        """
+        if self.is_resigned or self.in_sync.proposed is not None:
+            return None
+        if self.log.is_offline:
+            return changed_isr(self.isr, [self.broker_id], ())
+        joining = [
+            broker_id
+            for broker_id, follower in self.followers.items()
+            if broker_id not in self.isr
+            and may_join(follower, self.high_watermark, self.epoch_start_offset)
+            and is_eligible(broker_id, follower.broker_epoch)
+        ]
+        return wanted_isr(
+            self.in_sync,
+            self.followers,
+            joining=joining,
+            log_end_offset=self.log.log_end_offset,
+            now=now,
+            lag_seconds=lag_seconds,
+        )
+
+    def adopt_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        """The controller has answered that this is the ISR, as of that version of the state."""
+        if self.in_sync.adopt(isr, partition_epoch, is_new_epoch=False):
+            self._see_who_is_in_sync()
+
+    def propose_isr(self, isr: tuple[int, ...]) -> None:
+        """It is about to be asked of the controller."""
+        self.in_sync.propose(isr)
+        self._see_who_is_in_sync()
+
+    def withdraw_proposal(self) -> None:
+        """The controller has refused it, for sure."""
+        self.in_sync.withdraw()
+        self._see_who_is_in_sync()
 
     # --- appending
 
@@ -169,8 +251,11 @@ class Partition:
     ) -> int:
         """End a producer's transaction on this partition; returns the marker's offset (S39).
 
-        Raises what PartitionLog.append_marker raises, and NOT_ENOUGH_REPLICAS: markers are acks=all.
+        Raises what PartitionLog.append_marker raises, NOT_LEADER_OR_FOLLOWER, and NOT_ENOUGH_REPLICAS: markers are
+        acks=all.
         """
+        if self.is_resigned:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if not self.has_enough_in_sync:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} replicas in sync")
         offset = self.log.append_marker(
@@ -187,95 +272,37 @@ class Partition:
     def committed(self, next_offset: int, *, needs_replicas: bool = True) -> Answer[ErrorCode]:
         """NONE when everything below `next_offset` is on all replicas in sync: at once if it is, as always with one.
 
-        NOT_LEADER_OR_FOLLOWER if this broker resigns before: what becomes of the records is not known then.
+        NOT_LEADER_OR_FOLLOWER as soon as this broker leads no more, when nobody knows whether it will be;
         NOT_ENOUGH_REPLICAS_AFTER_APPEND, where the answer `needs_replicas`, as soon as too few are in sync.
         """
-        if next_offset <= self.high_watermark:
-            return ErrorCode.NONE
         if self.is_resigned:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if next_offset <= self.high_watermark:
+            return ErrorCode.NONE
         if needs_replicas and not self.has_enough_in_sync:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return self.waiting.for_offset(next_offset, needs_replicas=needs_replicas)
 
     def _advance_high_watermark(self, new_bytes: int) -> None:
-        """`new_bytes` were appended, or replicas have come further. With one replica in sync, what is appended is
+        """`new_bytes` were appended, or replicas have come further. With one replica, what is appended is
         replicated."""
-        before, end = self.high_watermark, self.log.log_end_offset
+        end = self.log.log_end_offset
         if not self.is_alone:
-            self._hidden_bytes += new_bytes
-            replicated = replicated_offset(end, self.leader_id, self.isr, self._ends)
-            if replicated is None or replicated <= before or not self.has_enough_in_sync:
-                return
-            end = replicated
-            new_bytes = self._hidden_bytes  # more than has become readable is no harm: a fetch then ends early
-        elif self._hidden_bytes:
-            new_bytes += self._hidden_bytes
-        if end == before:
+            self._advance_with_followers(new_bytes, end)
+        elif end != self.high_watermark:
+            self._move_high_watermark(end, new_bytes + self._hidden_bytes)
+
+    def _advance_with_followers(self, new_bytes: int, end: int) -> None:
+        self._hidden_bytes += new_bytes
+        if new_bytes and self.waiting.replica_fetches:
+            self.waiting.on_appended(new_bytes)
+        if not self.has_enough_in_sync:
             return
-        self.high_watermark = end
-        self._hidden_bytes = 0 if end == self.log.log_end_offset else self._hidden_bytes
-        stable_bytes = new_bytes
-        if self._unstable_bytes or self._producers.first_unstable_offset != NOTHING_UNSTABLE:
-            stable_bytes = self._advance_last_stable_offset(new_bytes, before)
-        if self.waiting.fetches:
-            self.waiting.on_readable(new_bytes, stable_bytes)
-        if self.waiting.appends:
-            self.waiting.on_high_watermark(end)
-
-    def _advance_last_stable_offset(self, new_bytes: int, old_high_watermark: int) -> int:
-        """How many bytes have become stable: 0, or (more is no harm, a fetch then ends early) all that was unstable."""
-        before = self._stable_offset if self._unstable_bytes else old_high_watermark
-        self._producers.on_high_watermark(self.high_watermark)
-        self._stable_offset = self.log.last_stable_offset(self.high_watermark)
-        unstable_bytes = self._unstable_bytes + new_bytes
-        self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else unstable_bytes
-        return unstable_bytes if self._stable_offset > before else 0
-
-    # --- reading
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Up to where a read_committed reader may read: the high watermark, as long as no transaction is open (S50)."""
-        return self.log.last_stable_offset(self.high_watermark)
-
-    def upper_bound(self, isolation_level: int) -> int:
-        """The offset below which a consumer may read (S50, S54)."""
-        return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
-
-    def check_leader_epoch(self, epoch: int) -> None:
-        """Compare the leader epoch that a client knows with ours; -1: it knows none (KIP-320).
-
-        Raises KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
-        """
-        if epoch < 0 or epoch == self.leader_epoch:
-            return
-        if epoch < self.leader_epoch:
-            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch <= `epoch` and where it ends; (-1, -1) where it is unknown (KIP-101, KIP-279).
-
-        Our own epoch may have no record yet: it ends where the log does, and so does the last one that has.
-        """
-        end_offset = self.log.log_end_offset
-        if epoch == self.leader_epoch:
-            return epoch, end_offset
-        latest = self.log.latest_epoch
-        if 0 <= latest < epoch < self.leader_epoch:
-            return latest, end_offset
-        return self.log.leader_epochs.end_offset_for_epoch(epoch, end_offset)
-
-    def divergence(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Where a reader at `fetch_offset`, whose last record has that epoch, holds what this log does not (KIP-595).
-
-        None where there is no such place; else the last epoch that both may have, and where it ends here: the reader
-        goes back to there. Raises KafkaError OFFSET_OUT_OF_RANGE: no epoch in common is known, or the log begins later.
-        """
-        if last_fetched_epoch < 0:
-            return None
-        epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
-        if epoch < 0 or fetch_offset < self.log.log_start_offset:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < fetch_offset else None
+        ends = (self.followers[other].log_end_offset if other in self.followers else None
+                for other in self.in_sync.maximal if other != self.broker_id)  # fmt: skip
+        replicated = replicated_offset(end, ends)
+        if replicated is not None and replicated > self.high_watermark:
+            # More bytes than have become readable are no harm: a fetch then ends early.
+            self._move_high_watermark(replicated, self._hidden_bytes)
+            if self.waiting.replica_fetches:
+                self.waiting.on_high_watermark_moved()

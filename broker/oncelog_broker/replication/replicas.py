@@ -1,8 +1,9 @@
 """All partitions that this broker hosts, kept in step with the cluster image.
 
-The image decides: a partition that it gives us is opened (or created) and led; one that it takes away is deleted. The
-request handlers ask here for the leader of a partition and get it, or the precise error why not. A log that is not open
-yet takes its time (`hosted_logs`): until then the answer is NOT_LEADER_OR_FOLLOWER, which clients try again.
+The image decides: a partition that it gives us is opened (or created) and led, or followed; one that it takes away is
+deleted. The request handlers ask here for the leader of a partition and get it, or the precise error why not. A log
+that is not open yet takes its time (`hosted_logs`): until then the answer is NOT_LEADER_OR_FOLLOWER, which clients try
+again. So does one whose end is being cut off in a worker thread.
 """
 
 from __future__ import annotations
@@ -10,18 +11,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.replication.hosted_logs import HostedLogs, Opened
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.roles import Follow, Lead, Role, Stop, Wait, role_of
+from oncelog_broker.replication.waiting import WaitingFetch
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
+
+
+class Fetching(Protocol):
+    """Who fetches what this broker follows."""
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch it from its leader, in its leader epoch, from now on; or no more, where it has no leader."""
+
+    def forget(self, partition: Partition) -> None:
+        """Fetch it no more."""
 
 
 class Replicas:
@@ -34,12 +48,16 @@ class Replicas:
         log_config: Callable[[Mapping[str, str]], LogConfig],
         image: ClusterImage,
         tasks: Tasks,
+        monotonic: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """`log_config` resolves a topic's overrides to all its settings; `image` is the empty one to start from."""
         self._broker_id = broker_id
         self._logs = logs
         self._log_config = log_config
         self._image = image
+        self._monotonic = monotonic
+        self._hosts: dict[tuple[str, int], Partition] = {}
+        """All, led or followed."""
         self._leaders: dict[tuple[str, int], Partition] = {}
         self._leaders_by_id: dict[tuple[bytes, int], Partition] = {}
         self._offline: dict[tuple[str, int], str] = {}
@@ -48,10 +66,21 @@ class Replicas:
         self._waiting: list[tuple[str | None, asyncio.Future[None]]] = []
         self.on_opened: Callable[[Collection[str]], None] = lambda topics: None
         """Called with the names of topics of which more partitions are led now, because their logs are open."""
+        self._waiting_followers: dict[int, set[WaitingFetch]] = {}
+        self.fetching: Fetching | None = None
         self.may_lead: Callable[[], bool] | None = None
         """The gate: whether nobody else can have been made leader. None where there is nobody else."""
 
     # --- asked by the request handlers
+
+    def follower_waits(self, broker_id: int, fetch: WaitingFetch) -> None:
+        """A fetch of another broker waits here for records.
+
+        When that one is to follow more, it is answered, so that it can ask for it soon.
+        """
+        waiting = self._waiting_followers.setdefault(broker_id, set())
+        waiting.add(fetch)
+        fetch.enough.add_done_callback(lambda _: waiting.discard(fetch))
 
     def leader(self, topic: str, index: int) -> Partition:
         """The partition, if this broker leads it and may.
@@ -79,6 +108,14 @@ class Replicas:
             raise _in_doubt()
         return partition
 
+    def led_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """As `leader_by_id` also while the gate is shut, for followers: what they are told of a log is true of the
+        leader epoch that they ask in, whoever leads by now."""
+        partition = self._leaders_by_id.get((topic_id, index))
+        if partition is None:
+            raise self._why_not(self._image.topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)
+        return partition
+
     def _why_not(self, topic: Topic | None, index: int, unknown_topic: ErrorCode) -> KafkaError:
         if topic is None:
             return KafkaError(unknown_topic)
@@ -90,12 +127,16 @@ class Replicas:
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def partitions(self) -> Iterable[Partition]:
+        """All that this broker hosts, those included that it follows: their logs need the same care."""
+        return self._hosts.values()
+
+    def led(self) -> Iterable[Partition]:
         """All that this broker leads."""
         return self._leaders.values()
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """For replication-offset-checkpoint."""
-        return {key: partition.high_watermark for key, partition in self._leaders.items()}
+        return {key: partition.high_watermark for key, partition in self._hosts.items()}
 
     async def until_opened(self, topic: str | None = None) -> None:
         """Return when every partition of `topic`, by default of all, that the image gave us so far is open, or offline.
@@ -124,28 +165,76 @@ class Replicas:
             for index in topic.partitions:
                 self._remove(topic, index)
         for topic in changes.changed:
-            for index, partition in topic.partitions.items():
-                if partition.leader == self._broker_id:
-                    self._lead(topic, index, partition)
-                else:
-                    self._forget(topic.name, index)
+            for index, state in topic.partitions.items():
+                self._take_role(topic, index, role_of(state, self._broker_id))
         if new.topic_configs is not old.topic_configs:
             self._reconfigure(old, new)
 
-    def _lead(self, topic: Topic, index: int, state: PartitionState) -> None:
+    def _take_role(self, topic: Topic, index: int, role: Role) -> None:
         key = (topic.name, index)
-        partition = self._leaders.get(key)
+        if isinstance(role, Wait):
+            return
+        if isinstance(role, Stop):
+            if self._forget(*key):
+                self._hosted.delete(key)
+            return
+        partition = self._hosts.get(key)
         if partition is not None:
-            partition.lead(state.leader_epoch, state.isr, state.replicas)
+            self._follow_role(partition, role)
         elif key not in self._opening:
-            wanted = WantedLog(topic.name, index, topic.topic_id, self._config_of(topic.name))
-            # While the log of a topic that was deleted is on its way out, the one of its successor waits behind it.
-            found = None if self._hosted.is_pending(key) else self._logs.find(wanted)
-            if found is not None:
-                self._adopt(topic, index, state, found)
-            else:
-                self._opening[key] = wanted
-                self._hosted.open(wanted)
+            self._open(topic, index, role)
+
+    def _open(self, topic: Topic, index: int, role: Lead | Follow) -> None:
+        key = (topic.name, index)
+        if key in self._offline and isinstance(role, Follow) and not role.is_in_sync:
+            # What it had and lost, nobody counts on: it may begin anew, and fetch it.
+            self._logs.begin_anew(*key)
+        wanted = WantedLog(topic.name, index, topic.topic_id, self._config_of(topic.name))
+        # While the log of a topic that was deleted is on its way out, the one of its successor waits behind it.
+        found = None if self._hosted.is_pending(key) else self._logs.find(wanted)
+        if found is not None:
+            self._adopt(topic, index, role, found)
+        else:
+            self._opening[key] = wanted
+            self._hosted.open(wanted)
+
+    def _follow_role(self, partition: Partition, role: Lead | Follow) -> None:
+        """Lead or follow it, from now on or still. While its log is being truncated it does neither."""
+        key = (partition.topic, partition.index)
+        if isinstance(role, Follow):
+            if (partition.leader, partition.leader_epoch) == (role.leader, role.leader_epoch):
+                return
+            self._leaders.pop(key, None)
+            self._leaders_by_id.pop((partition.topic_id, partition.index), None)
+            partition.follow(role.leader, role.leader_epoch)
+            if self.fetching is not None:
+                self.fetching.follow(partition)
+            return
+        if self.fetching is not None:
+            self.fetching.forget(partition)
+        if partition.log.is_truncating:
+            return  # `on_truncated` will be called
+        partition.lead(
+            role.leader_epoch, role.isr, role.replicas, partition_epoch=role.partition_epoch, now=self._monotonic()
+        )
+        self._leaders[key] = partition
+        self._leaders_by_id[partition.topic_id, partition.index] = partition
+        for follower in partition.followers:
+            for fetch in self._waiting_followers.get(follower, ()):
+                fetch.hurry()
+
+    def on_truncated(self, partition: Partition) -> None:
+        """The end of its log is cut: it may have been chosen to lead meanwhile."""
+        key = (partition.topic, partition.index)
+        if self._hosts.get(key) is not partition:
+            return
+        state = self._image.partition(*key)
+        role = Stop() if state is None else role_of(state, self._broker_id)
+        if isinstance(role, Lead):
+            self._follow_role(partition, role)
+            self.on_opened({partition.topic})
+        elif self.fetching is not None:
+            self.fetching.follow(partition)
 
     def _is_wanted(self, wanted: WantedLog) -> bool:
         return self._opening.get(wanted.key) is wanted
@@ -157,40 +246,47 @@ class Replicas:
                 continue  # taken away again meanwhile
             del self._opening[wanted.key]
             topic = self._image.topics[wanted.topic]
-            self._adopt(topic, wanted.partition, topic.partitions[wanted.partition], log)
-            topics.add(wanted.topic)
+            role = role_of(topic.partitions[wanted.partition], self._broker_id)
+            if isinstance(role, Lead | Follow):
+                self._adopt(topic, wanted.partition, role, log)
+                topics.add(wanted.topic)
         self.on_opened(topics)
         for name, opened_all in tuple(self._waiting):
             if not opened_all.done() and not self._is_opening(name):
                 opened_all.set_result(None)
 
-    def _adopt(self, topic: Topic, index: int, state: PartitionState, log: PartitionLog | KafkaError) -> None:
+    def _adopt(self, topic: Topic, index: int, role: Lead | Follow, log: PartitionLog | KafkaError) -> None:
         key = (topic.name, index)
         if isinstance(log, KafkaError):
-            logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": log})
+            if key not in self._offline:
+                logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": log})
             self._offline[key] = str(log)
             return
         log.update_config(self._config_of(topic.name))  # one that was there is opened with the defaults
-        partition = Partition(topic.name, topic.topic_id, index, log, leader_id=self._broker_id)
-        partition.lead(state.leader_epoch, state.isr, state.replicas)
-        self._leaders[key] = partition
-        self._leaders_by_id[topic.topic_id, index] = partition
+        noted = self._logs.high_watermarks().get(key, 0)
+        partition = Partition(topic.name, topic.topic_id, index, log, broker_id=self._broker_id, high_watermark=noted)
+        self._hosts[key] = partition
         self._offline.pop(key, None)
+        self._follow_role(partition, role)
 
     def _config_of(self, topic: str) -> LogConfig:
         return self._log_config(self._image.config_of_topic(topic))
 
     def _forget(self, topic: str, index: int) -> bool:
-        """Lead it no more; whether there is a log of it, or will be."""
-        partition = self._leaders.pop((topic, index), None)
+        """Host it no more; whether there is a log of it, or will be."""
+        partition = self._hosts.pop((topic, index), None)
         if partition is not None:
+            self._leaders.pop((topic, index), None)
             self._leaders_by_id.pop((partition.topic_id, index), None)
             partition.resign()
-        return self._opening.pop((topic, index), None) is not None or partition is not None
+            if self.fetching is not None:
+                self.fetching.forget(partition)
+        is_opening = self._opening.pop((topic, index), None) is not None
+        is_offline = self._offline.pop((topic, index), None) is not None
+        return is_opening or is_offline or partition is not None
 
     def _remove(self, topic: Topic, index: int) -> None:
-        hosted = self._forget(topic.name, index)
-        if self._offline.pop((topic.name, index), None) is not None or hosted:
+        if self._forget(topic.name, index):
             self._hosted.delete((topic.name, index))
 
     def _reconfigure(self, old: ClusterImage, new: ClusterImage) -> None:
@@ -201,18 +297,18 @@ class Replicas:
                 continue
             config = self._log_config(overrides)
             for index in topic.partitions:
-                partition = self._leaders.get((name, index))
+                partition = self._hosts.get((name, index))
                 if partition is not None:
                     partition.log.update_config(config)
 
     def reconfigure_all(self) -> None:
         """The broker's own settings have changed, which topics inherit."""
-        for (name, _), partition in self._leaders.items():
+        for (name, _), partition in self._hosts.items():
             partition.log.update_config(self._config_of(name))
 
     def close(self) -> None:
         """Answer whoever waits; the logs are closed by their manager."""
-        for partition in self._leaders.values():
+        for partition in self._hosts.values():
             partition.resign()
 
 

@@ -3,12 +3,15 @@
 Each waits as an answer (`runtime/answers.py`); cancelling it is how the partition is told that nobody waits any more.
 An append costs one subtraction for each waiting fetch, which is read once, when it has enough. What a waiting append
 costs is a place in a heap, until the high watermark passes it.
+
+Followers wait here as consumers do, but for what is appended; consumers wait for what is replicated. A follower is also
+told soon where the high watermark is, since it may have to lead from there.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -25,10 +28,11 @@ APPENDS_BEFORE_LOOK: Final = 1024
 class Waiting:
     """All who wait at one partition. `ErrorCode` answers: NONE, or what has become of the append."""
 
-    __slots__ = ("_look_at", "_numbers", "appends", "fetches")
+    __slots__ = ("_look_at", "_numbers", "appends", "fetches", "replica_fetches")
 
     def __init__(self) -> None:
         self.fetches: set[WaitingFetch] = set()
+        self.replica_fetches: set[WaitingFetch] = set()
         self.appends: list[tuple[int, int, bool, asyncio.Future[ErrorCode]]] = []
         """A heap of (next offset, number, whether too few replicas end it, answer)."""
         self._numbers = count()
@@ -57,6 +61,16 @@ class Waiting:
         for fetch in list(self.fetches):
             fetch.on_readable(stable_bytes if fetch.read_committed else new_bytes)
 
+    def on_appended(self, new_bytes: int) -> None:
+        """So many bytes are there for followers to fetch."""
+        for fetch in list(self.replica_fetches):
+            fetch.on_readable(new_bytes)
+
+    def on_high_watermark_moved(self) -> None:
+        """There is nothing to fetch in it, but followers are to know."""
+        for fetch in self.replica_fetches:
+            fetch.hurry()
+
     def on_too_few_replicas(self) -> None:
         """Fewer are in sync than min.insync.replicas."""
         ended = [answer for _, _, needs_replicas, answer in self.appends if needs_replicas]
@@ -70,7 +84,7 @@ class Waiting:
         appends, self.appends = self.appends, []
         for *_, answer in appends:
             _end(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        for fetch in list(self.fetches):
+        for fetch in [*self.fetches, *self.replica_fetches]:
             fetch.finish()
 
 
@@ -96,16 +110,25 @@ class WaitingFetch:
     """One fetch that waits at its partitions for `missing_bytes` more, at least 1. `enough` comes once: when they are
     there, when a partition is led no more, or with `finish`."""
 
-    __slots__ = ("_missing_bytes", "_partitions", "enough", "read_committed")
+    __slots__ = ("_hurry", "_missing_bytes", "_partitions", "enough", "read_committed")
 
-    def __init__(self, partitions: Sequence[Readable], missing_bytes: int, *, read_committed: bool = False) -> None:
+    def __init__(
+        self,
+        partitions: Sequence[Readable],
+        missing_bytes: int,
+        *,
+        read_committed: bool = False,
+        hurry: Callable[[WaitingFetch], None] | None = None,
+    ) -> None:
+        """`hurry` is a replica's: called once, when the fetch should not wait to the end of its time for the bytes."""
         self.read_committed = read_committed
         """Whether it reads up to the last stable offset only, so that it waits for that one to advance."""
         self._partitions = partitions
         self._missing_bytes = missing_bytes
+        self._hurry = hurry
         self.enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for partition in partitions:
-            partition.waiting.fetches.add(self)
+            (partition.waiting.fetches if hurry is None else partition.waiting.replica_fetches).add(self)
         self.enough.add_done_callback(self._leave)
 
     def on_readable(self, new_bytes: int) -> None:
@@ -113,6 +136,12 @@ class WaitingFetch:
         self._missing_bytes -= new_bytes
         if self._missing_bytes <= 0:
             self.finish()
+
+    def hurry(self) -> None:
+        """There is something to be told, which can wait for more a little."""
+        hurry, self._hurry = self._hurry, _has_hurried
+        if hurry is not None:
+            hurry(self)
 
     def finish(self) -> None:
         """Wait no more; harmless when that has happened already (a late deadline)."""
@@ -122,3 +151,8 @@ class WaitingFetch:
     def _leave(self, _: asyncio.Future[None]) -> None:
         for partition in self._partitions:
             partition.waiting.fetches.discard(self)
+            partition.waiting.replica_fetches.discard(self)
+
+
+def _has_hurried(_: WaitingFetch) -> None:
+    """Once is enough."""

@@ -13,6 +13,7 @@ import mmap
 import os
 import shutil
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol, TypeVar
@@ -67,7 +68,7 @@ class File(Protocol):
         """As `read`, but always a slice of a mapping; None if no mapping can be made. Raises OSError."""
 
     def truncate(self, size: int) -> None:
-        """Cut to `size` bytes. See RealFile for the trap of views served before."""
+        """Cut to `size` bytes. Views served before stay as they are. Raises OSError."""
 
     def sync(self) -> None:
         """fsync. After an OSError the unsynced bytes may be lost: calling again proves nothing. Raises FileClosed."""
@@ -131,20 +132,22 @@ class Disk(Protocol):
 class RealFile:
     """`File` on a descriptor, which it gives up when it is not used and others need it (`open_files`).
 
-    THE TRAP OF `read` AND `view`: a large read returns a slice of a mapping of the file. If the file is cut below that
-    slice while it is still held, touching it kills the process (SIGBUS). Hence: only `truncate` cuts bytes that were
-    ever readable, it is called only for follower truncation and recovery, and the caller must have let go of the slices
-    above the cut (a partition that truncates is no longer a leader and has failed its fetches). Unlinking a file is
+    THE TRAP OF `read` AND `view`: a large read returns a slice of a mapping of the file. If the file were cut below
+    that slice while it is still held, touching it would kill the process (SIGBUS): the answer of a fetch, say, that
+    waits in a transport for a slow reader. Hence only `truncate` cuts bytes that were ever readable, and where slices
+    of a mapping are held it leaves them their file, and goes on with a copy of what is kept. Unlinking a file is
     harmless: a mapping keeps its inode.
     """
 
-    __slots__ = ("_fd", "_guard", "_is_closed", "_map", "_syncing", "is_lent", "is_used", "path", "size")
+    __slots__ = ("_fd", "_guard", "_is_closed", "_map", "_older_maps", "_syncing", "is_lent", "is_used", "path", "size")
 
     def __init__(self, path: str, *, create: bool) -> None:
         self.path = path
         self._guard = threading.Lock()
         """Held while the descriptor is used, opened or closed: so no other file can have got its number meanwhile."""
         self._map: mmap.mmap | None = None
+        self._older_maps: list[weakref.ref[mmap.mmap]] = []
+        """Those before `_map`, which live as long as slices of them are held."""
         self._is_closed = False
         self._syncing = 0
         self.is_lent = False
@@ -209,8 +212,8 @@ class RealFile:
             return memoryview(b"")
         mapped = self._map
         if mapped is None or len(mapped) < position + size:
-            # The old mapping lives on as long as slices of it are held.
             with self._guard:
+                self._let_go_of_map()
                 mapped = MAPPINGS.map(self._descriptor(), self.size)
             if mapped is None:
                 return None
@@ -218,10 +221,51 @@ class RealFile:
         return memoryview(mapped)[position : position + size]
 
     def truncate(self, size: int) -> None:
-        self._map = None
         with self._guard:
-            os.ftruncate(self._descriptor(), size)
+            descriptor = self._descriptor()
+            if self._unmap():
+                os.ftruncate(descriptor, size)
+            else:
+                self._go_on_with_a_copy(descriptor, size)
         self.size = size
+
+    def _let_go_of_map(self) -> None:
+        if self._map is not None:
+            self._older_maps = [older for older in self._older_maps if older() is not None]
+            self._older_maps.append(weakref.ref(self._map))
+            self._map = None
+
+    def _unmap(self) -> bool:
+        """Whether nobody holds a slice of any mapping of this file."""
+        self._let_go_of_map()
+        for older in self._older_maps:
+            mapped = older()
+            try:
+                if mapped is not None:
+                    mapped.close()
+            except BufferError:
+                return False
+        self._older_maps = []
+        return True
+
+    def _go_on_with_a_copy(self, descriptor: int, size: int) -> None:
+        """The first `size` bytes become a file of the same name. Its descriptor takes the old one's number, so that an
+        fsync that is under way meets no other file."""
+        temporary = self.path + TEMPORARY_SUFFIX
+        copy = os.open(temporary, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            copied = 0
+            while copied < size:
+                count = os.sendfile(copy, descriptor, copied, size - copied)
+                if not count:
+                    raise OSError(errno.EIO, f"{copied} of {size} bytes could be copied", self.path)
+                copied += count
+            os.fsync(copy)
+            os.replace(temporary, self.path)
+            os.dup2(copy, descriptor, inheritable=False)
+        finally:
+            os.close(copy)
+        self._older_maps = []
 
     def sync(self) -> None:
         # Called from worker threads. Not under the guard, or an append on the event loop would wait for the disk.
@@ -244,7 +288,7 @@ class RealFile:
         try:
             if self._fd < 0 or self._syncing or self.is_lent:
                 return False
-            self._map = None
+            self._let_go_of_map()
             descriptor, self._fd = self._fd, -1
             os.close(descriptor)
             return True

@@ -20,6 +20,7 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
+from oncelog_broker.replication.isr_keeper import IsrKeeper
 from oncelog_broker.replication.peers import Peers
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.answers import Answer, then
@@ -53,6 +54,7 @@ class Services:
     metadata: MetadataCache
     peers: Peers
     replicas: Replicas
+    isr_keeper: IsrKeeper
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     markers: MarkerAppender

@@ -39,7 +39,7 @@ PAUSE_PER_SLICE: Final = 1.0
 
 
 class LogCleaner:
-    """Compacts the logs that this broker leads, when they are due."""
+    """Compacts the logs that this broker hosts, when they are due."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class LogCleaner:
             log = partition.log
             if number % LOGS_PER_SLICE == LOGS_PER_SLICE - 1:
                 await asyncio.sleep(0)
-            if not log.config.is_compacted or log.is_offline or log in self._uncleanable or log in without:
+            if not log.config.is_compacted or not log.may_be_changed or log in self._uncleanable or log in without:
                 continue
             try:
                 cleanable = cleanable_range_of(log, upper_bound=partition.last_stable_offset, now_ms=now_ms)

@@ -75,10 +75,10 @@ class LogMaintenance:
         """Delete the segments that are too old, or too many bytes."""
         now_ms = self._clock.now_ms()
         for number, partition in enumerate(list(self._replicas.partitions())):
-            if partition.log.is_offline or not partition.log.config.deletes_by_retention:
+            if not partition.log.may_be_changed or not partition.log.config.deletes_by_retention:
                 continue
             self._apply_retention(partition, now_ms)
-            if not partition.log.is_offline and partition.log.is_flush_due:  # perhaps more may go after a flush
+            if partition.log.may_be_changed and partition.log.is_flush_due:  # perhaps more may go after a flush
                 await self._flush(partition.log, partition.log.segment_base_offsets[-1])
                 self._apply_retention(partition, now_ms)
             if number % LOGS_PER_SLICE == 0:
@@ -101,7 +101,7 @@ class LogMaintenance:
         for log in self._logs.logs_due_for_flush():
             await self._flush(log, log.log_end_offset)
         for log in self._logs.logs():
-            if not log.is_offline and log.is_flush_due:
+            if log.may_be_changed and log.is_flush_due:
                 await self._flush(log, log.segment_base_offsets[-1])
 
     async def _flush(self, log: PartitionLog, up_to: int) -> None:
@@ -115,8 +115,12 @@ class LogMaintenance:
         now_ms = self._clock.now_ms()
         expiration_ms = self._config()[keys.PRODUCER_ID_EXPIRATION_MS]
         for log in self._logs.logs():
+            if not log.may_be_changed:
+                continue
             for _ in log.producers.state.expire(now_ms, expiration_ms):
                 await asyncio.sleep(0)
+                if log.is_truncating:
+                    break
 
     async def checkpoint_recovery_points(self) -> None:
         await asyncio.to_thread(self._logs.checkpoint_recovery_points)

@@ -65,7 +65,7 @@ async def test_the_last_header_of_a_producer_stays_as_long_as_the_producer_is_kn
     for _ in range(3):
         put(log, (b"k", b"v"), timestamp=clock.now_ms())
     clock.advance_ms(10_000)
-    partition = Partition("table", bytes(16), 0, log, leader_id=1)
+    partition = Partition("table", bytes(16), 0, log, broker_id=1, high_watermark=log.log_end_offset)
     await cleaner_of(partition, logs, disk, clock, producer_id_expiration_ms=expiration_ms).clean_due()
     assert sum(batch.producer_id == 7 for batch in all_batches(log)) == kept
     logs.close()
@@ -104,7 +104,7 @@ async def test_it_is_noted_that_a_log_is_compacted_before_anything_of_it_changes
     log = make_log(logs, "table", 0, None, config)
     for _ in range(4):
         put(log, (b"k", b"v"))
-    partition = Partition("table", bytes(16), 0, log, leader_id=1)
+    partition = Partition("table", bytes(16), 0, log, broker_id=1, high_watermark=log.log_end_offset)
     await cleaner_of(partition, logs, disk, clock).clean_due()
     assert noted[0] == "0\n1\ntable 0 0\n"
     assert (tmp_path / CLEANER_OFFSET_CHECKPOINT).read_text() == "0\n1\ntable 0 3\n"
@@ -130,7 +130,7 @@ async def test_what_a_compaction_goes_by_is_on_the_disk_before_it_begins(tmp_pat
         return replace_segments(self, *args, **options)
 
     monkeypatch.setattr(PartitionLog, "replace_segments", watched)
-    partition = Partition("table", bytes(16), 0, log, leader_id=1)
+    partition = Partition("table", bytes(16), 0, log, broker_id=1, high_watermark=log.log_end_offset)
     await cleaner_of(partition, logs, disk, clock).clean_due()
     assert noted == [(3, {("table", 0): 4}, {("table", 0): 1})]
     logs.close()

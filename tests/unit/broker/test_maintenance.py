@@ -67,7 +67,7 @@ async def test_e16_retention_flushes_what_it_could_not_let_go_of(tmp_path: Path)
     log = make_log(logs, "orders", 0, None, dataclasses.replace(SMALL, retention_ms=1000))
     produce(log, 1, 0, timestamp=clock.now_ms())
     clock.advance_ms(10_000)
-    partition = Partition("orders", bytes(16), 0, log, leader_id=1)
+    partition = Partition("orders", bytes(16), 0, log, broker_id=1, high_watermark=log.log_end_offset)
     replicas = SimpleNamespace(partitions=lambda: [partition])
     maintenance = LogMaintenance(dict, logs, replicas, clock, None)  # type: ignore[arg-type]
     await maintenance.apply_retention()

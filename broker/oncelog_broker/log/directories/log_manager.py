@@ -30,6 +30,7 @@ from oncelog_broker.log.directories.data_directory import (
 from oncelog_broker.log.directories.log_changes import LogMove, LogMoves, LogOpening, LogRemoval, WantedLog
 from oncelog_broker.log.directories.partition_metadata import PartitionMetadataCorrupt, read_topic_id
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.trimmed_log import TrimmedLog
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.descriptors import descriptor_limit, is_descriptor_limit
 from oncelog_broker.runtime.disk import Disk
@@ -55,6 +56,8 @@ class LogManager:
         """Where each log lies, the failed ones included."""
         self._topic_ids: dict[TopicPartition, bytes | None] = {}
         self._failures: dict[TopicPartition, str] = {}
+        self._missing: set[TopicPartition] = set()
+        """Of the failures, those of which nothing is there."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._deleted: list[tuple[int, str]] = []
         """(when it may be freed, in ms, path of the directory)."""
@@ -184,6 +187,7 @@ class LogManager:
             if offset > 0 and name not in deleted:  # of one that was deleted, the checkpoints speak a little longer
                 path = home.join(name)
                 self._homes[key] = home
+                self._missing.add(key)
                 self._failures[key] = (
                     f"{path} is missing, but the checkpoints say that there were records up to offset {offset}. Put "
                     "the directory back; or, to accept the loss, delete the topic, or take the partition's lines out "
@@ -197,6 +201,14 @@ class LogManager:
                     "records, they are lost, unless they are in a directory that is not in log.dirs any more",
                     name,
                 )
+
+    def begin_anew(self, topic: str, partition: int) -> None:
+        """A log that is missing (`note_missing`) may be made anew: what it held is fetched from others. Nothing happens
+        to one that is there, whatever is wrong with it."""
+        key = topic, partition
+        if key in self._missing:
+            logger.warning("%s-%d: begins anew, and fetches what was lost from its leader", topic, partition)
+            self._forget(key)
 
     def delete(self, topic: str, partition: int) -> None:
         """`begin_deletion` and all that follows, for one log and at one go. KAFKA_STORAGE_ERROR."""
@@ -253,6 +265,7 @@ class LogManager:
         return moves
 
     def _forget(self, key: TopicPartition) -> None:
+        self._missing.discard(key)
         for by_partition in (self._logs, self._homes, self._topic_ids, self._failures, self._high_watermarks):
             by_partition.pop(key, None)
 
@@ -398,7 +411,7 @@ class LogManager:
         self._logs[key] = log
         log.before_truncation = self._before_truncation
 
-    def _before_truncation(self, log: PartitionLog) -> None:
+    def _before_truncation(self, log: TrimmedLog) -> None:
         home = self._homes[log.topic, log.partition]
         self._checkpoint_recovery_points_of(home)
         self._checkpoint_cleaner_offsets_of(home)
@@ -426,4 +439,4 @@ class LogManager:
         return [(key, log) for key, log in list(self._logs.items()) if self._homes.get(key) is home]
 
     def _online(self) -> list[PartitionLog]:
-        return [log for log in self._logs.values() if not log.is_offline]
+        return [log for log in self._logs.values() if log.may_be_changed]

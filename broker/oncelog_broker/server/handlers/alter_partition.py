@@ -9,11 +9,14 @@ Versions: v3 the broker epoch of each replica (KIP-903); v0 and v1 named topics,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from oncelog_broker.controller.alter_partition import Member, Proposal
+from oncelog_broker.controller.elector import Elector
 from oncelog_broker.controller.partitions import Altered
 from oncelog_broker.controller.store_errors import translated
 from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -23,23 +26,26 @@ PartitionRequest = TopicRequest.PartitionData
 TopicResult = AlterPartitionResponse.TopicData
 PartitionResult = TopicResult.PartitionData
 
-FIRST_VERSION_WITH_EPOCHS = 3
+FIRST_VERSION_WITH_EPOCHS: Final = 3
 
 
 def handle(request: AlterPartitionRequest, context: RequestContext) -> Answer[AlterPartitionResponse]:
     if not context.is_for_brokers:
         return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[])
-    return context.in_a_task(_alter(request, context))
+    return context.in_a_task(alter(request, context.version, context.services.elector, context.services.slices))
 
 
-async def _alter(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
-    pauses = context.services.slices.pauses()
+async def alter(
+    request: AlterPartitionRequest, version: int, elector: Elector, slices: Slices
+) -> AlterPartitionResponse:
+    """Ask this broker's controller, on behalf of any broker, itself included."""
+    pauses = slices.pauses()
     proposals = []
-    for proposal in _proposals(request, context.version):
+    for proposal in _proposals(request, version):
         await pauses.here()
         proposals.append(proposal)
     try:
-        term = context.services.elector.term()
+        term = elector.term()
         with translated("the ISR of partitions"):
             altered = iter(await term.alter(request.broker_id, request.broker_epoch, proposals))
     except KafkaError as error:

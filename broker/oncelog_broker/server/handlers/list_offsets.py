@@ -37,6 +37,7 @@ FIRST_VERSION: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 """The version from which on a special timestamp may be asked for."""
+FIRST_OFFSET_NOT_AVAILABLE_VERSION: Final = 5
 
 
 class FoundOffset(NamedTuple):
@@ -88,6 +89,7 @@ def find(partition: Partition, timestamp: int, isolation_level: int, version: in
     if timestamp < 0 and version < FIRST_VERSION.get(timestamp, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in ListOffsets version {version}")
     if timestamp == LATEST:
+        _refuse_what_may_go_back(partition, version)
         return FoundOffset(upper_bound, -1, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
@@ -99,5 +101,15 @@ def find(partition: Partition, timestamp: int, isolation_level: int, version: in
     else:
         found = yield from log.offset_for_timestamp(timestamp, upper_bound=upper_bound)
     if found is None:
+        _refuse_what_may_go_back(partition, version)
         return NOTHING_FOUND
     return FoundOffset(found.offset, found.timestamp, -1 if found.leader_epoch is None else found.leader_epoch)
+
+
+def _refuse_what_may_go_back(partition: Partition, version: int) -> None:
+    """What ends at the high watermark is not told while that may lie below where the leader before showed it: readers
+    would see time run backwards (KIP-207). Raises OFFSET_NOT_AVAILABLE, or for those who do not know that one
+    LEADER_NOT_AVAILABLE."""
+    if not partition.shows_all_that_was_shown:
+        known = version >= FIRST_OFFSET_NOT_AVAILABLE_VERSION
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)

@@ -97,8 +97,8 @@ class _Produce:
         """What is wrong with one of the batches, in words."""
         self._late: dict[tuple[str, bytes, int], Answer[None]] | None = None
         """The last append of each partition that waits until its records are walked, or its transaction is verified."""
-        self._unreplicated: list[tuple[PartitionResponse, Partition, int]] | None = None
-        """What is appended and not on all replicas in sync: its answer, where it is, and where it ends."""
+        self._unreplicated: list[tuple[PartitionResponse, Partition, Answer[ErrorCode]]] | None = None
+        """What is appended and perhaps not on all replicas in sync: its answer, where it is, and what becomes of it."""
 
     def refused(self) -> Steps[Answer[KafkaError | None]]:
         """What is wrong with a transactional request of several batches as a whole: all belong to its one producer
@@ -231,8 +231,11 @@ class _Produce:
         self._fail(answer, error)
 
     def _replicate(self, answer: PartitionResponse, partition: Partition, next_offset: int) -> None:
-        self._unreplicated = self._unreplicated or []
-        self._unreplicated.append((answer, partition, next_offset))
+        # It waits from now on: whoever asked later might be told of another leader's record with that offset.
+        committed = partition.committed(next_offset)
+        if isinstance(committed, Future) or committed is not ErrorCode.NONE:
+            self._unreplicated = self._unreplicated or []
+            self._unreplicated.append((answer, partition, committed))
 
     def _fail(self, answer: PartitionResponse, error: KafkaError) -> None:
         self._failed = str(error)
@@ -258,12 +261,7 @@ class _Produce:
         self._context.effects_are_done()
         deadlines, seconds = self._context.services.deadlines, max(0, self._request.timeout_ms) / 1000
         return then(
-            all_of(
-                [
-                    no_longer_than(seconds, partition.committed(next_offset), deadlines)
-                    for _, partition, next_offset in self._unreplicated
-                ]
-            ),
+            all_of([no_longer_than(seconds, committed, deadlines) for _, _, committed in self._unreplicated]),
             self._answer_replicated,
         )
 

@@ -59,7 +59,7 @@ class InternalTopic:
                     clock=self.clock,
                 )
             if index not in self.led:
-                self.led[index] = Partition(TOPIC, TOPIC_ID, index, log, leader_id=1)
+                self.led[index] = Partition(TOPIC, TOPIC_ID, index, log, broker_id=1)
             self.led[index].lead(self.epoch, (1,), self.replicas)
         return self._publish()
 

@@ -17,7 +17,7 @@ ACKS_ALL = -1
 @pytest.fixture
 def partition(tmp_path: Path) -> Iterator[Partition]:
     """Records 0 to 2 of epoch 0, 3 and 4 of epoch 3; epoch 5 has none yet."""
-    made = Partition("orders", bytes(16), 0, open_log(tmp_path / "orders-0"), leader_id=1)
+    made = Partition("orders", bytes(16), 0, open_log(tmp_path / "orders-0"), broker_id=1)
     for epoch, count in ((0, 3), (3, 2), (5, 0)):
         made.lead(epoch, (1,))
         for _ in range(count):

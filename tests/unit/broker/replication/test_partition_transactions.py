@@ -20,7 +20,7 @@ ACKS_ALL = -1
 
 
 def leader(directory: Path) -> Partition:
-    partition = Partition("orders", bytes(16), 0, open_log(directory), leader_id=1)
+    partition = Partition("orders", bytes(16), 0, open_log(directory), broker_id=1)
     partition.lead(0, (1,))
     return partition
 

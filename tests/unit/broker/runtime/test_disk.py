@@ -120,6 +120,31 @@ def test_truncate_and_append_again(file):
     assert bytes(file.read(0, 10)) == b"abX"
 
 
+def test_views_that_are_held_survive_a_truncation(file):
+    """Touching a mapped page that was cut off would kill the process."""
+    data = bytes(range(256)) * 4096
+    file.append(data)
+    view = file.read(0, len(data))
+    file.append(data)
+    later = file.read(len(data) - 1, len(data) + 1)  # of a newer mapping
+    file.truncate(len(data) // 2)
+    assert bytes(view) == data
+    assert bytes(later[1:]) == data
+    assert (file.size, os.path.getsize(file.path)) == (len(data) // 2, len(data) // 2)
+    assert file.append(b"new") == len(data) // 2
+    assert bytes(file.read(0, len(data))) == data[: len(data) // 2] + b"new"
+    file.sync()
+
+
+def test_truncation_without_views_cuts_the_file_in_place(file):
+    file.append(bytes(1 << 20))
+    inode = os.stat(file.path).st_ino
+    file.read(0, 1 << 20)
+    file.truncate(1 << 19)
+    assert os.stat(file.path).st_ino == inode
+    assert bytes(file.read(0, 1 << 20)) == bytes(1 << 19)
+
+
 def test_sync_after_close_is_an_error(file):
     file.sync()
     file.close()

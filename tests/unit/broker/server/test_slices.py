@@ -60,7 +60,7 @@ class OnePartition:
 @pytest.fixture
 def replicas(tmp_path: Path) -> Iterator[OnePartition]:
     logs = [open_log(tmp_path / str(index)) for index in (0, 1)]
-    partitions = [Partition("orders", bytes(16), index, log, leader_id=1) for index, log in enumerate(logs)]
+    partitions = [Partition("orders", bytes(16), index, log, broker_id=1) for index, log in enumerate(logs)]
     for partition in partitions:
         partition.lead(0, (1,))
     yield OnePartition(*partitions)

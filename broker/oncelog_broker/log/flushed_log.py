@@ -1,0 +1,149 @@
+"""A log as it becomes durable: fsync in three steps (`flush.py`), and the end of its use."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_broker.log.flush import FlushesUnderWay, PendingFlush
+from oncelog_broker.log.log_content import LogContent
+from oncelog_broker.log.trimmed_log import TrimmedLog
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.disk import Disk
+from oncelog_protocol.errors import KafkaError
+
+CLOSED: Final = "closed"
+"""The reason why a log that was closed in order is offline."""
+
+
+class FlushedLog(TrimmedLog):
+    """Not thread-safe. Public methods raise KafkaError only, with the codes that they name."""
+
+    __slots__ = ("_disk", "_flushes", "_last_flush_ms", "_untouched_state")
+
+    def __init__(
+        self,
+        content: LogContent,
+        *,
+        topic: str,
+        partition: int,
+        directory: str,
+        log_start_offset: int,
+        disk: Disk,
+        clock: Clock,
+        recovery_point: int,
+        cleaner_checkpoint: int | None,
+    ) -> None:
+        super().__init__(
+            content,
+            topic=topic,
+            partition=partition,
+            directory=directory,
+            log_start_offset=log_start_offset,
+            clock=clock,
+            recovery_point=recovery_point,
+            cleaner_checkpoint=cleaner_checkpoint,
+        )
+        self._disk = disk
+        self._flushes = FlushesUnderWay()
+        self._untouched_state: tuple[int, int, int, int] | None = None
+        self._last_flush_ms = clock.now_ms()
+
+    @property
+    def unflushed_records(self) -> int:
+        return self.log_end_offset - self._recovery_point
+
+    @property
+    def last_flush_ms(self) -> int:
+        """Wall time of the last flush, or of the opening."""
+        return self._last_flush_ms
+
+    def flush(self, up_to: int | None = None) -> None:
+        """fsync all records below `up_to` (default: all), with the indexes; the recovery point moves there.
+
+        Raises KAFKA_STORAGE_ERROR; the recovery point has then not moved, and the log is offline.
+        """
+        pending = self.prepare_flush(up_to)
+        if pending is None:
+            return
+        try:
+            pending.sync()
+        except OSError as error:
+            raise self.flush_failed(error) from error
+        self.finish_flush(pending)
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether a closed segment, or what is known of producers as of its end, is not on the disk yet."""
+        closed_up_to = self._local.active.base_offset
+        return closed_up_to > self._recovery_point or bool(self.producers.pending_snapshots(closed_up_to))
+
+    def prepare_flush(self, up_to: int | None = None) -> PendingFlush | None:
+        """Write the indexes and say what is to be synced; None if that is nothing. Raises KAFKA_STORAGE_ERROR.
+
+        `PendingFlush.sync` may then run in another thread, and `finish_flush` or `flush_failed` must follow here.
+        """
+        self._check_online()
+        end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
+        snapshots = self.producers.pending_snapshots(end)
+        is_dirty = self._local.directory_dirty or self.producers.aborted.has_new_files or self._flushes.sync_directory
+        is_dirty |= self._epochs.is_unsynced
+        if end <= self._recovery_point and not is_dirty and not snapshots:
+            return None
+        try:
+            self._local.write_indexes(self._recovery_point, end)
+            self.producers.aborted.write(end)
+        except OSError as error:
+            raise self._fail_unless_refused("write the indexes of", error) from error
+        try:
+            logs, indexes = self._local.files_to_sync(self._recovery_point, end)
+            indexes += self.producers.aborted.files_to_sync(end) + self._epochs.files_to_sync()
+            directory = self.directory if is_dirty else None
+            pending = self._flushes.begin(self._disk, directory, logs, indexes, snapshots, end, self.generation)
+        except OSError as error:
+            raise self._fail("flush", error) from error
+        self._local.directory_dirty = self.producers.aborted.has_new_files = self._epochs.is_unsynced = False
+        return pending
+
+    def finish_flush(self, pending: PendingFlush) -> None:
+        """`pending` is synced: the recovery point moves, and segments that waited for it go. KAFKA_STORAGE_ERROR."""
+        self._last_flush_ms = self._clock.now_ms()
+        self._flushes.finish(pending)
+        if pending.generation == self.generation:
+            self._recovery_point = max(self._recovery_point, pending.up_to)
+        self.producers.note_saved()
+        if self._offline is None:
+            self._delete_below_start()
+
+    def flush_failed(self, error: OSError) -> KafkaError:
+        """`PendingFlush.sync` raised: the log goes offline. Returns what is to be raised."""
+        return self._fail("flush", error)
+
+    def close(self) -> None:
+        """Flush, write all indexes, let go of the files. An offline log only lets go. Raises KAFKA_STORAGE_ERROR.
+
+        A log that is as it was when it was opened has nothing to write: a broker with very many stops quickly.
+        """
+        try:
+            if self._offline is None and self._state() == self._untouched_state:
+                self._offline = CLOSED
+            if self._offline is None:
+                self._local.active.index_max_timestamp()
+                self.producers.take_snapshot(self.log_end_offset)
+                self._local.directory_dirty = True
+                self.flush()
+                self._offline = CLOSED
+        finally:
+            self._local.close()
+
+    def _state(self) -> tuple[int, int, int, int]:
+        """Differs whenever anything that lies on disk has changed."""
+        return self._log_start_offset, self.log_end_offset, self._local.active.base_offset, self.generation
+
+    def abandon(self) -> None:
+        """Let go of the files without writing anything: for a log that is being deleted."""
+        self._offline = "deleted"
+        self._local.close()
+
+    @property
+    def is_cleanly_closed(self) -> bool:
+        return self._offline is CLOSED

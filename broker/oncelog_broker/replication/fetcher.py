@@ -1,0 +1,245 @@
+"""Followers at work: one loop for each broker that leads something we follow, with one Fetch outstanding.
+
+Records are appended straight from the response, partition by partition, other work between them. A log that has to be
+cut is left out meanwhile: that waits for the disk, and is done in a worker thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.replication.fetch_plan import Asked, FetchLimits, FetchPlan, Key
+from oncelog_broker.replication.following import BeginAt, CutAt, cut, is_still_at, position_of, take
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.tasks import Tasks, in_thread
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.fetch import FetchResponse
+
+logger = logging.getLogger(__name__)
+
+REQUEST_SECONDS: Final = 30.0
+"""request.timeout.ms: how long an answer may take beyond the time that the leader may wait for records."""
+PASSING: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""One of both has not heard yet of the newest leader: no news for people."""
+SESSION_LOST: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+class Fetchers:
+    """Fetches whatever this broker follows; `Replicas` tells it what that is."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        peers: Peers,
+        image: Callable[[], ClusterImage],
+        limits: Callable[[], FetchLimits],
+        clock: Clock,
+        tasks: Tasks,
+        slices: Slices,
+        on_truncated: Callable[[Partition], None],
+    ) -> None:
+        """`on_truncated` is told when a log is cut: it may be followed again, if it is not to be led by then."""
+        self._broker_id = broker_id
+        self._peers = peers
+        self._image = image
+        self._limits = limits
+        self._clock = clock
+        self._tasks = tasks
+        self._slices = slices
+        self._on_truncated = on_truncated
+        self._of: dict[int, BrokerFetcher] = {}
+        """By leader."""
+        self._followed: dict[Partition, BrokerFetcher] = {}
+
+    def follow(self, partition: Partition) -> None:
+        """See `Fetching`."""
+        self.forget(partition)
+        if partition.leads or partition.leader < 0 or partition.log.is_truncating or partition.log.is_offline:
+            return
+        fetcher = self._of.get(partition.leader)
+        if fetcher is None:
+            fetcher = self._of[partition.leader] = BrokerFetcher(
+                partition.leader, self._broker_id, self._peers, self._image, self._limits(), self._clock, self._slices,
+                self._truncate,
+            )  # fmt: skip
+            self._tasks.spawn(f"fetch from broker {partition.leader}", fetcher.run())
+        fetcher.add(partition)
+        self._followed[partition] = fetcher
+
+    def forget(self, partition: Partition) -> None:
+        """See `Fetching`."""
+        fetcher = self._followed.pop(partition, None)
+        if fetcher is not None:
+            fetcher.remove(partition)
+
+    def _truncate(self, partition: Partition, wanted: CutAt | BeginAt) -> None:
+        partition.log.is_truncating = True
+        self.forget(partition)
+        self._tasks.spawn(f"truncate {partition.log.name}", self._cut(partition, wanted))
+
+    async def _cut(self, partition: Partition, wanted: CutAt | BeginAt) -> None:
+        log = partition.log
+        before = log.log_end_offset
+        try:
+            await in_thread(partial(cut, partition, wanted))
+        except KafkaError as error:
+            logger.error("not truncated", extra={"partition": log.name, "reason": error})
+        finally:
+            log.is_truncating = False
+        if not log.is_offline:
+            _report(partition, before)
+            partition.on_truncated()
+        self._on_truncated(partition)
+
+
+def _report(partition: Partition, before: int) -> None:
+    end = partition.log.log_end_offset
+    logger.info("truncated", extra={"partition": partition.log.name, "from": before, "to": end})
+    if end < partition.high_watermark:
+        logger.error(
+            "records were cut that were replicated: a leader was elected that did not have them",
+            extra={"partition": partition.log.name, "high_watermark": partition.high_watermark, "to": end},
+        )
+
+
+class BrokerFetcher:
+    """Fetches from one broker, the `source`."""
+
+    def __init__(
+        self,
+        source: int,
+        broker_id: int,
+        peers: Peers,
+        image: Callable[[], ClusterImage],
+        limits: FetchLimits,
+        clock: Clock,
+        slices: Slices,
+        truncate: Callable[[Partition, CutAt | BeginAt], None],
+    ) -> None:
+        self._source = source
+        self._broker_id = broker_id
+        self._peers = peers
+        self._image = image
+        self._limits = limits
+        self._clock = clock
+        self._slices = slices
+        self._truncate = truncate
+        self._plan = FetchPlan(limits)
+        self._partitions: dict[Key, Partition] = {}
+        self._has_work = asyncio.Event()
+        self._failures = 0
+
+    def add(self, partition: Partition) -> None:
+        """Fetch it, in the leader epoch that it follows in now."""
+        key = partition.topic_id, partition.index
+        self._partitions[key] = partition
+        self._plan.ask_for(key, position_of(partition))
+        self._has_work.set()
+
+    def remove(self, partition: Partition) -> None:
+        """Fetch it no more; an answer that is on its way is passed over."""
+        key = partition.topic_id, partition.index
+        if self._partitions.get(key) is partition:
+            del self._partitions[key]
+            self._plan.leave_out(key)
+
+    async def run(self) -> None:
+        """Fetch for ever."""
+        while True:
+            me = self._image().brokers.get(self._broker_id)
+            request = self._plan.next_request(self._broker_id, -1 if me is None else me.epoch, self._clock.monotonic())
+            if request is None:
+                await self._rest()
+                continue
+            try:
+                response = await self._peers.send(
+                    self._source,
+                    request,
+                    purpose=Purpose.FETCH,
+                    timeout=self._limits.max_wait_seconds + REQUEST_SECONDS,
+                )
+                await self._take_all(response)
+            except PeerUnavailable as error:
+                self._plan.on_lost()
+                await self._back_off(error)
+            except Exception:
+                logger.exception("fetch failed", extra={"leader": self._source})
+                self._plan.on_lost()
+                await self._back_off(None)
+
+    async def _rest(self) -> None:
+        """Until there is something to fetch."""
+        self._has_work.clear()
+        until = self._plan.next_end_of_a_rest()
+        try:
+            async with asyncio.timeout(None if until is None else max(0.0, until - self._clock.monotonic())):
+                await self._has_work.wait()
+        except TimeoutError:
+            pass
+
+    async def _back_off(self, reason: PeerUnavailable | None) -> None:
+        self._failures += 1
+        if self._failures == 1 and reason is not None:
+            logger.warning("cannot fetch", extra={"leader": self._source, "reason": reason})
+        seconds = self._limits.max_rest_seconds / 2 ** max(0, 6 - self._failures)
+        await asyncio.sleep(seconds)
+
+    async def _take_all(self, response: FetchResponse) -> None:
+        if response.error_code:
+            self._plan.on_lost()
+            if response.error_code not in SESSION_LOST:
+                await self._back_off(None)
+            return
+        self._failures = 0
+        pauses = self._slices.pauses()
+        for asked in self._plan.on_response(response):
+            self._take(asked)
+            await pauses.here()
+
+    def _take(self, asked: Asked) -> None:
+        partition = self._partitions.get(asked.key)
+        if partition is None:
+            return
+        if not is_still_at(partition, asked.position):
+            self._plan.ask_for(asked.key, position_of(partition))
+            return
+        try:
+            wanted = take(partition, asked.position, asked.answer)
+        except KafkaError as error:
+            self._failed(partition, asked.key, error)
+            return
+        self._plan.went_well(asked.key)
+        if wanted is not None:
+            self._truncate(partition, wanted)
+        else:
+            self._plan.ask_for(asked.key, position_of(partition))
+
+    def _failed(self, partition: Partition, key: Key, error: KafkaError) -> None:
+        if partition.log.is_offline:
+            self._plan.leave_out(key)  # there is a log line already
+            return
+        if error.code not in PASSING:
+            logger.warning("not fetched", extra={"partition": partition.log.name, "reason": error})
+        self._plan.rest(key, position_of(partition), self._clock.monotonic())

@@ -1,0 +1,51 @@
+"""What this broker is to a partition, as the cluster image says. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oncelog_broker.metadata.image import NO_LEADER, PartitionState
+
+
+class Lead(NamedTuple):
+    """It leads. `partition_epoch` is the version of the state that says so."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+
+class Follow(NamedTuple):
+    """It fetches from `leader`; with NO_LEADER it holds its log ready, and has nobody to fetch from."""
+
+    leader: int
+    leader_epoch: int
+    is_in_sync: bool
+    """Whether it is in the ISR: then what it holds counts, and it must not begin anew."""
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader != NO_LEADER
+
+
+class Stop(NamedTuple):
+    """It has no replica of it, or no longer."""
+
+
+class Wait(NamedTuple):
+    """The controller has not chosen a leader yet, so there is nothing to be known."""
+
+
+Role = Lead | Follow | Stop | Wait
+
+
+def role_of(state: PartitionState, broker_id: int) -> Role:
+    """The role of `broker_id` in a partition."""
+    if broker_id not in state.replicas:
+        return Stop()
+    if state.leader_epoch < 0:
+        return Wait()
+    if state.leader == broker_id:
+        return Lead(state.leader_epoch, state.partition_epoch, state.isr, state.replicas)
+    return Follow(state.leader, state.leader_epoch, broker_id in state.isr)

@@ -1,0 +1,215 @@
+"""A follower at work, with a leader behind a wire without sockets: real requests, real handlers, real logs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.served import EPOCH, FOLLOWER, LEADER, TOPIC, Client, Served
+from tests.support.storage import contents, make_batch, open_log
+
+from oncelog_broker.metadata.image import Broker, ClusterImage
+from oncelog_broker.replication.fetch_plan import FetchLimits
+from oncelog_broker.replication.fetcher import Fetchers
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.peers import PeerUnavailable
+from oncelog_broker.runtime.clock import SystemClock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.api import ApiKey
+
+BOTH = (LEADER, FOLLOWER)
+LIMITS = FetchLimits(
+    partition_bytes=600, response_bytes=1 << 20, min_bytes=1, max_wait_seconds=0.5, max_rest_seconds=0.05
+)
+IMAGE = ClusterImage("", {broker: Broker(broker, EPOCH, ()) for broker in BOTH})
+
+
+class Wire:
+    """`Peers`: to the leader, unless it `is_cut`."""
+
+    def __init__(self, served: Served) -> None:
+        self.is_cut = False
+        self.asked: list[Any] = []
+        self._client = Client(served)
+        self._served = served
+        self._answered = 0
+
+    async def send(self, broker_id: int, request: Any, *, purpose: Any, timeout: float) -> Any:
+        assert broker_id == LEADER
+        self.asked.append(request)
+        if self.is_cut:
+            raise PeerUnavailable(broker_id, "cut")
+        self._client.send(request, api=ApiKey.FETCH, version=17)
+        while not self._client.has_answers(self._answered + 1):
+            await asyncio.sleep(0.005)
+            self._served.deadlines.fire()  # time passes quickly at the leader
+            if self.is_cut:
+                self._client = Client(self._served)
+                self._answered = 0
+                raise PeerUnavailable(broker_id, "cut")
+        self._answered += 1
+        return self._client.answers()[-1][1]
+
+
+class Pair:
+    """A leader and a follower of one partition."""
+
+    def __init__(self, directory: Path) -> None:
+        self.served = Served(directory / "leader")
+        (self.leader,) = self.served.partitions
+        self.wire = Wire(self.served)
+        self.follower = Partition(
+            TOPIC, bytes(16), 0, open_log(directory / "follower" / "orders-0"), broker_id=FOLLOWER
+        )
+        self.tasks, clock = Tasks(), SystemClock()
+        self.truncated: list[Partition] = []
+        self.fetchers = Fetchers(
+            FOLLOWER, self.wire, lambda: IMAGE, lambda: LIMITS, clock, self.tasks, Slices(clock, self.tasks),
+            self._on_truncated,
+        )  # fmt: skip
+
+    def _on_truncated(self, partition: Partition) -> None:
+        self.truncated.append(partition)
+        self.fetchers.follow(partition)
+
+    def begin(self, epoch: int = 0, isr: tuple[int, ...] = BOTH) -> None:
+        """Both hear of this leader epoch."""
+        self.leader.lead(epoch, isr, BOTH)
+        self.follower.follow(LEADER, epoch)
+        self.fetchers.follow(self.follower)
+
+    def produce(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.leader.append(memoryview(make_batch(b"%d" % self.leader.log.log_end_offset)), required_acks=1)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.002)
+
+    async def until_the_same(self) -> None:
+        await self.until(
+            lambda: (
+                self.leader.high_watermark
+                == self.leader.log.log_end_offset
+                == self.follower.log.log_end_offset
+                == self.follower.high_watermark
+            )
+        )
+        assert contents(self.leader.log) == contents(self.follower.log)
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+    made = Pair(tmp_path)
+    yield made
+    await made.tasks.close()
+    await made.served.tasks.close()
+    made.follower.log.close()
+    made.served.leave()
+
+
+async def test_a_follower_gets_what_there_is_and_what_comes(pair: Pair) -> None:
+    pair.produce(20)
+    pair.begin()
+    await pair.until_the_same()
+    pair.produce(3)
+    await pair.until_the_same()
+    assert all(request.session_epoch > 0 for request in pair.wire.asked[1:]), "in one incremental session"
+
+
+async def test_what_the_leader_lacks_is_cut_off_in_a_thread(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.begin()
+    pair.produce(4)
+    await pair.until_the_same()
+    pair.fetchers.forget(pair.follower)
+    pair.follower.lead(1, (FOLLOWER,), BOTH)
+    for _ in range(5):
+        pair.follower.append(memoryview(make_batch(b"lost")), required_acks=1)
+    pair.follower.high_watermark = 4  # as if nobody had elected it
+    truncate, threads = pair.follower.log.truncate_to, []
+
+    def truncating(offset: int) -> None:
+        threads.append(threading.current_thread())
+        truncate(offset)
+
+    monkeypatch.setattr(type(pair.follower.log), "truncate_to", lambda _, offset: truncating(offset))
+    pair.begin(epoch=2)
+    pair.produce(2)
+    await pair.until_the_same()
+    assert pair.truncated == [pair.follower]
+    assert threads
+    assert threading.current_thread() not in threads
+    assert not pair.follower.log.is_truncating
+
+
+async def test_one_that_is_far_behind_begins_where_the_leader_does(pair: Pair) -> None:
+    pair.leader.lead(0, (LEADER,), BOTH)
+    pair.produce(30)
+    pair.leader.log.delete_records_before(25)
+    pair.begin(isr=(LEADER,))
+    await pair.until(lambda: pair.follower.log.log_end_offset == 30)
+    assert pair.follower.log.log_start_offset == 25
+    assert contents(pair.leader.log) == contents(pair.follower.log)
+
+
+async def test_the_log_start_of_the_leader_is_followed(pair: Pair) -> None:
+    pair.begin()
+    pair.produce(5)
+    await pair.until_the_same()
+    pair.leader.log.delete_records_before(3)
+    pair.produce()
+    await pair.until_the_same()
+    assert pair.follower.log.log_start_offset == 3
+
+
+async def test_after_a_cut_it_goes_on_in_a_new_session(pair: Pair) -> None:
+    pair.begin()
+    pair.produce(2)
+    await pair.until_the_same()
+    pair.wire.is_cut = True
+    asked = len(pair.wire.asked)
+    await pair.until(lambda: len(pair.wire.asked) > asked + 1)
+    pair.produce(2)
+    pair.wire.is_cut = False
+    await pair.until_the_same()
+    assert any(request.session_epoch == 0 for request in pair.wire.asked[asked:])
+
+
+async def test_a_leader_that_has_not_heard_of_the_epoch_is_asked_again(pair: Pair) -> None:
+    pair.leader.lead(0, BOTH, BOTH)
+    pair.produce(2)
+    pair.follower.follow(LEADER, 1)
+    pair.fetchers.follow(pair.follower)
+    await pair.until(lambda: len(pair.wire.asked) > 2)
+    assert pair.follower.log.log_end_offset == 0
+    pair.leader.lead(1, BOTH, BOTH)
+    await pair.until_the_same()
+
+
+async def test_a_follower_whose_log_fails_stops_asking(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.begin()
+    pair.produce()
+    await pair.until_the_same()
+    pair.follower.log._fail("append to", OSError(5, "Input/output error"))
+    pair.produce()
+    await pair.until(lambda: pair.follower.log.is_offline)
+    assert pair.follower.log.log_end_offset == 1
+
+
+async def test_batches_of_a_later_epoch_than_was_asked_in_are_left_out(pair: Pair) -> None:
+    """Whether our log agrees with that later leader's was not asked (KAFKA-18723)."""
+    log = pair.follower.log
+    older = make_batch(b"a", base_offset=0, partition_leader_epoch=3)
+    newer = make_batch(b"b", base_offset=1, partition_leader_epoch=5)
+    log.append_as_follower(older + newer, leader_epoch=4)
+    assert contents(log) == [(0, b"a")]
+    log.append_as_follower(newer, leader_epoch=4)
+    assert (log.log_end_offset, log.latest_epoch) == (1, 3)
+    log.append_as_follower(newer, leader_epoch=5)
+    assert log.latest_epoch == 5

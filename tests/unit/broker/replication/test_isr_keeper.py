@@ -1,0 +1,204 @@
+"""The ISR as its leader keeps it: who leaves, who joins, and what is done without an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.storage import make_batch, open_log
+
+from oncelog_broker.metadata.image import Broker, ClusterImage
+from oncelog_broker.replication import isr_keeper
+from oncelog_broker.replication.isr_keeper import IsrKeeper
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.peers import PeerUnavailable
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+REPLICAS = (1, 2, 3)
+EPOCH = 10
+LAG_SECONDS = 30.0
+
+
+class Controller:
+    """Answers with what the test says; what it is asked waits until then."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self._answers: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def alter(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        self.asked.append(request.topics[0].partitions[0])
+        answer = await self._answers.get()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def grant(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        self.answer(ErrorCode.NONE, isr, partition_epoch)
+
+    def answer(self, code: ErrorCode, isr: tuple[int, ...] = (), partition_epoch: int = -1) -> None:
+        partition = AlterPartitionResponse.TopicData.PartitionData(
+            partition_index=0, error_code=code, leader_id=1, leader_epoch=4, isr=list(isr),
+            partition_epoch=partition_epoch,
+        )  # fmt: skip
+        topics = [AlterPartitionResponse.TopicData(topic_id=bytes(16), partitions=[partition])]
+        self._answers.put_nowait(AlterPartitionResponse(error_code=0, topics=topics))
+
+    def lose(self) -> None:
+        self._answers.put_nowait(PeerUnavailable(1, "cut"))
+
+
+class Led:
+    """One partition that broker 1 leads, with its keeper."""
+
+    def __init__(self, directory: Path) -> None:
+        self.partition = Partition("orders", bytes(16), 0, open_log(directory / "orders-0"), broker_id=1)
+        self.controller, self.clock, self.tasks = Controller(), ManualClock(), Tasks()
+        self.image = ClusterImage("", {broker: Broker(broker, EPOCH, ()) for broker in REPLICAS})
+        replicas: Any = SimpleNamespace(led=lambda: [self.partition])
+        self.keeper = IsrKeeper(
+            1, replicas, lambda: self.image, self.controller.alter, lambda: LAG_SECONDS, self.clock, self.tasks
+        )
+        self.partition.lead(4, REPLICAS, REPLICAS, partition_epoch=7, now=self.clock.monotonic())
+
+    def fetch(self, broker: int, offset: int, epoch: int = EPOCH) -> None:
+        if self.partition.on_follower_fetch(broker, offset, broker_epoch=epoch, now=self.clock.monotonic()):
+            self.keeper.consider([self.partition])
+
+    async def until(self, asked: int) -> Any:
+        """The last of so many proposals."""
+        async with asyncio.timeout(20):
+            while len(self.controller.asked) < asked:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0)
+        return self.controller.asked[asked - 1]
+
+    async def until_answered(self) -> None:
+        async with asyncio.timeout(20):
+            while self.keeper._work is not None and not self.keeper._work.done():  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def led(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Led]:
+    monkeypatch.setattr(isr_keeper, "RETRY_SECONDS", 0.0)
+    made = Led(tmp_path)
+    yield made
+    await made.tasks.close()
+    made.partition.log.close()
+
+
+def append(led: Led) -> None:
+    led.partition.append(memoryview(make_batch()), required_acks=1)
+
+
+async def test_who_lags_leaves_and_what_waited_for_it_is_committed(led: Led) -> None:
+    append(led)
+    led.fetch(2, 1)
+    led.fetch(3, 0)
+    led.clock.advance_ms(31_000)
+    led.fetch(2, 1)
+    await led.keeper.look()
+    asked = await led.until(1)
+    assert (asked.leader_epoch, asked.partition_epoch, asked.new_isr) == (4, 7, [1, 2])
+    assert [(member.broker_id, member.broker_epoch) for member in asked.new_isr_with_epochs] == [(1, 10), (2, 10)]
+    assert led.partition.high_watermark == 0, "until the answer, both ISRs may be the true one"
+    led.controller.grant((1, 2), 8)
+    await led.until_answered()
+    assert (led.partition.isr, led.partition.high_watermark) == ((1, 2), 1)
+
+
+async def test_who_keeps_up_stays_however_long_nothing_comes(led: Led) -> None:
+    append(led)
+    for broker in (2, 3):
+        led.fetch(broker, 1)
+    led.clock.advance_ms(100_000)
+    await led.keeper.look()
+    assert led.controller.asked == []
+
+
+async def test_without_an_answer_the_same_is_asked_again_and_both_isrs_count(led: Led) -> None:
+    append(led)
+    led.clock.advance_ms(31_000)
+    led.fetch(2, 1)
+    await led.keeper.look()
+    first = await led.until(1)
+    led.controller.lose()
+    second = await led.until(2)
+    assert (first.new_isr, first.partition_epoch) == (second.new_isr, second.partition_epoch) == ([1, 2], 7)
+    assert led.partition.in_sync.maximal == {1, 2, 3}
+    led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)  # the image shows that it was granted
+    assert led.partition.high_watermark == 1
+    led.controller.answer(ErrorCode.INVALID_UPDATE_VERSION)
+    await led.until_answered()
+    assert led.partition.isr == (1, 2)
+
+
+async def test_an_answer_that_is_newer_than_the_image_is_not_taken_back_by_it(led: Led) -> None:
+    led.clock.advance_ms(31_000)
+    append(led)
+    led.fetch(2, 1)
+    await led.keeper.look()
+    await led.until(1)
+    led.controller.grant((1, 2), 8)
+    await led.until_answered()
+    led.partition.lead(4, REPLICAS, REPLICAS, partition_epoch=7)
+    assert led.partition.isr == (1, 2)
+
+
+async def test_who_has_caught_up_joins_with_its_incarnation_and_counts_at_once(led: Led) -> None:
+    led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)
+    append(led)
+    led.fetch(2, 1)
+    assert led.partition.high_watermark == 1
+    led.fetch(3, 0)
+    assert led.controller.asked == []
+    led.fetch(3, 1)
+    asked = await led.until(1)
+    assert (asked.new_isr, asked.partition_epoch) == ([1, 2, 3], 8)
+    append(led)
+    led.fetch(2, 2)
+    assert led.partition.high_watermark == 1, "it may be in sync already"
+    led.controller.grant((1, 2, 3), 9)
+    await led.until_answered()
+    led.fetch(3, 2)
+    assert led.partition.high_watermark == 2
+
+
+@pytest.mark.parametrize("epoch", [EPOCH - 1, EPOCH + 1])
+async def test_only_the_incarnation_that_lives_may_join(led: Led, epoch: int) -> None:
+    led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)
+    led.fetch(3, 0, epoch=epoch)
+    await led.keeper.look()
+    assert led.controller.asked == []
+
+
+async def test_what_is_refused_for_sure_counts_no_more(led: Led) -> None:
+    led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)
+    led.fetch(3, 0)
+    await led.until(1)
+    assert led.partition.in_sync.maximal == {1, 2, 3}
+    led.controller.answer(ErrorCode.INELIGIBLE_REPLICA)
+    await led.until_answered()
+    assert led.partition.in_sync.maximal == {1, 2}
+
+
+async def test_a_leader_whose_log_is_offline_resigns(led: Led) -> None:
+    led.partition.log._fail("append to", OSError(5, "Input/output error"))
+    await led.keeper.look()
+    asked = await led.until(1)
+    assert asked.new_isr == [2, 3]
+
+
+async def test_the_last_in_sync_stays(led: Led) -> None:
+    led.partition.lead(4, (1,), REPLICAS, partition_epoch=8)
+    led.partition.log._fail("append to", OSError(5, "Input/output error"))
+    led.clock.advance_ms(31_000)
+    await led.keeper.look()
+    assert led.controller.asked == []
