@@ -41,13 +41,13 @@ from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.kraft_metadata import read_topic_configs
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.directories.meta_properties import read_meta_properties
-from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.cache import MetadataCache
+from oncelog_broker.metadata.cluster_id import agreed_cluster_id
 from oncelog_broker.metadata.image import NO_CONTROLLER, NO_LEADER, ClusterImage
 from oncelog_broker.metadata.incarnation import Predecessor
 from oncelog_broker.metadata.membership import ClusterMember
 from oncelog_broker.metadata.opening import open_store, store_of
-from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse_cluster_id
+from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, Membership, register_broker
 from oncelog_broker.metadata.store import MetadataStore, SessionState
@@ -59,7 +59,6 @@ from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock, SystemClock
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
 from oncelog_broker.runtime.disk import Disk, RealDisk
-from oncelog_broker.runtime.entropy import random_uuid, system_entropy
 from oncelog_broker.runtime.mappings import MAPPINGS
 from oncelog_broker.runtime.network import Network, RealNetwork
 from oncelog_broker.runtime.open_files import OPEN_FILES
@@ -78,7 +77,6 @@ from oncelog_broker.upkeep.cleaning import LogCleaner
 from oncelog_broker.upkeep.maintenance import LogMaintenance
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from oncelog_protocol.uuids import uuid_to_string
 
 logger = logging.getLogger(__name__)
 
@@ -355,14 +353,12 @@ class Broker:
             )
 
     async def _cluster_id(self, store: MetadataStore, directory: str) -> str:
-        """The id that the store has, or the data directory (of another origin, or of a start that was cut short), or
-        a new one. It is in the data directories before it is in the store, so a start can be cut short anywhere."""
-        found = (await store.get_many([paths.CLUSTER_ID]))[0]
-        if found is not None:
-            return parse_cluster_id(found[0], paths.CLUSTER_ID)
+        """The data directory may know it (one of another origin, or of a start that was cut short)."""
         properties = read_meta_properties(self.disk, directory)
         known = None if properties is None else properties.cluster_id
-        return known or uuid_to_string(random_uuid(system_entropy))
+        return await agreed_cluster_id(
+            store, known, is_shared=self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is not None
+        )
 
     async def _join(self, store: MetadataStore, predecessor: Predecessor) -> None:
         """Register in the cluster, become its controller if there is none, read the image."""

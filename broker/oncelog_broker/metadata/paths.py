@@ -21,6 +21,8 @@ LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 ONCELOG = "/oncelog"
 """Beneath it is what Kafka has not."""
 INCARNATIONS = "/oncelog/incarnations"
+PROPOSED_CLUSTER_ID = "/oncelog/proposed_cluster_id"
+"""What the first broker of a new cluster calls it, until it is founded."""
 
 PERSISTENT = (BROKERS, BROKER_IDS, TOPICS, CONFIG, TOPIC_CONFIGS, BROKER_CONFIGS, CLUSTER, ONCELOG, INCARNATIONS)
 """Nodes that must exist before anything else is written; parents come first."""

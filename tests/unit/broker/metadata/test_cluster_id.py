@@ -1,0 +1,33 @@
+"""Brokers that start side by side in a new store agree on the id of their cluster before any has founded it."""
+
+import asyncio
+
+from tests.support.shared_tree import SharedTree
+
+from oncelog_broker.metadata.cluster_id import agreed_cluster_id
+from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
+from oncelog_broker.metadata.registration import FoundLogs, register_broker
+
+REGISTRATION = BrokerRegistration((Endpoint("PLAINTEXT", "h", 9092),), timestamp_ms=1)
+
+
+async def test_all_that_start_at_once_have_one_id_and_it_is_that_of_the_cluster_whoever_founds_it():
+    tree = SharedTree()
+    stores = [tree.connect() for _ in range(3)]
+    ids = await asyncio.gather(*(agreed_cluster_id(store, None, is_shared=True) for store in stores))
+    assert len(set(ids)) == 1
+    for number, store in enumerate(reversed(stores)):
+        membership = await register_broker(store, number, REGISTRATION, lambda: FoundLogs(ids[0]))
+        assert membership.cluster_id == ids[0]
+        assert await agreed_cluster_id(store, None, is_shared=True) == ids[0]
+
+
+async def test_the_id_in_a_data_directory_becomes_that_of_a_new_cluster():
+    tree = SharedTree()
+    assert await agreed_cluster_id(tree.connect(), "known", is_shared=True) == "known"
+    assert await agreed_cluster_id(tree.connect(), None, is_shared=True) == "known"
+
+
+async def test_a_broker_that_no_other_can_join_writes_nothing(embedded_store):
+    assert await agreed_cluster_id(embedded_store, None, is_shared=False)
+    assert await embedded_store.children("/") == []
