@@ -76,6 +76,13 @@ def raw(broker: BrokerProcess) -> Iterator[RawClient]:
 
 
 @pytest.fixture
+def in_a_file() -> None:
+    """For tests about the file in which a broker alone keeps its metadata."""
+    if IN_ZOOKEEPER:
+        pytest.skip("in this run no broker keeps its metadata in a file")
+
+
+@pytest.fixture
 def topic() -> str:
     """A topic name that no other test uses."""
     return f"test-{uuid.uuid4().hex[:12]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 
+import pytest
 from broker_process import BrokerFactory
 from raw_client import PRODUCE_VERSION, RawClient, produce_request
 
@@ -20,6 +21,7 @@ def produce(client: RawClient, topic: str) -> ErrorCode:
     return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
+@pytest.mark.usefixtures("in_a_file")
 def test_logs_that_an_older_metadata_store_does_not_know_are_kept_and_named(broker_factory: BrokerFactory) -> None:
     with broker_factory() as broker:
         with RawClient(broker.port) as client:

@@ -92,6 +92,7 @@ EmbeddedStore.get = get
 """
 
 
+@pytest.mark.usefixtures("in_a_file")
 @pytest.mark.parametrize("is_transactional", [False, True])
 def test_e29_no_block_of_ids_is_no_reason_to_give_up(
     broker_factory: BrokerFactory, sabotage: Sabotage, topic: str, is_transactional: bool

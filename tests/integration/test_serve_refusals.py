@@ -44,6 +44,7 @@ def test_a_file_where_the_data_should_be(tmp_path):
     assert reason.endswith("data cannot be made: File exists. Choose another with --data or log.dirs.")
 
 
+@pytest.mark.usefixtures("in_a_file")
 def test_the_directory_of_another_broker(tmp_path):
     broker = BrokerProcess(tmp_path / "data").start()
     try:

@@ -131,10 +131,9 @@ def refusal_of(broker: BrokerProcess) -> str:
     return str(refused.value)
 
 
+@pytest.mark.usefixtures("in_a_file")
 def test_a_broker_alone_knows_nothing_of_kazoo(broker_factory: BrokerFactory, sabotage: Callable[[str], None]) -> None:
     """It would pay for the import at every start."""
-    if BrokerProcess.new_chroot is not None:
-        pytest.skip("no broker is alone in this run")
     sabotage("import sys; sys.modules['kazoo'] = None")
     assert "embedded metadata" in broker_factory().start().start_line
 

@@ -201,6 +201,8 @@ class MetadataCache:
         if stale.everything:
             return await reader.read_image(self._store)
         image = self._image
+        # What one write has changed may be told one by one: with a topic that is new, its settings are, too.
+        stale.topic_configs |= stale.topics
         if stale.brokers:
             for broker_id, broker in (await reader.read_brokers(self._store, sorted(stale.brokers))).items():
                 image = image.without_broker(broker_id) if broker is None else image.with_broker(broker)

@@ -279,3 +279,16 @@ async def test_a_change_during_the_first_read_is_not_overwritten_by_it(cluster, 
     cache = await starting
     assert (await settled(cache)).partition("orders", 0).leader_epoch == 7
     await cache.close()
+
+
+async def test_a_topic_is_never_shown_without_the_settings_that_were_made_with_it(cluster, monkeypatch):
+    """ZooKeeper tells what one write has changed one by one; here the settings are told late, or never."""
+    watch = cluster.watch
+    monkeypatch.setattr(
+        cluster, "watch", lambda path, callback: watch(path, callback) if path != paths.CONFIG else lambda: None
+    )
+    cache = await MetadataCache.start(cluster)
+    await cluster.multi([*topic_operations("t"), Create(paths.topic_config("t"), encode_config({"a": "1"}))])
+    image = await cache.wait_for(lambda image: image.topic("t") is not None)
+    assert image.config_of_topic("t") == {"a": "1"}
+    await cache.close()
