@@ -7,7 +7,7 @@ append there is no `await` (E30).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from oncelog.fail_points.point import fail_point
@@ -160,6 +160,8 @@ class Partition(Replica):
             return False
         if self.high_watermark < self.log.log_end_offset:
             self._advance_high_watermark(0)
+        if self.waiting.deletions:
+            self.waiting.on_log_start(broker_id, log_start_offset)
         return broker_id not in self.in_sync.maximal and may_join(
             follower, self.high_watermark, self.epoch_start_offset
         )
@@ -206,6 +208,18 @@ class Partition(Replica):
         """The controller has refused it, for sure."""
         self.in_sync.withdraw()
         self._see_who_is_in_sync()
+
+    def deleted_everywhere(self, offset: int, live: Container[int]) -> Answer[ErrorCode]:
+        """NONE when the logs of all `live` replicas begin at `offset`, as ours does, or later.
+
+        NOT_LEADER_OR_FOLLOWER as soon as this broker leads no more.
+        """
+        behind = {other for other, follower in self.followers.items() if follower.log_start_offset < offset}
+        behind = {other for other in behind if other in live}
+        if not behind:
+            return ErrorCode.NONE
+        self.waiting.on_news()
+        return self.waiting.for_log_start(offset, behind)
 
     # --- appending
 
@@ -305,4 +319,4 @@ class Partition(Replica):
             # More bytes than have become readable are no harm: a fetch then ends early.
             self._move_high_watermark(replicated, self._hidden_bytes)
             if self.waiting.replica_fetches:
-                self.waiting.on_high_watermark_moved()
+                self.waiting.on_news()

@@ -28,13 +28,15 @@ APPENDS_BEFORE_LOOK: Final = 1024
 class Waiting:
     """All who wait at one partition. `ErrorCode` answers: NONE, or what has become of the append."""
 
-    __slots__ = ("_look_at", "_numbers", "appends", "fetches", "replica_fetches")
+    __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches")
 
     def __init__(self) -> None:
         self.fetches: set[WaitingFetch] = set()
         self.replica_fetches: set[WaitingFetch] = set()
         self.appends: list[tuple[int, int, bool, asyncio.Future[ErrorCode]]] = []
         """A heap of (next offset, number, whether too few replicas end it, answer)."""
+        self.deletions: list[tuple[int, set[int], asyncio.Future[ErrorCode]]] = []
+        """(log start, the replicas whose log begins before it, answer)."""
         self._numbers = count()
         self._look_at = APPENDS_BEFORE_LOOK
 
@@ -51,6 +53,25 @@ class Waiting:
         heappush(self.appends, (next_offset, next(self._numbers), needs_replicas, answer))
         return answer
 
+    def for_log_start(self, offset: int, behind: set[int]) -> asyncio.Future[ErrorCode]:
+        """NONE when the logs of the replicas `behind` begin at `offset` or later; NOT_LEADER_OR_FOLLOWER if this broker
+        resigns before."""
+        answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.deletions.append((offset, behind, answer))
+        return answer
+
+    def on_log_start(self, broker_id: int, log_start_offset: int) -> None:
+        """The log of a replica begins there."""
+        waiting = []
+        for offset, behind, answer in self.deletions:
+            if log_start_offset >= offset:
+                behind.discard(broker_id)
+            if not behind:
+                _end(answer, ErrorCode.NONE)
+            elif not answer.done():
+                waiting.append((offset, behind, answer))
+        self.deletions = waiting
+
     def on_high_watermark(self, high_watermark: int) -> None:
         """Everything below is replicated."""
         while self.appends and self.appends[0][0] <= high_watermark:
@@ -66,8 +87,8 @@ class Waiting:
         for fetch in list(self.replica_fetches):
             fetch.on_readable(new_bytes)
 
-    def on_high_watermark_moved(self) -> None:
-        """There is nothing to fetch in it, but followers are to know."""
+    def on_news(self) -> None:
+        """The high watermark or the log start has moved: there is nothing to fetch in it, but followers are to know."""
         for fetch in self.replica_fetches:
             fetch.hurry()
 
@@ -82,7 +103,8 @@ class Waiting:
     def on_resigned(self) -> None:
         """This broker leads no more. What becomes of the appends is not known; the fetches will find out."""
         appends, self.appends = self.appends, []
-        for *_, answer in appends:
+        deletions, self.deletions = self.deletions, []
+        for answer in [*(entry[3] for entry in appends), *(entry[2] for entry in deletions)]:
             _end(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for fetch in [*self.fetches, *self.replica_fetches]:
             fetch.finish()

@@ -12,8 +12,8 @@ session, so that a lost or repeated request is noticed.
 
 The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. A client whose session
 finds no room fetches without one, which costs bytes but no correctness. One whose session outgrows the bounds is told
-that it is not known, as if it had been evicted. Followers keep their sessions: there are as many as other brokers, and
-they take no room from clients, nor clients from them.
+that it is not known, as if it had been evicted. Each follower keeps its one session: those take no room from clients,
+nor clients from them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,6 @@ MAX_SESSION_PARTITIONS: Final = 10_000
 """In one session: as many as a broker is planned for."""
 MAX_CACHED_PARTITIONS: Final = 100_000
 """In all sessions together; each costs some 500 bytes."""
-MAX_FOLLOWERS: Final = 1000
-"""Sessions of followers; the oldest of more have been left behind."""
 PARTITIONS_PER_STEP: Final = 100
 """Some 0.1 ms."""
 EVICTION_SECONDS: Final = 120.0
@@ -92,11 +90,10 @@ Named = dict[Key, _Cached]
 class FetchSession:
     """What one client fetches. Invariant: `epoch` is what its next incremental request must carry."""
 
-    __slots__ = ("by_id", "epoch", "last_used", "of_follower", "partitions", "session_id")
+    __slots__ = ("by_id", "epoch", "last_used", "partitions", "session_id")
 
-    def __init__(self, session_id: int, named: Named, *, by_id: bool, now: float, of_follower: bool = False) -> None:
+    def __init__(self, session_id: int, named: Named, *, by_id: bool, now: float) -> None:
         self.session_id = session_id
-        self.of_follower = of_follower
         self.by_id = by_id
         self.epoch = 1
         self.last_used = now
@@ -185,12 +182,13 @@ class FetchSessions:
         self._max_partitions = max_partitions
         self._cached_partitions = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
-        self._of_followers: OrderedDict[int, FetchSession] = OrderedDict()
+        self._of_followers: dict[int, FetchSession] = {}
+        """By broker."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def plan(self, request: FetchRequest, *, by_id: bool, now: float, of_follower: bool = False) -> Steps[FetchPlan]:
+    def plan(self, request: FetchRequest, *, by_id: bool, now: float, follower: int | None = None) -> Steps[FetchPlan]:
         """What `request` is to read. `by_id`: it names topics by id; `now` is monotonic, in seconds.
 
         Sessions change in the last step only.
@@ -199,7 +197,7 @@ class FetchSessions:
         """
         is_incremental = request.session_epoch not in (FINAL_EPOCH, INITIAL_EPOCH)
         if (
-            not of_follower
+            follower is None
             and is_incremental
             and sum(len(topic.partitions) for topic in request.topics) > MAX_SESSION_PARTITIONS
         ):
@@ -219,9 +217,9 @@ class FetchSessions:
                 self._close(request.session_id)
             session = None
             if request.session_epoch == INITIAL_EPOCH and named:
-                session = self._create(named, by_id=by_id, now=now, of_follower=of_follower)
+                session = self._create(named, by_id=by_id, now=now, follower=follower)
             return FetchPlan([cached.wanted for cached in named.values()], session, incremental=False)
-        session = self._continued(request, by_id=by_id, of_follower=of_follower)
+        session = self._continued(request, by_id=by_id, follower=follower)
         forgotten = [
             (TopicName(topic.topic, topic.topic_id), index)
             for topic in request.forgotten_topics_data
@@ -230,7 +228,7 @@ class FetchSessions:
         before = len(session.partitions)
         session.update(named, forgotten)
         session.last_used = now
-        if of_follower:
+        if follower is not None:
             return FetchPlan([cached.wanted for cached in session.partitions.values()], session, incremental=True)
         self._cached_partitions += len(session.partitions) - before
         self._sessions.move_to_end(session.session_id)
@@ -239,9 +237,9 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return FetchPlan([cached.wanted for cached in session.partitions.values()], session, incremental=True)
 
-    def _continued(self, request: FetchRequest, *, by_id: bool, of_follower: bool) -> FetchSession:
-        session = (self._of_followers if of_follower else self._sessions).get(request.session_id)
-        if session is None:
+    def _continued(self, request: FetchRequest, *, by_id: bool, follower: int | None) -> FetchSession:
+        session = self._sessions.get(request.session_id) if follower is None else self._of_followers.get(follower)
+        if session is None or session.session_id != request.session_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
@@ -250,14 +248,10 @@ class FetchSessions:
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
         return session
 
-    def _create(self, named: Named, *, by_id: bool, now: float, of_follower: bool) -> FetchSession | None:
+    def _create(self, named: Named, *, by_id: bool, now: float, follower: int | None) -> FetchSession | None:
         """A new session; None where those in use leave no slot, or no room for its partitions."""
-        if of_follower:
-            session_id = self._new_id()
-            session = FetchSession(session_id, named, by_id=by_id, now=now, of_follower=True)
-            self._of_followers[session_id] = session
-            while len(self._of_followers) > MAX_FOLLOWERS:  # those of incarnations that are no more
-                del self._of_followers[next(iter(self._of_followers))]
+        if follower is not None:
+            session = self._of_followers[follower] = FetchSession(self._new_id(), named, by_id=by_id, now=now)
             return session
         if len(named) > MAX_SESSION_PARTITIONS:
             return None
@@ -272,7 +266,7 @@ class FetchSessions:
     def _new_id(self) -> int:
         while True:
             session_id = random.randint(1, MAX_SESSION_ID)  # noqa: S311  no secret: a session holds no rights
-            if session_id not in self._sessions and session_id not in self._of_followers:
+            if session_id not in self._sessions:
                 return session_id
 
     def _fits(self, session: FetchSession, now: float) -> bool:
@@ -286,9 +280,7 @@ class FetchSessions:
 
     def _close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
-        if session is None:
-            self._of_followers.pop(session_id, None)
-        else:
+        if session is not None:
             self._cached_partitions -= len(session.partitions)
 
     def _evict(self, now: float) -> bool:

@@ -1,16 +1,19 @@
 """DeleteRecords (21), v0-2: make everything below an offset unreadable by moving the log start offset.
 
 Offset -1 stands for the high watermark. Segments that lie wholly below the new start are deleted. The new start is on
-disk before the answer: what was said to be gone does not come back after a crash.
+disk before the answer: what was said to be gone does not come back after a crash. Nor does it after an election: the
+answer waits for all replicas that are alive, up to timeout_ms.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog_broker.metadata.topic_names import is_internal
-from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.waiting import no_longer_than
+from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Errand, Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -24,42 +27,80 @@ PartitionResult = TopicResult.DeleteRecordsPartitionResult
 HIGH_WATERMARK: Final = -1
 
 
+class Deleted(NamedTuple):
+    """Records of one partition are gone here."""
+
+    result: PartitionResult
+    partition: Partition
+
+
 def handle(request: DeleteRecordsRequest, context: RequestContext) -> Answer[DeleteRecordsResponse]:
-    return context.services.slices.run(_delete_then_note(request, context), must_finish=True)
+    delete = _Delete(request, context)
+    return then(context.services.slices.run(delete.all_then_note(), must_finish=True), delete.everywhere)
 
 
-def _delete_then_note(request: DeleteRecordsRequest, context: RequestContext) -> Steps[DeleteRecordsResponse]:
-    topics = yield from _delete_all(request, context)
-    try:
-        yield Errand(context.services.logs.checkpoint_log_start_offsets)
-    except OSError as error:  # the records are not to be read now, but may be again after a crash
-        logger.error("log starts could not be written down", extra={"reason": error})
-        for result in (result for topic in topics for result in topic.partitions):
-            result.error_code = result.error_code or ErrorCode.KAFKA_STORAGE_ERROR
-    return DeleteRecordsResponse(topics=topics)
+class _Delete:
+    """One request."""
 
+    __slots__ = ("_context", "_deleted", "_request")
 
-def _delete_all(request: DeleteRecordsRequest, context: RequestContext) -> Steps[list[TopicResult]]:
-    topics = []
-    for topic in request.topics:
-        results = []
-        for wanted in topic.partitions:
-            low_watermark, code = -1, ErrorCode.NONE
-            try:
-                low_watermark = _delete(topic.name, wanted.partition_index, wanted.offset, context)
-            except KafkaError as error:
-                code = error.code
-            results.append(
-                PartitionResult(partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=code)
+    def __init__(self, request: DeleteRecordsRequest, context: RequestContext) -> None:
+        self._request = request
+        self._context = context
+        self._deleted: list[Deleted] = []
+        """Where there are other replicas."""
+
+    def all_then_note(self) -> Steps[DeleteRecordsResponse]:
+        """Delete in our logs, and write that down."""
+        topics = []
+        for topic in self._request.topics:
+            results = []
+            for wanted in topic.partitions:
+                results.append(self._delete(topic.name, wanted.partition_index, wanted.offset))
+                yield None
+            topics.append(TopicResult(name=topic.name, partitions=results))
+        try:
+            yield Errand(self._context.services.logs.checkpoint_log_start_offsets)
+        except OSError as error:  # the records are not to be read now, but may be again after a crash
+            logger.error("log starts could not be written down", extra={"reason": error})
+            for result in (result for topic in topics for result in topic.partitions):
+                result.error_code = result.error_code or ErrorCode.KAFKA_STORAGE_ERROR
+        return DeleteRecordsResponse(topics=topics)
+
+    def _delete(self, topic: str, index: int, offset: int) -> PartitionResult:
+        result = PartitionResult(partition_index=index, low_watermark=-1, error_code=ErrorCode.NONE)
+        try:
+            partition = self._context.services.replicas.leader(topic, index)
+            result.low_watermark = _delete(topic, partition, offset)
+        except KafkaError as error:
+            result.error_code = error.code
+            return result
+        if not partition.is_alone:
+            self._deleted.append(Deleted(result, partition))
+        return result
+
+    def everywhere(self, response: DeleteRecordsResponse) -> Answer[DeleteRecordsResponse]:
+        """The response, when the other replicas have deleted the same."""
+        if not self._deleted:
+            return response
+        services, seconds = self._context.services, max(0, self._request.timeout_ms) / 1000
+        answers = [
+            no_longer_than(
+                seconds, partition.deleted_everywhere(result.low_watermark, services.image.brokers), services.deadlines
             )
-            yield None
-        topics.append(TopicResult(name=topic.name, partitions=results))
-    return topics
+            for result, partition in self._deleted
+        ]
+
+        def note(codes: list[ErrorCode]) -> DeleteRecordsResponse:
+            for (result, _), code in zip(self._deleted, codes, strict=True):
+                result.error_code = result.error_code or code
+            return response
+
+        return then(all_of(answers), note)
 
 
-def _delete(topic: str, index: int, offset: int, context: RequestContext) -> int:
+def _delete(topic: str, partition: Partition, offset: int) -> int:
     """The new log start offset. Raises KafkaError."""
-    partition = context.services.replicas.leader(topic, index)
     if is_internal(topic):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own: its records are not deleted")
     if "delete" not in partition.log.config.cleanup_policy:

@@ -86,7 +86,7 @@ class _Fetch:
                 self._request,
                 by_id=by_id,
                 now=services.clock.monotonic(),
-                of_follower=self._follower is not None,
+                follower=None if self._follower is None else self._follower.broker_id,
             )
         except KafkaError as error:
             self._refused = error.code

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 from tests.support.logs import make_log
 
+from oncelog_broker.log.checkpoints import RECOVERY_POINT_CHECKPOINT
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.replication import hosted_logs
 from oncelog_broker.replication.hosted_logs import LOGS_AT_A_TIME
+from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk, RealFile
@@ -242,3 +244,93 @@ async def test_behind_a_shut_gate_partitions_are_led_by_nobody_and_stay(
     assert replicas.led_partition("orders", 0) is partition
     replicas.may_lead = lambda: True
     assert replicas.leader("orders", 0) is partition
+
+
+class Fetching:
+    """Who would fetch: what it was told."""
+
+    def __init__(self) -> None:
+        self.followed: list[tuple[int, int]] = []
+        self.forgotten = 0
+
+    def follow(self, partition: Partition) -> None:
+        self.followed.append((partition.leader, partition.leader_epoch))
+
+    def forget(self, partition: Partition) -> None:
+        self.forgotten += 1
+
+
+def replicated(leader: int, epoch: int, isr: tuple[int, ...] = (1, 2)) -> Topic:
+    return Topic("orders", bytes([1]) * 16, {0: PartitionState((1, 2), isr, leader, epoch, epoch)})
+
+
+async def show(replicas: Replicas, *states: Topic) -> Partition:
+    """One image after another."""
+    image = EMPTY
+    for state in states:
+        replicas.on_image(image, newer := EMPTY.with_topic(state))
+        await replicas.until_opened()
+        image = newer
+    (partition,) = replicas.partitions()
+    return partition
+
+
+async def test_it_leads_and_follows_as_the_image_says(replicas: Replicas) -> None:
+    replicas.fetching = fetching = Fetching()
+    partition = await show(replicas, replicated(1, 0), replicated(2, 1))
+    assert fetching.followed == [(2, 1)]
+    assert partition.is_resigned
+    for lead in (lambda: replicas.leader("orders", 0), lambda: replicas.led_by_id(bytes([1]) * 16, 0)):
+        with pytest.raises(KafkaError) as refused:
+            lead()
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    replicas.on_image(EMPTY, EMPTY.with_topic(replicated(1, 2)))
+    assert replicas.leader("orders", 0) is partition
+    assert (partition.leads, partition.leader_epoch) == (True, 2)
+    assert list(replicas.high_watermarks()) == [("orders", 0)]
+
+
+async def test_followers_are_hosted_and_have_their_high_watermarks_noted(replicas: Replicas) -> None:
+    partition = await show(replicas, replicated(2, 0))
+    assert not list(replicas.led())
+    assert replicas.high_watermarks() == {("orders", 0): 0}
+    assert not partition.leads
+
+
+async def test_while_its_log_is_truncated_it_does_not_lead(replicas: Replicas) -> None:
+    partition = await show(replicas, replicated(2, 0))
+    told: list[set[str]] = []
+    replicas.on_opened = lambda topics: told.append(set(topics))
+    partition.log.is_truncating = True
+    replicas.on_image(EMPTY, EMPTY.with_topic(replicated(1, 1)))
+    with pytest.raises(KafkaError):
+        replicas.leader("orders", 0)
+    partition.log.is_truncating = False
+    replicas.on_truncated(partition)
+    assert replicas.leader("orders", 0) is partition
+    assert told == [{"orders"}], "coordinators are to look"
+
+
+async def test_a_replica_that_is_taken_away_leaves_no_log(replicas: Replicas, logs: LogManager) -> None:
+    state = PartitionState((2,), (2,), leader=2, leader_epoch=1, partition_epoch=1)
+    await show(replicas, replicated(1, 0))
+    replicas.on_image(EMPTY, EMPTY.with_topic(Topic("orders", bytes([1]) * 16, {0: state})))
+    while replicas._hosted.is_pending(("orders", 0)):  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0.001)
+    assert list(logs.logs()) == []
+
+
+async def test_a_log_that_is_missing_begins_anew_only_when_nobody_counts_on_it(
+    replicas: Replicas, logs: LogManager
+) -> None:
+    (home,) = logs._directories
+    home.write_checkpoint(RECOVERY_POINT_CHECKPOINT, {("orders", 0): 5})
+    logs.note_missing([("orders", 0)])
+    in_sync = EMPTY.with_topic(replicated(2, 0))
+    replicas.on_image(EMPTY, in_sync)
+    await replicas.until_opened()
+    assert list(replicas.partitions()) == []
+    replicas.on_image(in_sync, in_sync.with_topic(replicated(2, 0, isr=(2,))))
+    await replicas.until_opened()
+    (partition,) = replicas.partitions()
+    assert (partition.log.log_end_offset, partition.leader) == (0, 2)

@@ -273,3 +273,22 @@ def test_many_partitions_are_planned_and_answered_in_steps() -> None:
     told = [Answer(partition_index=wanted.request.partition, error_code=3, high_watermark=-1) for wanted in plan.wanted]
     assert len(list(plan.response_in_steps(told))) == 10
     assert run_steps(plan.response_in_steps(told)) == response_of(plan, told)
+
+
+def test_a_follower_keeps_its_one_session_whatever_clients_do() -> None:
+    sessions = FetchSessions(1)
+
+    def follow(asked: FetchRequest, follower: int = 2) -> FetchPlan:
+        return run_steps(sessions.plan(asked, by_id=False, now=0, follower=follower))
+
+    first = answer(follow(request(partitions={0: 5}))).session_id
+    for _ in range(3):
+        answer(planned(sessions, request(partitions={0: 1}), by_id=False, now=1000))
+    assert asked(follow(request(first, 1))) == {0: 5}
+    with pytest.raises(KafkaError):
+        follow(request(first, 2), follower=3)  # that is another broker's
+    second = answer(follow(request(partitions={1: 6}))).session_id
+    with pytest.raises(KafkaError):
+        follow(request(first, 2))
+    assert asked(follow(request(second, 1))) == {1: 6}
+    assert len(sessions) == 1, "followers take no room from clients"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.support.storage import make_batch
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
 from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsetsRequest
 from oncelog_protocol.records.batch import batches
@@ -188,3 +190,23 @@ async def test_time_does_not_run_backwards_after_an_election(served: Served) -> 
     client.send(request, api=ApiKey.LIST_OFFSETS, version=7)
     ((_, response),) = client.answers()
     assert response.topics[0].partitions[0].offset == 1
+
+
+async def test_records_are_deleted_when_the_replicas_that_are_alive_have_deleted_them(served: Served) -> None:
+    (partition,) = served.partitions
+    partition.lead(LEADER_EPOCH + 1, BOTH, (*BOTH, 3))  # broker 3 is not alive
+    partition.append(memoryview(make_batch()), required_acks=1)
+    partition.append(memoryview(make_batch()), required_acks=1)
+    partition.on_follower_fetch(FOLLOWER, 2, log_start_offset=0)
+    served.services.logs = SimpleNamespace(checkpoint_log_start_offsets=lambda: None)
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    wanted = topic(name="orders", partitions=[topic.DeleteRecordsPartition(partition_index=0, offset=1)])
+    admin = Client(served)
+    admin.send(DeleteRecordsRequest(topics=[wanted], timeout_ms=1000), api=ApiKey.DELETE_RECORDS, version=2)
+    async with asyncio.timeout(10):
+        while not partition.waiting.deletions:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+    assert (partition.log.log_start_offset, admin.answers()) == (1, [])
+    partition.on_follower_fetch(FOLLOWER, 2, log_start_offset=1)
+    ((_, response),) = await admin.answered(1)
+    assert (response.topics[0].partitions[0].error_code, response.topics[0].partitions[0].low_watermark) == (0, 1)

@@ -30,7 +30,7 @@ class OneLeader:
             log_start_offset=0,
             delete_records_before=lambda offset: offset,
         )
-        return SimpleNamespace(high_watermark=10, log=log)
+        return SimpleNamespace(high_watermark=10, log=log, is_alone=True)
 
 
 async def test_a_full_disk_is_an_error_of_each_partition() -> None:
