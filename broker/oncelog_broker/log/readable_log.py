@@ -17,7 +17,7 @@ from oncelog_broker.log.leader_epochs import LeaderEpochs
 from oncelog_broker.log.log_content import LogContent
 from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.segments import timestamp_lookup
-from oncelog_broker.log.segments.reader import EMPTY
+from oncelog_broker.log.segments.segment import EMPTY
 from oncelog_broker.log.segments.timestamp_lookup import TimestampedOffset
 from oncelog_broker.runtime.descriptors import is_descriptor_limit
 from oncelog_broker.runtime.disk import is_out_of_space

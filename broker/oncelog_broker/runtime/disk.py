@@ -157,19 +157,23 @@ class RealFile:
     def _descriptor(self) -> int:
         """Of a file that may rest, under the guard. Raises OSError."""
         self.is_used = True
-        if self._fd < 0:
-            if self._is_closed:
-                raise FileClosed(f"{self.path} is closed")
-            self._fd = _open_file(self.path, 0)
-            OPEN_FILES.add(self)
+        return self._fd if self._fd >= 0 else self._opened_again()
+
+    def _opened_again(self) -> int:
+        """The descriptor of a file that rested, under the guard. Raises OSError."""
+        if self._is_closed:
+            raise FileClosed(f"{self.path} is closed")
+        self._fd = _open_file(self.path, 0)
+        OPEN_FILES.add(self)
         return self._fd
 
     def append(self, *buffers: Buffer) -> int:
         # pwrite at `size`, not O_APPEND: were the cut below to fail, the next append would still overwrite the
         # leftover, and no byte of a failed write could ever slip in between two good ones.
         position = self.size
+        self.is_used = True
         with self._guard:
-            descriptor = self._descriptor()
+            descriptor = self._fd if self._fd >= 0 else self._opened_again()
             try:
                 if len(buffers) == 1:
                     wanted = len(buffers[0])
@@ -192,8 +196,9 @@ class RealFile:
             return memoryview(b"")
         if size > SMALL_READ_SIZE and (view := self.view(position, size)) is not None:
             return view
+        self.is_used = True
         with self._guard:
-            data = os.pread(self._descriptor(), size, position)
+            data = os.pread(self._fd if self._fd >= 0 else self._opened_again(), size, position)
         if len(data) != size:
             raise OSError(f"{self.path}: {len(data)} of {size} bytes at {position}: another process cut the file")
         return memoryview(data)

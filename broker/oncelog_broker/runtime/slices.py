@@ -88,7 +88,7 @@ class Slices:
         end = began + (FIRST_SLICE_SECONDS_WHILE_OTHERS_WAIT if self._waiting else SLICE_SECONDS)
         try:
             job = next(steps)
-            while _goes_on(job, has_jobs=False) and monotonic() < end:
+            while (job is None or job is holds_nothing) and monotonic() < end:
                 job = next(steps)
         except StopIteration as finished:
             answer: R = finished.value

@@ -154,17 +154,21 @@ class AnswerQueue:
             self._write(outgoing)
 
     def _write(self, parts: list[Buffer]) -> None:
-        if not parts or self._transport is None:
+        transport = self._transport
+        if not parts or transport is None:
             return
-        pieces = parts if len(parts) == 1 else coalesce(parts)
-        if not self._transport.get_write_buffer_size():
+        if not transport.get_write_buffer_size():
             self._heap_bytes = 0
-        self._heap_bytes += heap_size_of(pieces)
-        self._written += size_of(pieces)
-        if len(pieces) == 1:
-            self._transport.write(pieces[0])
+        pieces = parts if len(parts) == 1 else coalesce(parts)
+        first = pieces[0]
+        if len(pieces) == 1 and type(first) is bytes:  # nearly always
+            self._heap_bytes += len(first)
+            self._written += len(first)
+            transport.write(first)
         else:
-            self._transport.writelines(pieces)
+            self._heap_bytes += heap_size_of(pieces)
+            self._written += size_of(pieces)
+            transport.writelines(pieces)
         if self._stalled_since:
             self._weigh()
 
@@ -202,7 +206,11 @@ def size_of(parts: list[Buffer]) -> int:
 
 def heap_size_of(pieces: list[Buffer]) -> int:
     """The bytes that are no slices of mapped files."""
-    return sum(len(piece) for piece in pieces if not (type(piece) is memoryview and type(piece.obj) is mmap.mmap))
+    size = 0
+    for piece in pieces:
+        if type(piece) is not memoryview or type(piece.obj) is not mmap.mmap:
+            size += len(piece)
+    return size
 
 
 def coalesce(parts: list[Buffer]) -> list[Buffer]:

@@ -213,9 +213,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _make_room(self) -> None:
         """Let the next read find room, or read nothing: what waits stays with the client."""
-        if self._is_ending:
-            return
-        if self._memory_retry is not None:
+        if self._is_ending or self._memory_retry is not None or self._received.rewind():
             return
         if not self._received.make_room():
             self._wait_for_memory()

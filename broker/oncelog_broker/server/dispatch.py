@@ -184,9 +184,6 @@ class Dispatcher:
 
 
 def _send(body: list[Buffer], route: Route, context: RequestContext, slot: Slot | None) -> None:
-    if not route.has_records and size_of(body) <= JOINED_BYTES:
-        joined = b"".join(body)
-        body = [RESPONSE_PREFIX.pack(4 + len(joined), context.correlation_id), joined]
-    else:
-        body[0] = RESPONSE_PREFIX.pack(4 + size_of(body), context.correlation_id)
-    context.connection.respond(body, slot)
+    size = size_of(body)
+    body[0] = RESPONSE_PREFIX.pack(4 + size, context.correlation_id)
+    context.connection.respond([b"".join(body)] if size <= JOINED_BYTES and not route.has_records else body, slot)

@@ -115,6 +115,13 @@ class ReceiveBuffer:
         """The last frame is still read by its request: it stays as it is until nobody has it any more."""
         self._is_lent = True
 
+    def rewind(self) -> bool:
+        """Begin anew at the front of the buffer. False where that is not all that is to be done to have room."""
+        if self.begin != self.end or self._is_lent or self.memory.held:
+            return False
+        self.begin = self.end = 0
+        return True
+
     def make_room(self) -> bool:
         """Have room for more, now that no frame in the buffer is in use but one that is lent. False if there is no
         memory for it: ask again."""

@@ -39,7 +39,8 @@ class SegmentIndex:
 
     def __len__(self) -> int:
         """The number of entries. Raises IndexCorrupt if the file cannot be read."""
-        return len(self._data()) // self.ENTRY.size
+        entries = self._entries
+        return len(self._data() if entries is None else entries) // self.ENTRY.size
 
     def exists(self) -> bool:
         return self._disk.exists(self.path)

@@ -6,11 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 from oncelog_broker.log.segments.batch_scan import parse_location
-from oncelog_broker.log.segments.segment import Segment
+from oncelog_broker.log.segments.segment import EMPTY, Segment
 from oncelog_broker.runtime.disk import File
 from oncelog_protocol.records.batch import HEADER_SIZE
-
-EMPTY: Final = memoryview(b"")
 
 REMEMBERED_POSITIONS: Final = 32
 """Where the last reads of a log ended: one for each consumer group and follower that reads along."""

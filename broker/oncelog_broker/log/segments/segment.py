@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
 from mmap import mmap
 from typing import Final
 
@@ -41,6 +40,7 @@ DELETED_SUFFIX: Final = ".deleted"
 """Marks a file that is gone for the log, but whose bytes have not been freed yet."""
 
 OFFSET_DIGITS: Final = 20
+EMPTY: Final = memoryview(b"")
 
 
 def file_prefix(base_offset: int) -> str:
@@ -378,28 +378,33 @@ class Segment:
         """
         at, next_offset = 0, -1
         end = position + len(view)
-        hint = self._last_entry_before(end, upper_bound)
-        if hint is not None and hint.position > position:
-            at, next_offset = hint.position - position, hint.base_offset
         # A mapped view is not touched: a bad sector would kill the process, where a read of the header is an OSError.
         is_mapped = isinstance(view.obj, mmap)
+        hint = self._last_entry_before(end, upper_bound, EMPTY if is_mapped else view, position)
+        if hint is not None and hint.position > position:
+            at, next_offset = hint.position - position, hint.base_offset
         headers = scan_headers(self.file, position + at, end) if is_mapped else _headers_in(view, at, position, end)
-        with suppress(CorruptBatch):  # cut by the end of the view, or corrupt: the next read starts at it, and says so
+        try:
             for batch in headers:
                 if batch.last_offset >= upper_bound:
                     break
                 at += batch.size
                 next_offset = batch.last_offset + 1
+        except CorruptBatch:  # cut by the end of the view, or corrupt: the next read starts at it, and says so
+            pass
         return at, next_offset
 
-    def _last_entry_before(self, position: int, offset: int) -> BatchLocation | None:
-        """The last batch that an index entry points at, before `position` and not above `offset`."""
+    def _last_entry_before(self, position: int, offset: int, known: memoryview, start: int) -> BatchLocation | None:
+        """The last batch that an index entry points at, before `position` and not above `offset`. `known`: what was
+        read of the file from `start` on, perhaps nothing."""
+        index = self.offset_index
         try:
-            by_position = self.offset_index.lookup_position(position - 1)
-            entry = min(by_position, self.offset_index.lookup(offset))
+            entry = index.lookup_position(position - 1)
+            if offset < self.next_offset:
+                entry = min(entry, index.lookup(offset))
         except IndexCorrupt:
             return None
-        batch = self._indexed_batch(entry) if entry.position < position else None
+        batch = self._indexed_batch(entry, known, start) if entry.position < position else None
         return batch if batch is not None and batch.base_offset <= offset else None
 
     def _start_position(self, offset: int) -> int:
@@ -413,12 +418,16 @@ class Segment:
             self._rebuild_because(error)
             return self.offset_index.lookup(offset).position
 
-    def _indexed_batch(self, entry: OffsetPosition) -> BatchLocation | None:
-        """The batch that `entry` points at; None if there is none, or a later one: entries are not believed."""
+    def _indexed_batch(self, entry: OffsetPosition, known: memoryview = EMPTY, start: int = 0) -> BatchLocation | None:
+        """The batch that `entry` points at; None if there is none, or a later one: entries are not believed. Its header
+        is read from the file, unless it lies in `known`, the file's bytes from `start` on."""
         if entry.position < 0:
             return None
+        at = entry.position - start
+        if not 0 <= at <= len(known) - HEADER_SIZE:
+            known, at = self.file.read(entry.position, HEADER_SIZE), 0
         try:
-            batch = parse_location(self.file.read(entry.position, HEADER_SIZE), 0, entry.position, self.size)
+            batch = parse_location(known, at, entry.position, self.size)
         except CorruptBatch:
             return None
         return batch if self.base_offset <= batch.base_offset <= entry.offset else None

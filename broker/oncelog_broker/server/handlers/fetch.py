@@ -121,8 +121,9 @@ class _Read:
 
     def all_of(self, plan: FetchPlan) -> Steps[_Read]:
         for wanted in plan.wanted:
+            if self.answers:
+                yield None
             self.answers.append(self._read(wanted))
-            yield None
         return self
 
     def is_outdated(self) -> bool:

@@ -69,6 +69,8 @@ def handle(request: ProduceRequest, context: RequestContext) -> Answer[ProduceRe
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         produce.append(topics[0], topics[0].partition_data[0], produce.answers_of(topics[0]))
+        if produce.is_done:
+            return produce.answer()
         answer = then(produce.late_ones(None), produce.when_replicated)
     else:
         answer = then(then(produce.refused(), produce.append_all), produce.when_replicated)
@@ -247,10 +249,15 @@ class _Produce:
 
     # --- answering
 
+    @property
+    def is_done(self) -> bool:
+        """Whether the answer waits for nothing any more."""
+        return self._late is None and self._unreplicated is None
+
     def when_replicated(self, _: None) -> Answer[ProduceResponse | None]:
         """The response, as soon as acks=all is kept, or cannot be kept in time."""
         if self._unreplicated is None:
-            return self._answer()
+            return self.answer()
         self._context.effects_are_done()
         deadlines, seconds = self._context.services.deadlines, max(0, self._request.timeout_ms) / 1000
         return then(
@@ -267,9 +274,10 @@ class _Produce:
         for (answer, partition, _), code in zip(self._unreplicated or (), codes, strict=True):
             if code is not ErrorCode.NONE:
                 self._fail(answer, KafkaError(code, f"{partition.topic}-{partition.index}: appended, not replicated"))
-        return self._answer()
+        return self.answer()
 
-    def _answer(self) -> ProduceResponse | None:
+    def answer(self) -> ProduceResponse | None:
+        """The response as it is now; None if the client wants none (acks=0)."""
         if self._request.acks != 0:
             return self._response
         if self._failed is not None:
