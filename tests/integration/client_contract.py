@@ -231,6 +231,7 @@ class ClientContract:
 
     def test_configs_are_described_and_altered(self, client: ForeignClient, topic: str) -> None:
         client.create_topic(topic, configs={"retention.ms": "3600000"})
+        eventually(lambda: topic in client.topics(), "the broker has heard of the topic")
         configs = client.configs(topic)
         assert configs["retention.ms"] == "3600000"
         assert configs["cleanup.policy"] == "delete"
