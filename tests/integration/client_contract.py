@@ -196,7 +196,7 @@ class ClientContract:
 
     def test_a_topic_is_listed_and_described(self, client: ForeignClient, topic: str) -> None:
         client.create_topic(topic, 3)
-        assert topic in client.topics()
+        eventually(lambda: topic in client.topics(), "the broker has heard of the topic")
         assert client.partition_count(topic) == 3
 
     def test_validate_only_creates_nothing(self, client: ForeignClient, topic: str) -> None:
