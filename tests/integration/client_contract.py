@@ -196,7 +196,7 @@ class ClientContract:
 
     def test_a_topic_is_listed_and_described(self, client: ForeignClient, topic: str) -> None:
         client.create_topic(topic, 3)
-        assert topic in client.topics()
+        eventually(lambda: topic in client.topics(), "the broker has heard of the topic")
         assert client.partition_count(topic) == 3
 
     def test_validate_only_creates_nothing(self, client: ForeignClient, topic: str) -> None:
@@ -231,6 +231,7 @@ class ClientContract:
 
     def test_configs_are_described_and_altered(self, client: ForeignClient, topic: str) -> None:
         client.create_topic(topic, configs={"retention.ms": "3600000"})
+        eventually(lambda: topic in client.topics(), "the broker has heard of the topic")
         configs = client.configs(topic)
         assert configs["retention.ms"] == "3600000"
         assert configs["cleanup.policy"] == "delete"
