@@ -60,6 +60,8 @@ class TopicCreation:
         try:
             await self._create(name, partitions, replicas, overrides)
         except KafkaError as error:
+            if error.code is ErrorCode.NOT_CONTROLLER:
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the controller has moved") from error
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another connection or broker was quicker
                 raise
         await wait_until_usable(self._metadata, self._replicas, name, 1, TIMEOUT_MS)
@@ -88,7 +90,5 @@ class TopicCreation:
         except PeerUnavailable as error:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"the controller was not reached: {error}") from error
         (result,) = answer.topics
-        if result.error_code == ErrorCode.NOT_CONTROLLER:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the controller has moved")
         if result.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(result.error_code), result.error_message)
