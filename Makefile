@@ -59,8 +59,9 @@ soak: zookeeper       ## the same for longer: more kills, frames and seeds, new 
 	$(PYTEST) $(LONG) -m soak tests --ignore=tests/interop
 	$(PYTEST) $(LONG) --hypothesis-profile=soak tests/property
 
-kill-matrix: $(STAMP) ## every fault at every point of a transaction; the table is kept in docs/kill-matrix.md
+kill-matrix: zookeeper ## every fault at every point of a transaction; the tables are kept in docs/kill-matrix*.md
 	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md
+	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --cluster --out docs/kill-matrix-cluster.md
 
 fuzz: $(STAMP)        ## odd requests of every API and version for ten minutes (or FUZZ_SECONDS=60 FUZZ_SEED=7)
 	PYTHONPATH=.:tests/integration $(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))

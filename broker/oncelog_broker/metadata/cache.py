@@ -86,6 +86,8 @@ class MetadataCache:
         self._subscribers: list[ImageCallback] = []
         self._waiting: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[ClusterImage]]] = []
         self._watches: list[Unsubscribe] = []
+        self._has_read_all = False
+        """The first image is there. Before, changes are only noted: what is read later must not be overwritten."""
 
     @classmethod
     async def start(cls, store: MetadataStore) -> MetadataCache:
@@ -98,6 +100,9 @@ class MetadataCache:
         cache._watches = [store.watch(root, cache._on_change) for root in (paths.BROKERS, paths.CONFIG)]
         cache._watches.append(store.watch(paths.CONTROLLER, cache._on_change))
         cache._image = await reader.read_image(store)
+        cache._has_read_all = True
+        if not cache._stale.is_empty():
+            cache._begin_refresh()
         return cache
 
     @property
@@ -160,7 +165,8 @@ class MetadataCache:
 
     def _on_change(self, path: str) -> None:
         self._stale.add(path)
-        self._begin_refresh()
+        if self._has_read_all:
+            self._begin_refresh()
 
     def _begin_refresh(self) -> None:
         if self._refreshing is None or self._refreshing.done():

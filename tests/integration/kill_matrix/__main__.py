@@ -6,14 +6,20 @@ import asyncio
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from kill_matrix.cells import LIBRARIES, Cell, Fault, all_cells
+from kill_matrix.cluster_stage import ClusterStage
 from kill_matrix.run import Outcome, run_cell
 from kill_matrix.stage import Stage
 from kill_matrix.table import count_wrong, page
+from oncelog_broker.local_cluster.ensemble import Ensemble
+from oncelog_broker.local_cluster.java import find_java
+from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
 
 FAULTS = [fault.value for fault in Fault]
 HEAD = """# Kill matrix
@@ -29,9 +35,30 @@ The numbers are the transactions whose records were committed, and those whose r
 """
 
 
-async def run_all(cells: list[Cell], directory: Path) -> dict[Cell, Outcome]:
+CLUSTER_FAULTS = (Fault.BROKER_KILLED, Fault.CLIENT_KILLED, Fault.CONNECTION_CUT)
+"""Over three brokers: which answer is lost, or request sent twice, would depend on who leads what."""
+CLUSTER_HEAD = """
+Here with three brokers, one replica of everything, and each broker behind a proxy: the broker that is killed is the one
+that does the step, and connections between brokers are cut as well.
+"""
+
+
+@contextmanager
+def stage_in(directory: Path, *, is_cluster: bool) -> Iterator[Stage]:
+    if not is_cluster:
+        yield Stage(directory)
+        return
+    ensemble = Ensemble(directory / "zookeeper", find_java(), provide_jars(click.echo), size=1, dies_with_us=True)
+    ensemble.start()
+    try:
+        yield ClusterStage(directory, ensemble.connect_string)
+    finally:
+        ensemble.kill()
+
+
+async def run_all(cells: list[Cell], on: Stage) -> dict[Cell, Outcome]:
     outcomes = {}
-    async with Stage(directory) as stage:
+    async with on as stage:
         for number, cell in enumerate(cells, 1):
             outcome = outcomes[cell] = await run_cell(stage, cell)
             found = "; ".join(outcome.problems) or "ok"
@@ -48,20 +75,24 @@ async def run_all(cells: list[Cell], directory: Path) -> dict[Cell, Outcome]:
 @click.option("--library", "libraries", multiple=True, type=click.Choice(list(LIBRARIES)), default=list(LIBRARIES))
 @click.option("--point", "points", multiple=True, help="Only at these points.")
 @click.option("--fault", "faults", multiple=True, type=click.Choice(FAULTS), default=FAULTS)
+@click.option("--cluster", "is_cluster", is_flag=True, help="Over three brokers.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Where to keep the tables.")
-def main(libraries: tuple[str, ...], points: tuple[str, ...], faults: tuple[str, ...], out: Path | None) -> None:
+def main(
+    libraries: tuple[str, ...], points: tuple[str, ...], faults: tuple[str, ...], is_cluster: bool, out: Path | None
+) -> None:
     cells = [
         cell
         for cell in all_cells()
         if cell.library in libraries and cell.fault in faults and (not points or cell.moment.hit.point in points)
+        if not is_cluster or cell.fault in CLUSTER_FAULTS
     ]
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as directory:
-        outcomes = asyncio.run(run_all(cells, Path(directory)))
+    with tempfile.TemporaryDirectory() as directory, stage_in(Path(directory), is_cluster=is_cluster) as stage:
+        outcomes = asyncio.run(run_all(cells, stage))
     lines = list(page(outcomes))
     click.echo("\n".join(["", *lines, "", f"{time.monotonic() - began:.0f} s"]))
     if out is not None:
-        out.write_text("\n".join([HEAD, *lines, ""]))
+        out.write_text("\n".join([HEAD + CLUSTER_HEAD * is_cluster, *lines, ""]))
     sys.exit(count_wrong(outcomes.values()) > 0)
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from oncelog_broker.metadata import paths
+from oncelog_broker.metadata import paths, reader
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.payloads import (
     BrokerRegistration,
@@ -255,3 +255,27 @@ async def test_an_image_that_cannot_be_made_current_is_none(cluster, cache, monk
     await cluster.multi(list(topic_operations("orders")))
     with pytest.raises(StoreUnavailable):
         await cache.synced()
+
+
+async def test_a_change_during_the_first_read_is_not_overwritten_by_it(cluster, monkeypatch):
+    """A broker that starts while its partitions are given leaders would never hear of them."""
+    await cluster.multi(list(topic_operations("orders")))
+    read_image, was_read, may_end = reader.read_image, asyncio.Event(), asyncio.Event()
+
+    async def slow(store):
+        image = await read_image(store)
+        was_read.set()
+        await may_end.wait()
+        return image
+
+    monkeypatch.setattr(reader, "read_image", slow)
+    starting = asyncio.ensure_future(MetadataCache.start(cluster))
+    await was_read.wait()
+    elected = encode_partition_state(PartitionState(2, 7, (2,), 1))
+    await cluster.multi([Set(paths.partition_state("orders", 0), elected)])
+    for _ in range(10):
+        await asyncio.sleep(0)
+    may_end.set()
+    cache = await starting
+    assert (await settled(cache)).partition("orders", 0).leader_epoch == 7
+    await cache.close()
