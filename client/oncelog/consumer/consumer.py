@@ -189,11 +189,13 @@ class Consumer:
     def assignment(self) -> set[TopicPartition]:
         return self._positions.assignment
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset`. Raises ValueError for one that is negative or above MAX_OFFSET, or a partition that is
-        not assigned."""
-        check_offset(offset)
-        self._positions.get(partition).seek(offset)
+    def seek(self, partition: TopicPartition, offset: Offset) -> None:
+        """Go on from `offset`; one with a `leader_epoch` is checked against the leader's log before it is read from.
+
+        Raises ValueError for one that is negative or above MAX_OFFSET, or a partition that is not assigned.
+        """
+        wanted = offset_and_metadata(offset)
+        self._positions.get(partition).seek(wanted.offset, wanted.leader_epoch)
         self._moved()
 
     def seek_to_committed(self, partition: TopicPartition, came_from: int) -> None:
@@ -311,8 +313,9 @@ class Consumer:
         """Records as soon as there are any, `max_records` (max_poll_records) at most; empty after `timeout_ms`.
 
         Each list is in offset order. Rebalances happen in here: listeners are called, which may take longer than
-        `timeout_ms`; joining itself goes on between polls. Raises OffsetOutOfRange, AuthorizationFailed,
-        CorruptRecords and what else does not go away by itself; the position stays before it. Raises ClientClosed.
+        `timeout_ms`; joining itself goes on between polls. Raises OffsetOutOfRange (of which LogTruncationError is
+        one), AuthorizationFailed, CorruptRecords and what else does not go away by itself; the position stays before
+        it. Raises ClientClosed.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:

@@ -12,7 +12,7 @@ from typing import Final
 
 from oncelog.alarm import Alarm
 from oncelog.backoff import backoff_s
-from oncelog.cluster import Cluster, Topic, error_of
+from oncelog.cluster import Broker, Cluster, Topic, error_of
 from oncelog.config import ClientConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.errors import ClientClosed, ErrorCode, KafkaError, RequestTimedOut, error_for
@@ -119,10 +119,13 @@ class Metadata:
         await asyncio.sleep(max(0.0, self._last_s + self._backoff(self._in_a_row) - now))
         return await self.refresh()
 
-    def learn_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
-        """A broker that is not the leader any more said who is (KIP-951)."""
-        cluster = self.cluster.with_leader(topic, partition, leader, leader_epoch)
-        if cluster is not self.cluster:
+    def learn_leader(
+        self, topic: str, partition: int, leader: int, leader_epoch: int, brokers: Iterable[Broker] = ()
+    ) -> None:
+        """A broker that is not the leader any more said who is, and where the `brokers` that it names are (KIP-951)."""
+        known = self.cluster.with_brokers(broker for broker in brokers if broker.node_id == leader)
+        cluster = known.with_leader(topic, partition, leader, leader_epoch)
+        if cluster is not known:
             self._pool.cluster = cluster
             self._notify()
 
