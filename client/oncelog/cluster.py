@@ -106,7 +106,11 @@ class Cluster:
 
     def with_brokers(self, brokers: Iterable[Broker]) -> Cluster:
         """The cluster with brokers that somebody named on the way: a coordinator, a new leader."""
-        news = {broker.node_id: broker for broker in brokers if self.brokers.get(broker.node_id) != broker}
+        news = {}
+        for broker in brokers:
+            known = self.brokers.get(broker.node_id)
+            if known is None or (known.host, known.port) != (broker.host, broker.port):
+                news[broker.node_id] = broker
         return replace(self, brokers={**self.brokers, **news}) if news else self
 
     def with_leader(self, topic: str, index: int, leader: int, leader_epoch: int) -> Cluster:

@@ -223,7 +223,7 @@ class Fetcher:
                         session.ends[partition] = LogEnds(
                             data.high_watermark, data.last_stable_offset, data.log_start_offset
                         )
-                    has_news |= self._read_safely(*place, data)
+                    has_news |= self._read_safely(node_id, *place, data)
         for partition, (position, _, _) in asked.items():
             ends = session.ends.get(partition)
             if ends is not None:
@@ -248,21 +248,23 @@ class Fetcher:
             else:
                 position.failures = 0
 
-    def _read_safely(self, position: PartitionPosition, seeks: int, offset: int, data: PartitionData) -> bool:
+    def _read_safely(
+        self, node_id: int, position: PartitionPosition, seeks: int, offset: int, data: PartitionData
+    ) -> bool:
         """Whatever an answer makes us raise is an error of its partition, and of no other one."""
         try:
-            return self._read(position, seeks, offset, data)
+            return self._read(node_id, position, seeks, offset, data)
         except Exception as error:
             logger.exception("%s: the answer to Fetch could not be read", position.topic_partition)
             self._failed_for_good(position, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
             return True
 
-    def _read(self, position: PartitionPosition, seeks: int, offset: int, data: PartitionData) -> bool:
+    def _read(self, node_id: int, position: PartitionPosition, seeks: int, offset: int, data: PartitionData) -> bool:
         """Whether there is something for poll to look at."""
         if position.seeks != seeks or not self._positions.owns(position):
             return False  # the application has moved elsewhere meanwhile
         if data.error_code:
-            return self._refused(position, offset, data)
+            return self._refused(node_id, position, offset, data)
         if data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0:
             self._validator.diverged(position, EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
             return True
@@ -289,7 +291,7 @@ class Fetcher:
             position.add(fetched)
         return True
 
-    def _refused(self, position: PartitionPosition, offset: int, data: PartitionData) -> bool:
+    def _refused(self, node_id: int, position: PartitionPosition, offset: int, data: PartitionData) -> bool:
         topic_partition = position.topic_partition
         error = error_for(data.error_code)
         hint = data.current_leader
@@ -307,7 +309,8 @@ class Fetcher:
             if isinstance(error, StaleMetadata):
                 self._metadata.request_refresh()
             logger.info("%s: fetching again after %s", topic_partition, error)
-            position.back_off(self._loop.time(), self._config, self._rng)
+            if self._node_for(position) in (NO_NODE, node_id):  # else another one leads by now: no reason to wait
+                position.back_off(self._loop.time(), self._config, self._rng)
             return False
         self._failed_for_good(position, type(error)(error.code, f"{topic_partition}: {error.message}"))
         return True

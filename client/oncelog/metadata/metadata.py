@@ -15,7 +15,7 @@ from oncelog.backoff import backoff_s
 from oncelog.cluster import Broker, Cluster, Topic, error_of
 from oncelog.config import ClientConfig
 from oncelog.connection.pool import ConnectionPool
-from oncelog.errors import ClientClosed, ErrorCode, KafkaError, RequestTimedOut, error_for
+from oncelog.errors import ClientClosed, ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut, error_for
 from oncelog.names import check_topic
 from oncelog_protocol.messages.metadata import MetadataRequest
 
@@ -204,9 +204,11 @@ class Metadata:
             topics=None if is_complete else named,
             allow_auto_topic_creation=self._allow_auto_topic_creation,
         )
-        response = await self._pool.send_to_any(request)
+        now = asyncio.get_running_loop().time()
+        response = await self._pool.send_to_any(request, elsewhere=self._is_in_a_row(now))
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            self._pool.cluster = Cluster()
+            self._pool.start_over()
+            raise ConnectionFailed("a broker says REBOOTSTRAP_REQUIRED: asking the bootstrap servers next")
         if response.error_code:
             raise error_for(response.error_code)
         self._asked = asked
@@ -217,6 +219,10 @@ class Metadata:
         self._pool.cluster = cluster
         return cluster
 
+    def _is_in_a_row(self, now: float) -> bool:
+        """Whether a refresh now follows one that has not helped: whoever answered that one may lag behind."""
+        return now - self._last_s < IN_A_ROW * self._config.retry_backoff_max_ms / 1000
+
     def _topics_in_use(self) -> frozenset[str]:
         if self._max_idle_s is not None:
             oldest = asyncio.get_running_loop().time() - self._max_idle_s
@@ -225,8 +231,7 @@ class Metadata:
 
     def _refreshed(self, task: asyncio.Task[Cluster]) -> None:
         now = asyncio.get_running_loop().time()
-        is_soon = now - self._last_s < IN_A_ROW * self._config.retry_backoff_max_ms / 1000
-        self._in_a_row = self._in_a_row + 1 if is_soon else 1
+        self._in_a_row = self._in_a_row + 1 if self._is_in_a_row(now) else 1
         self._last_s = now
         if task.cancelled():
             return
