@@ -77,7 +77,7 @@ class ConnectionPool:
         servers last (KIP-899).
 
         `elsewhere`: what the broker that was asked last has said did not help. It may be cut off from the others and
-        know nothing newer, so it has its turn after them. Raises ConnectionFailed when none can be made.
+        know nothing newer, so the others have their turns first. Raises ConnectionFailed when none can be made.
         """
         errors = []
         for address in self._candidates(elsewhere=elsewhere):
@@ -111,11 +111,8 @@ class ConnectionPool:
             load = link.connection.in_flight if link.connection is not None else 0
             if not elsewhere:
                 return (0, load, link.turn) if link.is_open else (1, link.not_before)
-            if link.turn == self._turn and link.turn:
-                return (2,) if link.is_open else (3,)
-            if link.is_open:
-                return (0, link.turn)
-            return (3, link.not_before) if link.is_doubtful else (1, link.turn)
+            is_good = link.is_open or not link.is_doubtful
+            return (0, link.turn, not link.is_open) if is_good else (1, link.not_before)
 
         return sorted(dict.fromkeys(known), key=rank)
 
