@@ -20,6 +20,8 @@ R = TypeVar("R")
 logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 1.0
+HANGING_S: Final = 2.0
+"""A broker that owes an answer for so long, four times what a Fetch waits for data, may hang."""
 
 
 class _Link:
@@ -41,8 +43,12 @@ class _Link:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether it was, or is just now, not to be reached."""
-        return self.failures > 0 or self.connecting is not None
+        """Whether it was, or is just now, not to be reached, or may hang."""
+        return self.failures > 0 or self.connecting is not None or self.is_hanging
+
+    @property
+    def is_hanging(self) -> bool:
+        return self.connection is not None and self.connection.silent_s >= HANGING_S
 
 
 class ConnectionPool:
@@ -74,7 +80,7 @@ class ConnectionPool:
 
     async def any_connection(self, *, elsewhere: bool = False) -> BrokerConnection:
         """A connection to any broker: the open one that has the least to do, else the first that can be made, bootstrap
-        servers last (KIP-899).
+        servers last (KIP-899), and only then one that hangs.
 
         `elsewhere`: what the broker that was asked last has said did not help. It may be cut off from the others and
         know nothing newer, so the others have their turns first. Raises ConnectionFailed when none can be made.
@@ -108,11 +114,13 @@ class ConnectionPool:
 
         def rank(address: Address) -> tuple[float, ...]:
             link = self._links.get(address, fresh)
+            is_open = link.is_open and not link.is_hanging
             load = link.connection.in_flight if link.connection is not None else 0
-            if not elsewhere:
-                return (0, load, link.turn) if link.is_open else (1, link.not_before)
-            is_good = link.is_open or not link.is_doubtful
-            return (0, link.turn, not link.is_open) if is_good else (1, link.not_before)
+            if elsewhere and (is_open or not link.is_doubtful):
+                return (0, link.turn, not is_open)
+            if not elsewhere and is_open:
+                return (0, load, link.turn)
+            return (1, link.is_hanging, link.not_before)
 
         return sorted(dict.fromkeys(known), key=rank)
 

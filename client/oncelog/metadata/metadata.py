@@ -204,8 +204,9 @@ class Metadata:
             topics=None if is_complete else named,
             allow_auto_topic_creation=self._allow_auto_topic_creation,
         )
-        now = asyncio.get_running_loop().time()
-        response = await self._pool.send_to_any(request, elsewhere=self._is_in_a_row(now))
+        # Two in a row are usual, as at start; a third one says that whoever answers may lag behind.
+        elsewhere = self._in_a_row > 1 and self._is_in_a_row(asyncio.get_running_loop().time())
+        response = await self._pool.send_to_any(request, elsewhere=elsewhere)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._pool.start_over()
             raise ConnectionFailed("a broker says REBOOTSTRAP_REQUIRED: asking the bootstrap servers next")
@@ -220,7 +221,7 @@ class Metadata:
         return cluster
 
     def _is_in_a_row(self, now: float) -> bool:
-        """Whether a refresh now follows one that has not helped: whoever answered that one may lag behind."""
+        """Whether a refresh now follows one that has not helped."""
         return now - self._last_s < IN_A_ROW * self._config.retry_backoff_max_ms / 1000
 
     def _topics_in_use(self) -> frozenset[str]:
