@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -98,7 +99,8 @@ class Consumer:
         self._starts = Starts(
             self._positions,
             self.config,
-            list_offsets=self._list_offsets,
+            list_offsets=partial(self._list_offsets, is_once=True),
+            refresh=self._metadata.request_refresh,
             committed=None if self._group is None else self._committed,
             wake=self._wake,
         )
@@ -474,7 +476,7 @@ class Consumer:
         return found
 
     async def _list_offsets(
-        self, timestamps: Mapping[TopicPartition, int]
+        self, timestamps: Mapping[TopicPartition, int], *, is_once: bool = False
     ) -> tuple[dict[TopicPartition, OffsetAndTimestamp], dict[TopicPartition, KafkaError]]:
         assert self._pool is not None
         return await list_offsets(
@@ -484,6 +486,7 @@ class Consumer:
             metadata=self._metadata,
             config=self.config,
             timeout_s=self.config.default_api_timeout_ms / 1000,
+            is_once=is_once,
         )
 
 

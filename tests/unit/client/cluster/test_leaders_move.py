@@ -147,6 +147,22 @@ async def test_a_leader_that_hangs_keeps_nobody_from_the_next_one(cluster: FakeC
 
 
 @in_cluster
+async def test_a_partition_without_a_leader_holds_up_no_other(cluster: FakeCluster) -> None:
+    cluster.view.leaders["topic", 1] = (-1, 5)
+    cluster.append(record(b"1"))
+    other = TopicPartition("topic", 1)
+    async with Consumer(cluster.addresses, auto_offset_reset="earliest") as consumer:
+        consumer.assign([T, other])
+        began = now()
+        assert await value_of(consumer) == b"1"
+        assert now() - began < 1
+        cluster.append(record(b"2"), partition=1)
+        asyncio.get_running_loop().call_later(5, cluster.view.leaders.__setitem__, other, (2, 6))
+        assert await value_of(consumer) == b"2"
+        assert len(cluster.brokers[1].requests) < 100
+
+
+@in_cluster
 async def test_who_lags_behind_is_not_asked_alone(cluster: FakeCluster) -> None:
     """The only broker that we have a connection to is cut off: it leads no more, and knows of nobody who does."""
     async with Producer(cluster.brokers[1].address, linger_ms=0) as producer:
