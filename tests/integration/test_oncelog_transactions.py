@@ -38,7 +38,7 @@ V2 = 2
 async def create(address: str, topic: str, partitions: int = PARTITIONS, **configs: str) -> None:
     async with Admin(address) as admin:
         named = {key.replace("_", "."): value for key, value in configs.items()}
-        await admin.create_topics([NewTopic(topic, partitions, 1, configs=named)])
+        await admin.create_topics([NewTopic(topic, partitions, configs=named)])
         await admin.list_offsets({TopicPartition(topic, index): LATEST_TIMESTAMP for index in range(partitions)})
 
 
