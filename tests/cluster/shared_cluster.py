@@ -11,6 +11,7 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": "18000",  # nobody dies here, and a busy machine is not to look like a death
     "auto.create.topics.enable": "true",
     "log.segment.bytes": "1048576",
+    "group.min.session.timeout.ms": "300",
 }
 
 
