@@ -147,7 +147,7 @@ class GroupUnderTest:
             {"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
         )
         with closing(Librdkafka(address)) as client:
-            client.create_topic(topic, PARTITIONS)
+            client.create_topic(topic, PARTITIONS, replication_factor=-1)  # as many as its brokers keep
 
     def start(self, library: str, instance_id: str | None = None, session_ms: int = SESSION_MS) -> GroupMember:
         member = GroupMember(
