@@ -67,6 +67,14 @@ def timed_records(base_ms: int, count: int = 20, step_ms: int = 10) -> list[Reco
     return [Record(b"v%d" % index, timestamp_ms=base_ms + step_ms * index) for index in range(count)]
 
 
+def is_led(client: ForeignClient, topic: str) -> bool:
+    try:
+        client.offsets(topic)
+    except Refused:
+        return False
+    return True
+
+
 class ClientContract:
     # --- records
 
@@ -99,6 +107,9 @@ class ClientContract:
     @pytest.mark.parametrize("acks", [0, 1, -1])
     def test_acks(self, client: ForeignClient, topic: str, acks: int) -> None:
         client.create_topic(topic)
+        eventually(
+            lambda: is_led(client, topic), "the leader has heard of the topic: with acks=0 nobody would try again"
+        )
         placed = client.produce(topic, [Record(b"one"), Record(b"two")], acks=acks)
         assert [place.offset for place in placed] == ([-1, -1] if acks == 0 else [0, 1])
         assert [record.value for record in client.consume(topic, 2)] == [b"one", b"two"]
