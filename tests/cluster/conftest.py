@@ -6,15 +6,88 @@ The helpers of `tests/integration` serve here, too.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from itertools import permutations
 from pathlib import Path
 
 import pytest
+from tests.support.history.recorder import History
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
 
 from broker_cluster import BrokerCluster
+from broker_process import BrokerProcess
+from peer_network import PeerNetwork
+from replicated_cluster import BROKERS, ReplicatedCluster
+
+LOG_CHARACTERS = 6000
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows what its brokers have logged."""
+    report = yield
+    if report.failed:
+        for broker in BrokerProcess.started:
+            if broker.log.exists() and (logged := broker.log.read_text()):
+                report.sections.append((f"log of the broker with {broker.data}", logged[-LOG_CHARACTERS:]))
+    return report
+
+
+@pytest.fixture(scope="module")
+def cluster_of_module(new_cluster_root: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicatedCluster]:
+    with ReplicatedCluster(tmp_path_factory.mktemp("replicated"), new_cluster_root) as cluster:
+        yield cluster
+    cluster.check_logs()
+
+
+@pytest.fixture
+def cluster(cluster_of_module: ReplicatedCluster) -> ReplicatedCluster:
+    """Three brokers with three replicas of everything, all of them up; the test may leave them as it likes."""
+    cluster_of_module.mend()
+    return cluster_of_module
+
+
+@pytest.fixture(scope="module")
+def peer_network(
+    new_cluster_root: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[ReplicatedCluster, PeerNetwork]]:
+    cluster = ReplicatedCluster(
+        tmp_path_factory.mktemp("partitioned"), new_cluster_root, {"replica.lag.time.max.ms": "2000"}
+    )
+    with PeerNetwork(cluster.peer_ports) as network:
+        cluster.advertise_to_peers(network.ports)
+        with cluster:
+            yield cluster, network
+    cluster.check_logs()
+
+
+@pytest.fixture
+def network(peer_network: tuple[ReplicatedCluster, PeerNetwork]) -> PeerNetwork:
+    """What is between the brokers of `partitioned`; each test finds it in order."""
+    network = peer_network[1]
+    network.let_pass(*permutations(BROKERS, 2))
+    return network
+
+
+@pytest.fixture
+def partitioned(peer_network: tuple[ReplicatedCluster, PeerNetwork], network: PeerNetwork) -> ReplicatedCluster:
+    """As `cluster`, with a network that can be held, and an ISR that lets go of who lags for two seconds."""
+    cluster = peer_network[0]
+    cluster.mend()
+    return cluster
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses."""
+    return "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+
+
+@pytest.fixture
+def history() -> History:
+    return History()
 
 
 @pytest.fixture(scope="module")

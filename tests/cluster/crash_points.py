@@ -1,0 +1,48 @@
+"""Brokers that ask at their fail points, so that a test can have whichever comes there first killed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from pathlib import Path
+from typing import Self
+
+from kill_matrix.questions import GO, Hit, Questions
+from recording_clients import Loop
+
+CRASH = "crash"
+
+
+class CrashPoints:
+    """`specification` is what the brokers are to be started with; `with` listens for their questions."""
+
+    def __init__(self, directory: Path, points: Collection[str]) -> None:
+        self._loop = Loop()
+        self._questions = Questions(directory / "questions.sock", self._decide)
+        self._awaited: Hit | None = None
+        self.struck = threading.Event()
+        """A broker is being killed at the point that was armed last."""
+        self.specification = self._questions.specification(points)
+
+    def __enter__(self) -> Self:
+        self._loop.run(self._questions.start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.run(self._questions.close())
+        self._loop.close()
+
+    def arm(self, when: str, point: str) -> None:
+        """Kill the next broker that comes to this point, and no other; `when` is before or after."""
+        self.struck.clear()
+        self._awaited = Hit(when, point)
+
+    def disarm(self) -> None:
+        self._awaited = None
+
+    async def _decide(self, hit: Hit) -> str:
+        if hit != self._awaited:
+            return GO
+        self._awaited = None
+        self.struck.set()
+        return CRASH

@@ -1,0 +1,111 @@
+"""What is there when all is over, put into a `History`: what readers find, and the log of each replica on its disk."""
+
+from __future__ import annotations
+
+import hashlib
+
+from foreign_clients import Received
+from librdkafka_client import Librdkafka
+from oncelog_client import Oncelog
+from raw_transactions import is_stable, last_stable_offset
+from replicated_cluster import ReplicatedCluster
+from tests.support.history.checker import check
+from tests.support.history.events import Place, ReplicaLog, StoredBatch
+from tests.support.history.recorder import History
+from tests.support.history.violation import Kind
+
+from oncelog import Consumer, TopicPartition
+from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
+
+
+def settle_and_check(
+    cluster: ReplicatedCluster, history: History, *topics: str, apart_from: tuple[Kind, ...] = ()
+) -> None:
+    """Start what is down, wait until all replicas are in sync and no transaction is open, and check everything."""
+    cluster.mend()
+    cluster.until_whole(*topics)
+    for topic in topics:
+        for index in cluster.parts(topic):
+            place = Place(topic, index)
+            note_content(cluster, history, place)
+            note_replicas(cluster, history, place)
+    check(history, apart_from=apart_from)
+
+
+def note_content(cluster: ReplicatedCluster, history: History, place: Place) -> None:
+    """By our consumer, and again by librdkafka's: they find the same."""
+    end = cluster.until(lambda: _stable_end(cluster, place), f"no transaction is open in {place}") - 1
+    client = Oncelog(cluster.addresses)
+    try:
+        found = client.run(read_committed(cluster.addresses, place, end))
+    finally:
+        client.close()
+    history.finally_holds(place, found)
+    if found:
+        other = Librdkafka(cluster.addresses)
+        again = other.consume(place.topic, len(found), partition=place.index, isolation="read_committed")
+        assert _content(again) == found
+        other.close()
+
+
+def _content(received: list[Received]) -> list[tuple[int, bytes]]:
+    return [(each.offset, each.value or b"") for each in received]
+
+
+def _stable_end(cluster: ReplicatedCluster, place: Place) -> int:
+    """One more than the high watermark; 0 while a transaction is open."""
+    with cluster.client(cluster.until_led(*place).leader) as leader:
+        try:
+            return last_stable_offset(leader, *place) + 1 if is_stable(leader, *place) else 0
+        except AssertionError:  # it leads no more
+            return 0
+
+
+async def read_committed(addresses: str, place: Place, end: int) -> list[tuple[int, bytes]]:
+    """All below `end`: offset and value."""
+    source = TopicPartition(*place)
+    found: list[tuple[int, bytes]] = []
+    async with Consumer(
+        addresses, isolation_level="read_committed", auto_offset_reset="none", allow_auto_create_topics=False
+    ) as consumer:
+        consumer.assign([source])
+        consumer.seek(source, 0)
+        while await consumer.position(source) < end:
+            for records in (await consumer.poll(1000)).values():
+                found += [(record.offset, bytes(record.value or b"")) for record in records]
+    return found
+
+
+def note_replicas(cluster: ReplicatedCluster, history: History, place: Place) -> None:
+    """Each replica's files. All are in sync, so that each has what is below the leader's high watermark."""
+    part = cluster.until_led(*place)
+    with cluster.client(part.leader) as leader:
+        high_watermark, _ = leader.list_offset(*place)
+    for node_id in part.replicas:
+        history.replica(ReplicaLog(node_id, place, high_watermark, _stored(cluster, node_id, place)))
+
+
+def stored_batches(cluster: ReplicatedCluster, node_id: int, place: Place) -> list[RecordBatch]:
+    """What a broker has of a partition in its files, as of now: of a log that grows perhaps without its end."""
+    found: list[RecordBatch] = []
+    for file in sorted((cluster.brokers[node_id].data / str(place)).glob("*.log")):
+        content, start = file.read_bytes(), 0
+        while start < len(content):
+            try:
+                batch = RecordBatch(content, start)
+            except CorruptBatch:
+                return found
+            found.append(batch)
+            start += batch.size
+    return found
+
+
+def _stored(cluster: ReplicatedCluster, node_id: int, place: Place) -> tuple[StoredBatch, ...]:
+    return tuple(
+        StoredBatch(batch.base_offset, batch.next_offset, _digest(batch))
+        for batch in stored_batches(cluster, node_id, place)
+    )
+
+
+def _digest(batch: RecordBatch) -> bytes:
+    return hashlib.sha256(batch.buffer[batch.start : batch.start + batch.size]).digest()

@@ -1,0 +1,138 @@
+"""The network between brokers: each advertises to the others the port of a proxy, which holds what a test says.
+
+What is held is not lost: as in a network, it arrives when the fault is over, unless its connection has ended by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import product
+from struct import Struct
+from typing import Self
+
+from recording_clients import Loop
+
+from oncelog_broker.replication.peers import Purpose
+
+HEADER = Struct(">ihhih")
+"""Size, API key, version, correlation id, length of the client id that follows."""
+CHUNK = 65_536
+
+Way = tuple[int, int]
+"""From the broker that asks to the one that answers."""
+
+
+class PeerNetwork:
+    """Its proxies run in a thread of their own; `with` starts and stops them."""
+
+    def __init__(self, ports: dict[int, int]) -> None:
+        """`ports`: where each broker listens for the others."""
+        self._targets = ports
+        self._loop = Loop()
+        self._gates: dict[tuple[Way, Purpose], asyncio.Event] = {}
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[asyncio.Task[None]] = set()
+        self.ports: dict[int, int] = {}
+        """What each broker is to advertise."""
+
+    def __enter__(self) -> Self:
+        self._loop.run(self._start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.run(self._stop())
+        self._loop.close()
+
+    # --- faults
+
+    def hold(self, *ways: Way, purposes: Collection[Purpose] = tuple(Purpose)) -> None:
+        """Nothing of these purposes passes, neither requests nor their answers."""
+        self._loop.run(self._set(ways, purposes, is_open=False))
+
+    def let_pass(self, *ways: Way) -> None:
+        self._loop.run(self._set(ways, Purpose, is_open=True))
+
+    @contextmanager
+    def held(self, *ways: Way, purposes: Collection[Purpose] = tuple(Purpose)) -> Iterator[None]:
+        self.hold(*ways, purposes=purposes)
+        try:
+            yield
+        finally:
+            self.let_pass(*ways)
+
+    async def _set(self, ways: Iterable[Way], purposes: Iterable[Purpose], *, is_open: bool) -> None:
+        for way, purpose in product(ways, purposes):
+            gate = self._gate(way, purpose)
+            if is_open:
+                gate.set()
+            else:
+                gate.clear()
+
+    def _gate(self, way: Way, purpose: Purpose) -> asyncio.Event:
+        gate = self._gates.get((way, purpose))
+        if gate is None:
+            gate = self._gates[way, purpose] = asyncio.Event()
+            gate.set()
+        return gate
+
+    # --- bytes
+
+    async def _start(self) -> None:
+        for target, port in self._targets.items():
+
+            async def serve(
+                reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: int = target, port: int = port
+            ) -> None:
+                task = asyncio.current_task()
+                assert task is not None
+                self._connections.add(task)
+                try:
+                    await self._serve(reader, writer, target, port)
+                except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                    pass
+                finally:
+                    self._connections.discard(task)
+                    writer.transport.abort()
+
+            server = await asyncio.start_server(serve, "127.0.0.1", 0)
+            self._servers.append(server)
+            self.ports[target] = server.sockets[0].getsockname()[1]
+
+    async def _stop(self) -> None:
+        for server in self._servers:
+            server.close()
+        connections = list(self._connections)
+        for connection in connections:
+            connection.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: int, port: int) -> None:
+        header = await reader.readexactly(HEADER.size)
+        name = await reader.readexactly(HEADER.unpack(header)[-1])
+        _, source, purpose = name.decode().split("-")  # broker-1-fetch
+        gate = self._gate((int(source), target), Purpose(purpose))
+        await gate.wait()
+        from_target, to_target = await asyncio.open_connection("127.0.0.1", port)
+        to_target.write(header + name)
+        ways = [
+            asyncio.ensure_future(_pass(reader, to_target, gate)),
+            asyncio.ensure_future(_pass(from_target, writer, gate)),
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            to_target.transport.abort()
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: asyncio.Event) -> None:
+    """An end is told at once, also while bytes are held: a process that dies is another thing than a network."""
+    while data := await reader.read(CHUNK):
+        if not gate.is_set():
+            await gate.wait()
+        writer.write(data)
+        await writer.drain()

@@ -1,0 +1,317 @@
+"""Producers of our own library and of librdkafka that note in a `History` what they do and what becomes of it.
+
+A record whose producer gives it up stays "unknown": an error says that nobody will try any more, not that it is not
+there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Self, TypeVar
+
+import confluent_kafka
+from tests.support.history.events import NOT_YET, End, Place, Send, Transaction
+from tests.support.history.recorder import History
+
+import oncelog
+import oncelog.errors
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 100.0
+"""For any one call: longer than any fail-over takes on a busy machine."""
+PATIENCE_MS = int(PATIENCE_SECONDS * 1000)
+
+
+class Loop:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T], timeout: float = PATIENCE_SECONDS) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout)
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(10)
+        self.loop.close()
+
+
+class Abortable(Exception):
+    """Only `abort` is left to the transaction."""
+
+
+class RecordingProducer(ABC):
+    """Idempotent, or transactional. Its values are `name/number`, unless they are given."""
+
+    def __init__(self, addresses: str, history: History, name: str, transactional_id: str | None = None) -> None:
+        self.addresses = addresses
+        self.history = history
+        self.name = name
+        self.transactional_id = transactional_id
+        self.transaction: Transaction | None = None
+        self._numbers = itertools.count()
+        self._progress = threading.Condition()
+        self.sent = 0
+        self.answered = 0
+        """Acknowledged or given up."""
+        self.acknowledged = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, place: Place, value: bytes | None = None) -> Send:
+        """Hand over a record; its fate comes later. Raises Abortable."""
+        value = b"%s/%d" % (self.name.encode(), next(self._numbers)) if value is None else value
+        send = self.history.send(self.name, place, value, self.transaction)
+        self.sent += 1
+        self._send(send)
+        return send
+
+    def _done(self, send: Send, offset: int | None) -> None:
+        """Its fate; None: it was given up."""
+        if offset is not None:
+            self.history.acknowledged(send, offset)
+        with self._progress:
+            self.answered += 1
+            self.acknowledged += offset is not None
+            self._progress.notify_all()
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float = PATIENCE_SECONDS) -> None:
+        """Until it is true; looked at whenever a record is answered."""
+        with self._progress:
+            assert self._progress.wait_for(condition, timeout), f"{self.name}: {self.answered} of {self.sent} answered"
+
+    def begin(self) -> None:
+        self.transaction = self.history.transaction(self.name)
+        self._begin()
+
+    def commit(self) -> None:
+        """Raises Abortable."""
+        assert self.transaction is not None
+        self._commit()
+        self.history.ended(self.transaction, End.COMMITTED)
+        self.transaction = None
+
+    def abort(self) -> None:
+        assert self.transaction is not None
+        self._abort()
+        self.history.ended(self.transaction, End.ABORTED)
+        self.transaction = None
+
+    def send_offset(self, group: str, place: Place, offset: int) -> None:
+        """For a group without members. Raises Abortable."""
+        commit = self.history.commit(group, place, offset, self.transaction)
+        self._send_offset(group, place, offset)
+        self.history.commit_answered(commit)
+
+    @abstractmethod
+    def _send(self, send: Send) -> None: ...
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Until the fate of all is known."""
+
+    @abstractmethod
+    def _begin(self) -> None: ...
+
+    @abstractmethod
+    def _commit(self) -> None: ...
+
+    @abstractmethod
+    def _abort(self) -> None: ...
+
+    @abstractmethod
+    def _send_offset(self, group: str, place: Place, offset: int) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """Does not wait for what is open."""
+
+
+class OncelogRecording(RecordingProducer):
+    def __init__(
+        self, addresses: str, history: History, name: str, transactional_id: str | None = None, **settings: Any
+    ) -> None:
+        super().__init__(addresses, history, name, transactional_id)
+        self._loop = Loop()
+        options = {"linger_ms": 0, "max_block_ms": PATIENCE_MS, "delivery_timeout_ms": PATIENCE_MS, **settings}
+        options.setdefault("request_timeout_ms", 5000)
+
+        async def start() -> oncelog.Producer:
+            producer = oncelog.Producer(addresses, transactional_id=transactional_id, **options)
+            await producer.start()
+            return producer
+
+        self._producer = self._loop.run(start())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._loop.run(work)
+        except oncelog.errors.AbortableError as error:
+            raise Abortable from error
+
+    def _send(self, send: Send) -> None:
+        async def hand_over() -> None:
+            future = await self._producer.send(send.place.topic, send.value, partition=send.place.index)
+            future.add_done_callback(partial(self._answered, send))
+
+        self._run(hand_over())
+
+    def _answered(self, send: Send, future: asyncio.Future[Any]) -> None:
+        failed = future.cancelled() or future.exception() is not None
+        self._done(send, None if failed else future.result().offset)
+
+    def flush(self) -> None:
+        self._loop.run(self._producer.flush())
+
+    def _begin(self) -> None:
+        async def begin() -> None:
+            self._producer.begin_transaction()
+
+        self._run(begin())
+
+    def _commit(self) -> None:
+        self._run(self._producer.commit_transaction())
+
+    def _abort(self) -> None:
+        self._run(self._producer.abort_transaction())
+
+    def _send_offset(self, group: str, place: Place, offset: int) -> None:
+        nobody = oncelog.ConsumerGroupMetadata(group, -1, "", None)
+        self._run(self._producer.send_offsets({oncelog.TopicPartition(*place): offset}, nobody))
+
+    def close(self) -> None:
+        self._loop.run(self._producer.close(0))
+        self._loop.close()
+
+
+class LibrdkafkaRecording(RecordingProducer):
+    def __init__(
+        self, addresses: str, history: History, name: str, transactional_id: str | None = None, **settings: Any
+    ) -> None:
+        super().__init__(addresses, history, name, transactional_id)
+        options: dict[str, Any] = {
+            "bootstrap.servers": addresses,
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "message.timeout.ms": PATIENCE_MS,
+            "socket.timeout.ms": 5000,
+            "request.timeout.ms": 5000,
+            "topic.metadata.refresh.fast.interval.ms": 50,
+            "retry.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+            **{key.replace("_", "."): value for key, value in settings.items()},
+        }
+        if transactional_id is not None:
+            options |= {"transactional.id": transactional_id, "message.timeout.ms": 60_000}
+        self._producer = confluent_kafka.Producer(options)
+        if transactional_id is not None:
+            self._retrying(self._producer.init_transactions)
+        self._is_closed = False
+        self._poller = threading.Thread(target=self._poll, daemon=True)
+        self._poller.start()
+
+    def _poll(self) -> None:
+        while not self._is_closed:
+            self._producer.poll(0.05)
+
+    def _retrying(self, work: Callable[..., Any], *arguments: Any) -> None:
+        while True:
+            try:
+                return work(*arguments, PATIENCE_SECONDS)
+            except confluent_kafka.KafkaException as error:
+                if error.args[0].txn_requires_abort():
+                    raise Abortable from error
+                if not error.args[0].retriable():
+                    raise
+
+    def _send(self, send: Send) -> None:
+        def delivered(error: confluent_kafka.KafkaError | None, message: Any) -> None:
+            offset = NOT_YET if message.offset() is None else message.offset()
+            self._done(send, None if error else offset)
+
+        self._producer.produce(send.place.topic, send.value, partition=send.place.index, on_delivery=delivered)
+
+    def flush(self) -> None:
+        assert self._producer.flush(PATIENCE_SECONDS) == 0
+        # The poller may have taken the last deliveries, and be about to note them.
+        self.wait_for(lambda: self.answered == self.sent)
+
+    def _begin(self) -> None:
+        self._producer.begin_transaction()
+
+    def _commit(self) -> None:
+        self._retrying(self._producer.commit_transaction)
+
+    def _abort(self) -> None:
+        self._retrying(self._producer.abort_transaction)
+
+    def _send_offset(self, group: str, place: Place, offset: int) -> None:
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": self.addresses, "group.id": group})
+        try:
+            told = [confluent_kafka.TopicPartition(place.topic, place.index, offset)]
+            self._retrying(self._producer.send_offsets_to_transaction, told, consumer.consumer_group_metadata())
+        finally:
+            consumer.close()
+
+    def close(self) -> None:
+        self._producer.purge()
+        self._is_closed = True
+        self._poller.join(10)
+
+
+PRODUCERS: Mapping[str, type[RecordingProducer]] = {"oncelog": OncelogRecording, "librdkafka": LibrdkafkaRecording}
+
+
+class Writer:
+    """Sends, in a thread of its own, to all of some places in turn, so that a few records are always under way.
+
+    with Writer(producer, places) as writer:
+        writer.until_more(20)   # acknowledged since the last call
+    """
+
+    def __init__(self, producer: RecordingProducer, *places: Place, under_way: int = 10) -> None:
+        self.producer = producer
+        self._places = itertools.cycle(places)
+        self._under_way = under_way
+        self._is_over = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._write, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        self._thread.join(PATIENCE_SECONDS)
+        if self._failure is not None:
+            raise self._failure
+        self.producer.flush()
+
+    def _write(self) -> None:
+        producer = self.producer
+        try:
+            while not self._is_over:
+                producer.send(next(self._places))
+                producer.wait_for(lambda: producer.sent - producer.answered < self._under_way or self._is_over)
+        except BaseException as error:
+            self._failure = error
+
+    def until_more(self, count: int) -> None:
+        """Until so many more are acknowledged than now."""
+        goal = self.producer.acknowledged + count
+        self.producer.wait_for(lambda: self.producer.acknowledged >= goal)

@@ -1,0 +1,286 @@
+"""Three broker processes with three replicas of everything: killed, paused, started again, and watched from outside.
+
+What the cluster knows is asked of a broker that is up, by Metadata; every `until_...` waits for it, however long that
+takes within reason.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeVar
+
+from broker_process import BrokerProcess
+from foreign_clients import eventually
+from raw_client import RawClient
+
+from oncelog_broker.local_cluster.ports import LOOPBACK, reserved_ports
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
+from oncelog_protocol.messages.metadata import MetadataRequest
+
+T = TypeVar("T")
+
+SESSION_MS = 2000
+"""Of a broker with ZooKeeper. A broker that the machine lets wait for longer loses what it leads: tests bear that."""
+SETTINGS = {
+    "zookeeper.session.timeout.ms": str(SESSION_MS),
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "replica.fetch.backoff.ms": "200",
+    "auto.create.topics.enable": "false",
+    "listener.security.protocol.map": "PEER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "inter.broker.listener.name": "PEER",
+}
+BROKERS = (1, 2, 3)
+CALL_SECONDS = 10.0
+"""One request of those that look from outside: a paused broker does not answer it."""
+WAIT_SECONDS = 90.0
+METADATA_VERSION = 9
+
+
+class Part(NamedTuple):
+    """A partition, as one broker knows it."""
+
+    leader: int
+    """-1: none."""
+    epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class ReplicatedCluster:
+    """`with` starts and stops it."""
+
+    def __init__(
+        self, directory: Path, zookeeper: str, settings: dict[str, str] | None = None, *, fail_points: str = ""
+    ) -> None:
+        """`fail_points`: what ONCELOG_FAIL_POINTS is to be for all of them."""
+        self.zookeeper = zookeeper
+        self.fail_points = fail_points
+        self.peer_ports: dict[int, int] = {}
+        """Where each broker listens for the others."""
+        self.brokers = {node_id: self._broker(directory, node_id, settings or {}) for node_id in BROKERS}
+        self.paused_ids: set[int] = set()
+
+    def _broker(self, directory: Path, node_id: int, settings: dict[str, str]) -> BrokerProcess:
+        with reserved_ports(2) as (port, peer_port):
+            self.peer_ports[node_id] = peer_port
+            # The last one is where BrokerProcess looks for it.
+            listeners = f"PEER://{LOOPBACK}:{peer_port},PLAINTEXT://{LOOPBACK}:{port}"
+        own = {"node.id": str(node_id), "zookeeper.connect": self.zookeeper, "listeners": listeners}
+        return BrokerProcess(directory / f"broker{node_id}", {**SETTINGS, **own, **settings})
+
+    def advertise_to_peers(self, ports: dict[int, int]) -> None:
+        """Before they start: the others are to come through a proxy at these ports."""
+        for node_id, port in ports.items():
+            settings = self.brokers[node_id].settings
+            _, _, for_clients = settings["listeners"].rpartition(",")
+            settings["advertised.listeners"] = f"PEER://{LOOPBACK}:{port},{for_clients}"
+
+    def __enter__(self) -> Self:
+        try:
+            self.start(*BROKERS)
+            self.until_registered(*BROKERS)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Quickly: what they would still write nobody reads."""
+        for node_id, broker in self.brokers.items():
+            if broker.is_running:
+                self.go_on(node_id)
+                broker.kill()
+
+    def check_logs(self) -> None:
+        for broker in self.brokers.values():
+            assert "Traceback" not in broker.log.read_text()
+
+    # --- what is done to brokers
+
+    def start(self, *node_ids: int) -> None:
+        """Return when they serve."""
+        with ThreadPoolExecutor(len(node_ids)) as pool:
+            list(pool.map(lambda node_id: self.brokers[node_id].start(self.fail_points), node_ids))
+
+    def kill(self, *node_ids: int) -> None:
+        """kill -9."""
+        for node_id in node_ids:
+            self.brokers[node_id].kill()
+            self.paused_ids.discard(node_id)
+
+    def note_death(self) -> int:
+        """The broker that died of a fail point."""
+        node_id = self.until(
+            lambda: next((node_id for node_id, broker in self.brokers.items() if not broker.is_running), 0),
+            "one has died",
+        )
+        self.brokers[node_id].wait_killed()
+        return node_id
+
+    def pause(self, node_id: int) -> None:
+        """SIGSTOP."""
+        self.paused_ids.add(node_id)
+        os.kill(self.brokers[node_id].pid, signal.SIGSTOP)
+
+    def go_on(self, node_id: int) -> None:
+        """SIGCONT."""
+        os.kill(self.brokers[node_id].pid, signal.SIGCONT)
+        self.paused_ids.discard(node_id)
+
+    @contextmanager
+    def paused(self, node_id: int) -> Iterator[None]:
+        self.pause(node_id)
+        try:
+            yield
+        finally:
+            if node_id in self.paused_ids:
+                self.go_on(node_id)
+
+    def mend(self) -> None:
+        """All are up again, and know of each other."""
+        for node_id in list(self.paused_ids):
+            self.go_on(node_id)
+        down = [node_id for node_id, broker in self.brokers.items() if not broker.is_running]
+        if down:
+            self.start(*down)
+        self.until_registered(*BROKERS)
+
+    # --- what they are asked
+
+    @property
+    def addresses(self) -> str:
+        """Bootstrap servers."""
+        return ",".join(broker.address for broker in self.brokers.values())
+
+    @property
+    def up(self) -> list[int]:
+        return [
+            node_id for node_id, broker in self.brokers.items() if broker.is_running and node_id not in self.paused_ids
+        ]
+
+    def client(self, node_id: int, timeout: float = CALL_SECONDS) -> RawClient:
+        """A connection of the caller's own."""
+        return RawClient(self.brokers[node_id].port, timeout)
+
+    def ask(self, request: Any, key: ApiKey, version: int, node_id: int | None = None) -> Any:
+        """Of this broker, or of any that is up. Raises OSError."""
+        with self.client(node_id or self.up[0]) as client:
+            return client.call(request, key, version)
+
+    def until(self, condition: Callable[[], T], what: str) -> T:
+        """The first true value. A broker that dies, or is not up yet, is no answer."""
+
+        def look() -> T | None:
+            try:
+                return condition()
+            except OSError:
+                return None
+
+        return eventually(look, what, WAIT_SECONDS)  # type: ignore[return-value]
+
+    def metadata(self, topic: str | None = None, node_id: int | None = None) -> Any:
+        topics = [] if topic is None else [MetadataRequest.MetadataRequestTopic(name=topic)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        return self.ask(request, ApiKey.METADATA, METADATA_VERSION, node_id)
+
+    def until_registered(self, *node_ids: int) -> None:
+        """Each of those that are up knows of exactly these."""
+        for asked in self.up:
+            self.until(
+                lambda: {broker.node_id for broker in self.metadata(node_id=asked).brokers} == set(node_ids),  # noqa: B023
+                f"broker {asked} knows of {node_ids}",
+            )
+
+    def controller(self) -> int:
+        return int(self.until(lambda: max(0, self.metadata().controller_id), "there is a controller"))
+
+    def parts(self, topic: str, node_id: int | None = None) -> dict[int, Part]:
+        (described,) = self.metadata(topic, node_id).topics
+        return {
+            part.partition_index: Part(
+                part.leader_id, part.leader_epoch, tuple(part.replica_nodes), tuple(part.isr_nodes)
+            )
+            for part in described.partitions
+        }
+
+    def part(self, topic: str, index: int = 0) -> Part:
+        return self.parts(topic)[index]
+
+    def until_led(self, topic: str, index: int = 0, *, but_by: int | None = None, by: int | None = None) -> Part:
+        """By some broker, by `by`, or by another than `but_by`, and that one leads indeed."""
+
+        def look() -> Part | None:
+            part = self.parts(topic).get(index)
+            if part is None or part.leader < 0 or part.leader == but_by or part.leader not in self.up:
+                return None
+            if by is not None and part.leader != by:
+                return None
+            with self.client(part.leader) as client:
+                try:
+                    client.list_offset(topic, index)
+                except AssertionError:
+                    return None
+            return part
+
+        return self.until(look, f"{topic}-{index} is led, not by {but_by}")  # type: ignore[return-value]
+
+    def until_whole(self, *topics: str) -> None:
+        """All replicas of all partitions are in sync."""
+        for topic in topics:
+            self.until(
+                lambda: all(
+                    part.leader >= 0 and set(part.isr) == set(part.replicas)
+                    for part in self.parts(topic).values()  # noqa: B023
+                ),
+                f"all replicas of {topic} are in sync",
+            )
+
+    def until_isr(self, topic: str, isr: set[int], index: int = 0) -> None:
+        self.until(lambda: set(self.part(topic, index).isr) == isr, f"the ISR of {topic}-{index} is {isr}")
+
+    def coordinator(self, key: str, kind: CoordinatorType = CoordinatorType.TRANSACTION, but: int | None = None) -> int:
+        """The broker that coordinates a transactional id or a group, once that can be found, and is not `but`."""
+
+        def look() -> int:
+            answer = self.ask(FindCoordinatorRequest(key=key, key_type=kind), ApiKey.FIND_COORDINATOR, 2)
+            return 0 if answer.error_code or answer.node_id == but else int(answer.node_id)
+
+        return self.until(look, f"{key} has a coordinator")
+
+    # --- topics
+
+    def create_topic(self, name: str, *replicas: Sequence[int], **configs: str) -> None:
+        """`replicas` of each partition, the preferred leader first, by default one partition anywhere.
+
+        Configuration keys with underscores in place of dots. Returns when all replicas are in sync.
+        """
+        wanted = CreateTopicsRequest.CreatableTopic
+        topic = wanted(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                wanted.CreatableReplicaAssignment(partition_index=index, broker_ids=list(ids))
+                for index, ids in enumerate(replicas)
+            ],
+            configs=[wanted.CreatableTopicConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()],
+        )
+        answer = self.ask(CreateTopicsRequest(topics=[topic]), ApiKey.CREATE_TOPICS, 5, self.controller()).topics[0]
+        assert answer.error_code == 0, answer
+        self.until_whole(name)
+        for index in self.parts(name):
+            self.until_led(name, index)

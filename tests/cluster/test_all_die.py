@@ -1,0 +1,92 @@
+"""More brokers die than may: nothing is elected that lacks anything, unless that was asked for."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+from final_state import settle_and_check
+from raw_client import produce_request
+from recording_clients import PRODUCERS, Writer
+from replicated_cluster import ReplicatedCluster
+from tests.support.history.events import Place
+from tests.support.history.recorder import History
+from tests.support.history.violation import Kind
+from tests.support.storage import make_batch
+
+from oncelog_protocol.api import ApiKey
+
+LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
+ORDERS = [
+    pytest.param(order, marks=[] if order == (3, 1, 2) else pytest.mark.soak, id="".join(map(str, order)))
+    for order in permutations((1, 2, 3))
+]
+
+
+@LIBRARIES
+@pytest.mark.parametrize("order", ORDERS)
+def test_c20_all_brokers_are_killed(
+    cluster: ReplicatedCluster, history: History, topic: str, library: str, order: tuple[int, ...]
+) -> None:
+    """The machine lives on, so no log is short: whoever starts first may lead what it led."""
+    cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
+    places = [Place(topic, index) for index in range(3)]
+    with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
+        with Writer(producer, *places) as writer:
+            writer.until_more(30)
+            cluster.kill(1, 2, 3)
+            for node_id in order:
+                cluster.start(node_id)
+            writer.until_more(30)
+        assert producer.acknowledged == producer.sent
+    settle_and_check(cluster, history, topic)
+
+
+def write(cluster: ReplicatedCluster, history: History, place: Place, leader: int, value: bytes) -> None:
+    """With acks=1."""
+    send = history.send("raw", place, value)
+    with cluster.client(leader, 60) as client:
+        answer = client.call(produce_request(*place, make_batch(value), acks=1), ApiKey.PRODUCE, 9)
+    (answered,) = answer.responses[0].partition_responses
+    assert answered.error_code == 0, answered
+    history.acknowledged(send, answered.base_offset)
+
+
+def only_1_has_everything(cluster: ReplicatedCluster, history: History, topic: str) -> Place:
+    """The others died before the last record was written; and now broker 1 is down and they are up."""
+    place = Place(topic)
+    assert cluster.until_led(topic).leader == 1
+    write(cluster, history, place, 1, b"raw/0")
+    cluster.kill(2, 3)
+    cluster.until_isr(topic, {1})
+    write(cluster, history, place, 1, b"raw/1")
+    cluster.kill(1)
+    cluster.start(2, 3)
+    cluster.until_registered(2, 3)
+    return place
+
+
+def test_c22_no_unclean_election_unless_it_is_allowed(cluster: ReplicatedCluster, history: History, topic: str) -> None:
+    """The partition has no leader until the one comes back that has everything."""
+    cluster.create_topic(topic, (1, 2, 3))
+    only_1_has_everything(cluster, history, topic)
+    cluster.until(lambda: cluster.part(topic).leader == -1, "there is no leader")
+    cluster.create_topic(f"{topic}-after", (2, 3))  # the controller has been at work since
+    assert cluster.part(topic).leader == -1
+    cluster.start(1)
+    assert cluster.until_led(topic).leader == 1
+    settle_and_check(cluster, history, topic)
+
+
+def test_c22_an_unclean_election_loses_records_and_no_more(
+    cluster: ReplicatedCluster, history: History, topic: str
+) -> None:
+    """What only the dead one had is lost, which is what was asked for; it gives that up when it comes back."""
+    cluster.create_topic(topic, (1, 2, 3), unclean_leader_election_enable="true")
+    place = only_1_has_everything(cluster, history, topic)
+    new = cluster.until_led(topic, but_by=1)
+    assert len(new.isr) == 1
+    write(cluster, history, place, new.leader, b"raw/2")
+    cluster.start(1)
+    settle_and_check(cluster, history, topic, apart_from=(Kind.LOST,))
+    assert [value for _, value in history.final[place]] == [b"raw/0", b"raw/2"]

@@ -1,0 +1,162 @@
+"""The checker of histories: silent on good ones, whatever answers their clients lost, and it finds what is spoilt."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from tests.support.examples import examples
+from tests.support.history.checker import violations
+from tests.support.history.events import End, Outcome, Place, Send
+from tests.support.history.good import GoodCluster
+from tests.support.history.recorder import History
+from tests.support.history.violation import Kind
+
+T = TypeVar("T")
+
+STEPS = 40
+randoms = st.randoms(use_true_random=False)
+several = settings(examples(40), suppress_health_check=[HealthCheck.filter_too_much])
+
+
+@given(randoms)
+def test_nothing_is_wrong_with_a_good_history(rng: random.Random) -> None:
+    assert violations(GoodCluster(rng, STEPS).history) == []
+
+
+def visible(history: History) -> list[tuple[Place, int, int, Send]]:
+    """Place, index in what it finally holds, offset, send."""
+    sends = history.sends_by_value()
+    return [
+        (place, index, offset, sends[value])
+        for place, records in history.final.items()
+        for index, (offset, value) in enumerate(records)
+    ]
+
+
+def choose(rng: random.Random, items: list[T]) -> T:
+    assume(items)
+    return rng.choice(items)
+
+
+def lose(history: History, rng: random.Random) -> None:
+    kept = [each for each in visible(history) if each[3].transaction is None]
+    place, index, _, _ = choose(rng, [each for each in kept if each[3].outcome is Outcome.ACKNOWLEDGED])
+    del history.final[place][index]
+
+
+def write_twice(history: History, rng: random.Random) -> None:
+    place, _, _, send = choose(rng, visible(history))
+    history.final[place].append((10_000, send.value))
+
+
+def move(history: History, rng: random.Random) -> None:
+    _, _, offset, send = choose(rng, visible(history))
+    history.acknowledged(send, offset + 1)
+
+
+def invent(history: History, rng: random.Random) -> None:
+    history.final[choose(rng, list(history.final))].append((10_000, b"nobody/1"))
+
+
+def show_aborted(history: History, rng: random.Random) -> None:
+    shown = [send.transaction for *_, send in visible(history) if send.transaction is not None]
+    choose(rng, shown).end = End.ABORTED
+
+
+def tear(history: History, rng: random.Random) -> None:
+    shown = [each for each in visible(history) if each[3].transaction is not None]
+    owners = [each[3].transaction for each in shown]
+    place, index, _, _ = choose(rng, [each for each in shown if owners.count(each[3].transaction) > 1])
+    del history.final[place][index]
+
+
+def swap(history: History, rng: random.Random) -> None:
+    pairs = [
+        (place, index, other)
+        for place, index, _, send in visible(history)
+        for where, other, _, later in visible(history)
+        if where == place and index < other and later.producer == send.producer
+    ]
+    place, index, other = choose(rng, pairs)
+    records = history.final[place]
+    (one, first), (two, second) = records[index], records[other]
+    records[index], records[other] = (one, second), (two, first)
+
+
+def skip(history: History, rng: random.Random) -> None:
+    reading = choose(rng, [each for each in history.readings if each.is_committed and len(each.records) > 2])
+    del reading.records[rng.randrange(1, len(reading.records) - 1)]
+
+
+def read_again(history: History, rng: random.Random) -> None:
+    reading = choose(rng, [each for each in history.readings if each.records])
+    reading.records.append(rng.choice(reading.records))
+
+
+def forget_offset(history: History, rng: random.Random) -> None:
+    sure = [
+        commit for commit in history.commits if commit.transaction is None and commit.outcome is Outcome.ACKNOWLEDGED
+    ]
+    commit = choose(rng, sure)
+    history.offset_read(commit.group, commit.place, commit.offset - 1, asked=history.now())
+
+
+def invent_offset(history: History, rng: random.Random) -> None:
+    commit = choose(rng, history.commits)
+    history.offset_read(commit.group, commit.place, 10_000, asked=history.now())
+
+
+def spoil_replica(history: History, rng: random.Random) -> None:
+    logs = [
+        (number, log)
+        for number, log in enumerate(history.replicas)
+        if any(
+            log.start < min(log.high_watermark, other.high_watermark) > max(log.start, other.start)
+            for other in history.replicas
+            if other is not log and other.place == log.place
+        )
+    ]
+    number, log = choose(rng, logs)
+    spoilt = [batch._replace(content=b"something else") for batch in log.batches]
+    history.replicas[number] = replace(log, batches=tuple(spoilt))
+
+
+def lead_too(history: History, rng: random.Random) -> None:
+    led = choose(rng, sorted(history.leaders))
+    history.led(led.place, led.epoch, led.broker % 3 + 1)
+
+
+FAULTS: dict[Kind, Callable[[History, random.Random], None]] = {
+    Kind.LOST: lose,
+    Kind.TWICE: write_twice,
+    Kind.MOVED: move,
+    Kind.INVENTED: invent,
+    Kind.ABORTED: show_aborted,
+    Kind.TORN: tear,
+    Kind.DISORDER: swap,
+    Kind.SKIPPED: skip,
+    Kind.READ_BACK: read_again,
+    Kind.OFFSET_BACK: forget_offset,
+    Kind.OFFSET_INVENTED: invent_offset,
+    Kind.REPLICAS_DIFFER: spoil_replica,
+    Kind.TWO_LEADERS: lead_too,
+}
+
+
+def test_every_kind_is_tried() -> None:
+    assert set(FAULTS) == set(Kind)
+
+
+@pytest.mark.parametrize("kind", FAULTS, ids=lambda kind: kind.name.lower())
+@several
+@given(rng=randoms)
+def test_what_is_spoilt_is_found(kind: Kind, rng: random.Random) -> None:
+    history = GoodCluster(rng, STEPS).history
+    FAULTS[kind](history, rng)
+    assert kind in {violation.kind for violation in violations(history)}

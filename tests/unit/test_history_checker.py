@@ -1,0 +1,215 @@
+"""Each kind of violation, seeded into the smallest history that can have it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.history.checker import check, violations
+from tests.support.history.events import End, Outcome, Place, ReplicaLog, Send, StoredBatch, Transaction
+from tests.support.history.recorder import History
+from tests.support.history.violation import Kind
+
+HERE, THERE = Place("topic", 0), Place("topic", 1)
+
+
+@pytest.fixture
+def history() -> History:
+    return History()
+
+
+def kinds(history: History) -> list[Kind]:
+    return [violation.kind for violation in violations(history)]
+
+
+def acknowledged(history: History, value: bytes, offset: int, transaction: Transaction | None = None) -> Send:
+    send = history.send("anna", HERE, value, transaction)
+    history.acknowledged(send, offset)
+    return send
+
+
+def ended(history: History, end: End) -> Transaction:
+    transaction = history.transaction("anna")
+    history.ended(transaction, end)
+    return transaction
+
+
+def test_an_acknowledged_record_is_lost(history: History) -> None:
+    acknowledged(history, b"1", 0)
+    history.finally_holds(HERE, [])
+    assert kinds(history) == [Kind.LOST]
+
+
+def test_one_whose_fate_is_unknown_may_be_lost_or_be_there(history: History) -> None:
+    history.send("anna", HERE, b"1")
+    history.send("anna", HERE, b"2")
+    history.finally_holds(HERE, [(0, b"2")])
+    assert kinds(history) == []
+
+
+def test_a_record_is_there_twice(history: History) -> None:
+    acknowledged(history, b"1", 0)
+    history.finally_holds(HERE, [(0, b"1"), (1, b"1")])
+    assert kinds(history) == [Kind.TWICE]
+
+
+def test_a_record_is_elsewhere_than_acknowledged(history: History) -> None:
+    acknowledged(history, b"1", 0)
+    history.finally_holds(HERE, [(1, b"1")])
+    assert kinds(history) == [Kind.MOVED]
+
+
+@pytest.mark.parametrize("partition", [HERE, THERE], ids=["failed", "in another partition"])
+def test_a_record_is_there_that_cannot_be(history: History, partition: Place) -> None:
+    send = history.send("anna", HERE, b"1")
+    if partition == HERE:
+        history.failed(send)
+    history.finally_holds(partition, [(0, b"1")])
+    assert kinds(history) == [Kind.INVENTED]
+
+
+def test_nobody_sent_what_is_there(history: History) -> None:
+    history.finally_holds(HERE, [(0, b"1")])
+    assert kinds(history) == [Kind.INVENTED]
+
+
+def test_of_an_aborted_transaction_a_record_is_read(history: History) -> None:
+    acknowledged(history, b"1", 0, ended(history, End.ABORTED))
+    history.finally_holds(HERE, [])
+    history.reading("any", HERE, is_committed=False).records.append((0, b"1"))
+    assert kinds(history) == []
+    history.reading("ours", HERE).records.append((0, b"1"))
+    assert Kind.ABORTED in kinds(history)
+
+
+def test_of_an_aborted_transaction_a_record_stays(history: History) -> None:
+    acknowledged(history, b"1", 0, ended(history, End.ABORTED))
+    history.finally_holds(HERE, [(0, b"1")])
+    assert kinds(history) == [Kind.ABORTED]
+
+
+@pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
+def test_a_transaction_is_torn(history: History, end: End) -> None:
+    transaction = ended(history, end)
+    acknowledged(history, b"1", 0, transaction)
+    acknowledged(history, b"2", 1, transaction)
+    history.finally_holds(HERE, [(0, b"1")])
+    assert kinds(history) == [Kind.TORN]
+
+
+def test_a_committed_transaction_is_lost_as_a_whole(history: History) -> None:
+    acknowledged(history, b"1", 0, ended(history, End.COMMITTED))
+    history.finally_holds(HERE, [])
+    assert kinds(history) == [Kind.LOST]
+
+
+def test_one_whose_end_is_unknown_may_be_lost_as_a_whole(history: History) -> None:
+    acknowledged(history, b"1", 0, ended(history, End.UNKNOWN))
+    history.finally_holds(HERE, [])
+    assert kinds(history) == []
+
+
+def test_records_of_a_producer_are_out_of_order(history: History) -> None:
+    history.send("anna", HERE, b"1")
+    history.send("anna", HERE, b"2")
+    history.finally_holds(HERE, [(0, b"2"), (1, b"1")])
+    assert kinds(history) == [Kind.DISORDER]
+
+
+def test_those_of_two_producers_are_in_any_order(history: History) -> None:
+    history.send("anna", HERE, b"1")
+    history.send("berta", HERE, b"2")
+    history.finally_holds(HERE, [(0, b"2"), (1, b"1")])
+    assert kinds(history) == []
+
+
+def test_a_consumer_is_given_another_record_than_the_next_one(history: History) -> None:
+    acknowledged(history, b"1", 0)
+    acknowledged(history, b"2", 1)
+    history.finally_holds(HERE, [(0, b"1"), (1, b"2")])
+    history.reading("ours", HERE).records.append((0, b"2"))
+    assert kinds(history) == [Kind.MOVED]
+
+
+def test_a_consumer_misses_a_record(history: History) -> None:
+    for offset in range(3):
+        acknowledged(history, b"%d" % offset, offset)
+    history.finally_holds(HERE, [(offset, b"%d" % offset) for offset in range(3)])
+    history.reading("ours", HERE).records += [(0, b"0"), (2, b"2")]
+    assert kinds(history) == [Kind.SKIPPED]
+
+
+def test_a_consumer_is_given_a_record_again(history: History) -> None:
+    acknowledged(history, b"1", 0)
+    history.reading("ours", HERE).records += [(0, b"1"), (0, b"1")]
+    assert kinds(history) == [Kind.READ_BACK]
+
+
+def test_a_committed_offset_goes_back(history: History) -> None:
+    history.commit_answered(history.commit("group", HERE, 5))
+    history.offset_read("group", HERE, 5, asked=history.now())
+    assert kinds(history) == []
+    history.offset_read("group", HERE, -1, asked=history.now())
+    assert kinds(history) == [Kind.OFFSET_BACK]
+
+
+def test_a_zombie_commits_an_offset(history: History) -> None:
+    history.commit_answered(history.commit("group", HERE, 5))
+    history.commit_answered(history.commit("group", HERE, 4))
+    assert kinds(history) == [Kind.OFFSET_BACK]
+
+
+def test_an_offset_committed_meanwhile_may_be_read_or_not(history: History) -> None:
+    asked = history.now()
+    history.commit_answered(history.commit("group", HERE, 5))
+    history.offset_read("group", HERE, -1, asked=asked)
+    history.offset_read("group", HERE, 5, asked=asked)
+    assert kinds(history) == []
+
+
+def test_the_offset_of_an_aborted_transaction(history: History) -> None:
+    commit = history.commit("group", HERE, 5, ended(history, End.ABORTED))
+    history.commit_answered(commit)
+    history.offset_read("group", HERE, 5, asked=history.now())
+    assert kinds(history) == [Kind.ABORTED]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_an_offset_that_nobody_committed(history: History, refused: bool) -> None:
+    if refused:
+        history.commit_answered(history.commit("group", HERE, 5), Outcome.FAILED)
+    history.offset_read("group", HERE, 5, asked=history.now())
+    assert kinds(history) == [Kind.OFFSET_INVENTED]
+
+
+def replica(broker: int, *contents: bytes, high_watermark: int) -> ReplicaLog:
+    batches = [StoredBatch(offset, offset + 1, content) for offset, content in enumerate(contents)]
+    return ReplicaLog(broker, HERE, high_watermark, tuple(batches))
+
+
+def test_replicas_differ_below_the_high_watermark(history: History) -> None:
+    history.replica(replica(1, b"1", b"2", high_watermark=1))
+    history.replica(replica(2, b"1", b"3", b"4", high_watermark=3))
+    assert kinds(history) == []
+    history.replica(replica(3, b"2", high_watermark=1))
+    assert set(kinds(history)) == {Kind.REPLICAS_DIFFER}
+
+
+def test_a_replica_ends_below_its_high_watermark(history: History) -> None:
+    history.replica(replica(1, b"1", high_watermark=2))
+    assert kinds(history) == [Kind.REPLICAS_DIFFER]
+
+
+def test_two_leaders_in_one_epoch(history: History) -> None:
+    history.led(HERE, 3, 1)
+    history.led(HERE, 4, 2)
+    history.led(THERE, 3, 2)
+    assert kinds(history) == []
+    history.led(HERE, 3, 2)
+    assert kinds(history) == [Kind.TWO_LEADERS]
+
+
+def test_check_says_what_is_wrong_and_leaves_out_what_is_expected(history: History) -> None:
+    acknowledged(history, b"1", 0)
+    history.finally_holds(HERE, [])
+    check(history, apart_from=[Kind.LOST])
+    with pytest.raises(AssertionError, match=r"LOST .*b'1' of anna"):
+        check(history)
