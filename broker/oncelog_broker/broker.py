@@ -202,7 +202,7 @@ class Broker:
             clock=self.clock,
         )
         self._undo.push_async_callback(self._close_logs)
-        predecessor = Predecessor(store, self.disk, home)
+        predecessor = Predecessor(store, self.disk, home, was_closed_cleanly=self.logs.was_closed_cleanly)
         await predecessor.end_session()
         self._undo.push_async_callback(self._listeners.close)
         bound = {}
@@ -395,18 +395,20 @@ class Broker:
         """In the session that runs, which our successor must be able to end before it makes anything."""
         if store.session_key is not None:
             await asyncio.to_thread(predecessor.leave_trace)
-        is_first = self.member.membership is None
         registration = BrokerRegistration(
             tuple(Endpoint(each.name, each.host, each.port, each.security_protocol) for each in self.advertised),
             rack=self.config[keys.RACK],
             timestamp_ms=self.clock.now_ms(),
             boot=predecessor.boot,
-            is_log_tail_kept=not is_first
-            or predecessor.has_kept_log_tail(was_closed_cleanly=self.logs.was_closed_cleanly),
+            is_log_tail_kept=predecessor.is_log_tail_kept,
         )
         # A session that nobody has ended is over within its timeout, and told a tick later.
         wait_seconds = store.session_timeout * 1.5
-        return await register_broker(store, self.node_id, registration, self._found_logs, wait_seconds=wait_seconds)
+        membership = await register_broker(
+            store, self.node_id, registration, self._found_logs, wait_seconds=wait_seconds
+        )
+        await asyncio.to_thread(predecessor.on_registered)
+        return membership
 
     def _found_logs(self) -> FoundLogs:
         """What a data directory of another origin holds (one that Apache Kafka wrote, say)."""

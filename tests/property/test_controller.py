@@ -27,17 +27,16 @@ from oncelog_broker.metadata.payloads import (
     BrokerRegistration,
     Endpoint,
     PartitionState,
-    encode_broker,
     parse_controller_epoch,
     parse_partition_state,
 )
-from oncelog_broker.metadata.store import Create, Set, StoreUnavailable
+from oncelog_broker.metadata.registration import register_broker
+from oncelog_broker.metadata.store import Create, StoreUnavailable
 from oncelog_protocol.errors import KafkaError
 
 BROKERS = (1, 2, 3)
 broker_ids = st.sampled_from(BROKERS)
 losses = st.sampled_from(["", "reply", "request"])
-FIRST_STEPS = (*paths.PERSISTENT, *map(paths.incarnation, BROKERS))
 
 
 class Judge:
@@ -103,7 +102,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.terms: list[tuple[TreeSession, PartitionController]] = []
         self.images: list[ClusterImage] = []
         self.topics = 0
-        self.do(self.observer.multi([Create(path) for path in FIRST_STEPS]))
+        self.do(self.observer.multi([Create(path) for path in paths.PERSISTENT]))
         self.do(self.observer.multi([Create(paths.CLUSTER_ID, b'{"version":"1","id":"c"}')]))
         for broker in BROKERS:
             self.start(broker, is_log_tail_kept=True)
@@ -129,17 +128,8 @@ class ControllerMachine(RuleBasedStateMachine):
         session = self.sessions[broker] = self.shared.connect()
         if not is_log_tail_kept:
             self.judge.loses_its_tail(broker)
-        # It says so until the controller has heard it, however often it starts meanwhile.
-        is_log_tail_kept = not any(unsure == broker for _, unsure in self.judge.unsure)
         registration = BrokerRegistration((Endpoint("P", "h", 1),), is_log_tail_kept=is_log_tail_kept, boot="b")
-        self.do(
-            session.multi(
-                [
-                    Set(paths.incarnation(broker), b""),
-                    Create(paths.broker_id(broker), encode_broker(registration), ephemeral=True),
-                ]
-            )
-        )
+        self.do(register_broker(session, broker, registration))
 
     @rule(broker=broker_ids)
     def stop(self, broker: int) -> None:

@@ -206,8 +206,8 @@ class PartitionController:
                 if change.key not in again:
                     answers[changes[change.key]] = self._after(change)
             pending = [index for key, index in changes.items() if key in again]
-            # Brokers that came again were noticed on the way.
-            await self._settle(again - changes.keys())
+            # Brokers that came again were noticed on the way: what that means for the ISRs as they are comes first.
+            await self._settle(again)
             if not pending:
                 return [answers[index] for index in range(len(proposals))]
         raise Unsettled("proposals were refused by the store again and again")

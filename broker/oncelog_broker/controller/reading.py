@@ -10,11 +10,13 @@ from typing import Final, TypeVar
 from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.payloads import (
+    Incarnation,
     MalformedPayload,
     TopicAssignment,
     encode_mark,
     parse_broker,
     parse_config,
+    parse_incarnation,
     parse_partition_state,
     parse_topic,
 )
@@ -46,18 +48,27 @@ async def read_brokers(store: MetadataStore, view: ClusterView) -> set[int]:
     """Take over who lives now; the ids of all that came, went, or came again. StoreUnavailable.
 
     Incarnations are read first: then a check of one never vouches for an older registration than the one it came with.
+    Those of brokers that are away, too: one may have come and gone between two readings, and said what it lost.
     """
-    names = await _children(store, paths.BROKER_IDS)
-    known = sorted({int(name) for name in names if name.isdecimal()} | view.brokers.keys())
-    counted = await store.get_many([paths.incarnation(broker) for broker in known])
-    incarnations = {broker: found[1].version for broker, found in zip(known, counted, strict=True) if found is not None}
+    known = sorted(int(name) for name in await _children(store, paths.INCARNATIONS) if name.isdecimal())
+    incarnations: dict[int, int] = {}
+    unsure: dict[int, int] = {}
+    counted = [paths.incarnation(broker) for broker in known]
+    for broker, path, found in zip(known, counted, await store.get_many(counted), strict=True):
+        if found is None:
+            continue
+        incarnations[broker] = found[1].version
+        incarnation = _parsed(parse_incarnation, found[0], path) or Incarnation(is_log_tail_kept=False)
+        since = incarnation.unsure_epoch(found[1].mzxid)
+        if since >= 0:
+            unsure[broker] = since
     brokers: dict[int, LiveBroker] = {}
     registered = [paths.broker_id(broker) for broker in known]
     for broker, path, found in zip(known, registered, await store.get_many(registered), strict=True):
         registration = None if found is None else _parsed(parse_broker, found[0], path)
         if found is not None and registration is not None:
-            brokers[broker] = LiveBroker(broker, found[1].czxid, registration.rack, registration.is_log_tail_kept)
-    return view.put_brokers(brokers, incarnations)
+            brokers[broker] = LiveBroker(broker, found[1].czxid, registration.rack)
+    return view.put_brokers(brokers, incarnations, unsure)
 
 
 async def read_topics(store: MetadataStore, view: ClusterView, names: Collection[str], pause: Pause) -> None:

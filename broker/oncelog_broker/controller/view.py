@@ -19,9 +19,6 @@ class LiveBroker(NamedTuple):
     id: int
     epoch: int
     rack: str | None = None
-    is_log_tail_kept: bool = True
-    """Whether it has every record that it had when it was last there: False after the machine went down, or where the
-    log was found shorter than it had been."""
 
 
 class KnownState(NamedTuple):
@@ -40,6 +37,9 @@ class ClusterView:
         self.incarnations: dict[int, int] = {}
         """Broker id -> version of the node that counts its registrations; also of brokers that are away. Read before
         `brokers`, so that it is never newer than what is known of the broker."""
+        self.unsure: dict[int, int] = {}
+        """Broker id -> the epoch of its last registration after which it may lack the end of its logs (the machine had
+        gone down); also of brokers that are away. A state that is newer was decided with that in mind."""
         self.topics: dict[str, TopicAssignment] = {}
         self.states: dict[PartitionKey, KnownState] = {}
         self.unclean_by_default = unclean_by_default
@@ -115,11 +115,15 @@ class ClusterView:
         else:
             self.states[key] = known
 
-    def put_brokers(self, brokers: Mapping[int, LiveBroker], incarnations: Mapping[int, int]) -> set[int]:
-        """Those who live now, and their incarnations; the ids of all that came, went, or came again."""
+    def put_brokers(
+        self, brokers: Mapping[int, LiveBroker], incarnations: Mapping[int, int], unsure: Mapping[int, int]
+    ) -> set[int]:
+        """Those who live now, the incarnations of all that ever did, and which of them are unsure since when; the ids
+        of all that came, went, or came again."""
         changed = {
             broker for broker in self.brokers.keys() | brokers.keys() if self.brokers.get(broker) != brokers.get(broker)
         }
-        self.brokers = dict(brokers)
-        self.incarnations.update(incarnations)
+        # One that came and went again may have said so, too.
+        changed |= {broker for broker, since in unsure.items() if self.unsure.get(broker) != since}
+        self.brokers, self.incarnations, self.unsure = dict(brokers), dict(incarnations), dict(unsure)
         return changed

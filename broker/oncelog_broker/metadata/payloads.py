@@ -52,6 +52,23 @@ class BrokerRegistration:
 
 
 @dataclass(frozen=True, slots=True)
+class Incarnation:
+    """`/oncelog/incarnations/<id>`, set in the write of each registration of a broker: since when what it holds is not
+    known to be all that it once had. Carried on from registration to registration, so that a broker which comes twice
+    before anybody has looked does not seem to have kept what it lost."""
+
+    is_log_tail_kept: bool = True
+    """False: it may have lost the end of its logs just before this registration."""
+    unsure_since: int = -1
+    """The broker epoch of the last registration before this one that said so; -1 if none did."""
+
+    def unsure_epoch(self, written: int) -> int:
+        """A partition's state that is older than this says nothing of what the broker holds; -1: there is none such.
+        `written`: the zxid of the node's last write, which is the broker epoch of the registration."""
+        return self.unsure_since if self.is_log_tail_kept else written
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaAssignment:
     """The brokers of one partition, the preferred leader first; the two others are about a reassignment under way."""
 
@@ -137,6 +154,18 @@ def parse_broker(data: bytes, path: str) -> BrokerRegistration:
         document.optional("boot", str, ""),
         document.optional("log_tail", str, "kept") == "kept",
     )
+
+
+def encode_incarnation(incarnation: Incarnation) -> bytes:
+    document: dict[str, Any] = {"version": 1, "log_tail": "kept" if incarnation.is_log_tail_kept else "unsure"}
+    if incarnation.unsure_since >= 0:
+        document["unsure_since"] = incarnation.unsure_since
+    return _to_json(document)
+
+
+def parse_incarnation(data: bytes, path: str) -> Incarnation:
+    document = _Document.parse(data, path)
+    return Incarnation(document.required("log_tail", str) == "kept", document.optional("unsure_since", int, -1))
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:
