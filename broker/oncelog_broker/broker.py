@@ -226,7 +226,13 @@ class Broker:
         )
         self._set_strays_aside()
         self.replicas = Replicas(
-            self.node_id, self.logs, self.log_config, ClusterImage(""), self.tasks, self.clock.monotonic
+            self.node_id,
+            self.logs,
+            self.log_config,
+            ClusterImage(""),
+            self.tasks,
+            self.clock.monotonic,
+            self.member.broker_epoch,
         )
         isr_keeper = self._replicate()
         self.replicas.on_image(ClusterImage(""), self.image)
@@ -386,6 +392,7 @@ class Broker:
             await self.metadata.until_current()
 
         async def on_rejoined(membership: Membership) -> None:
+            self.replicas.on_registered(membership.broker_epoch)
             await self.metadata.wait_for(lambda image: _epoch_of(image, self.node_id) == membership.broker_epoch)
             await self.metadata.until_current()
 

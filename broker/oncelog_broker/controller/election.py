@@ -3,8 +3,8 @@ PartitionStateMachine and ReplicaStateMachine.
 
 A broker was away if it is not registered, or was registered anew after the state was written: each write of a state
 checks the incarnations of its whole ISR, so whoever is older than the write has been there ever since. Where nobody but
-returned brokers is left, what counts is whether they may have lost the end of their logs: a broker that came unsure of it
-is so for every state that is older than that registration, however often it has come since.
+returned brokers is left, what counts is whether they may have lost the end of their logs: a broker that came unsure of
+it is so for every state that is older than that registration, however often it has come since.
 
 Every election gives a new leader epoch, also when the leader stays the same broker: only a new epoch lets followers and
 consumers see that the tail of a log may be another one (KIP-101, KIP-320). Leaving the ISR gives none.

@@ -50,7 +50,8 @@ async def read_brokers(store: MetadataStore, view: ClusterView) -> set[int]:
     Incarnations are read first: then a check of one never vouches for an older registration than the one it came with.
     Those of brokers that are away, too: one may have come and gone between two readings, and said what it lost.
     """
-    known = sorted(int(name) for name in await _children(store, paths.INCARNATIONS) if name.isdecimal())
+    names = {*await _children(store, paths.INCARNATIONS), *await _children(store, paths.BROKER_IDS)}
+    known = sorted(int(name) for name in names if name.isdecimal())
     incarnations: dict[int, int] = {}
     unsure: dict[int, int] = {}
     counted = [paths.incarnation(broker) for broker in known]

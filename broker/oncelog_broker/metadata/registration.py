@@ -5,8 +5,8 @@ topics taken over from the log directories: later a directory without a topic in
 (the broker died before it removed the files), and taking it over would bring the topic back from the dead.
 
 Each registration also sets the broker's incarnation node, in the same write. Whoever makes this broker a leader can so
-check, in the write that does it, that it is still the broker that was meant. And there it says since when the broker may
-lack records that it once had: whoever has registered twice since then is as unsure as before.
+check, in the write that does it, that it is still the broker that was meant. And there it says since when the broker
+may lack records that it once had: whoever has registered twice since then is as unsure as before.
 """
 
 from __future__ import annotations
