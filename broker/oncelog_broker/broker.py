@@ -385,7 +385,7 @@ class Broker:
         self.elector.on_term = self.topics.finish_deletions
         await self.elector.start()
         # Only now: what is read after a write of our own is never older than that, so no log is taken for a stray.
-        self.metadata = await MetadataCache.start(store)
+        self.metadata = await self.member.patiently(partial(MetadataCache.start, store))
 
         async def on_resumed() -> None:
             await store.sync()

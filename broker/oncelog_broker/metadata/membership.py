@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from oncelog_broker.metadata.registration import Membership
 from oncelog_broker.metadata.store import MetadataStore, SessionState, StoreUnavailable
@@ -24,6 +24,8 @@ from oncelog_broker.runtime.tasks import Tasks
 
 RETRY_SECONDS: Final = 0.2
 """Between tries while the store is out of reach."""
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -70,10 +72,14 @@ class ClusterMember:
 
     async def join(self) -> Membership:
         """Register for the first time, in as many tries as the session lasts. BrokerIdInUse, StoreUnavailable."""
+        return await self.patiently(self._join)
+
+    async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the store answers, in as many tries as a session lasts. Raises what `ask` does."""
         deadline = self._clock.monotonic() + self._store.session_timeout
         while True:
             try:
-                return await self._join()
+                return await ask()
             except StoreUnavailable:
                 if self._clock.monotonic() >= deadline:
                     raise
