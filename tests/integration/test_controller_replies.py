@@ -40,7 +40,7 @@ class Cluster:
 
     async def until(self, shows: Callable[[PartitionState | None], bool]) -> PartitionState | None:
         async with asyncio.timeout(SECONDS):
-            while not shows(found := await self.partition()):
+            while not shows(found := await self.partition()):  # noqa: ASYNC110  nobody is told
                 await asyncio.sleep(0.02)
         return found
 

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from oncelog_broker.controller.leadership import Controllership, claim_controllership, own_controllership
 from oncelog_broker.controller.partitions import PartitionController, Unsettled
-from oncelog_broker.controller.reading import Pause
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.store import MetadataStore, SessionState, StoreUnavailable, Unsubscribe
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.slices import Pause
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from oncelog_broker.metadata.payloads import PartitionState, TopicAssignment
+from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP, PartitionState, TopicAssignment
 from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.runtime.steps import Steps, run_steps
 
 
 class LiveBroker(NamedTuple):
@@ -78,35 +79,45 @@ class ClusterView:
 
     def put_topic(self, name: str, topic: TopicAssignment) -> None:
         """A topic as it is now. States of partitions that it has no more, or of an older topic, are forgotten."""
+        run_steps(self.topic_put(name, topic))
+
+    def topic_put(self, name: str, topic: TopicAssignment) -> Steps[None]:
+        """`put_topic` in steps: a topic may have thousands of partitions."""
         before = self.topics.get(name)
+        added: Collection[int] = topic.partitions.keys()
         if before is not None:
             if before.topic_id == topic.topic_id and before.partitions.items() <= topic.partitions.items():
-                added: Collection[int] = topic.partitions.keys() - before.partitions.keys()
+                added = topic.partitions.keys() - before.partitions.keys()
             else:
-                self.remove_topic(name)
-                added = topic.partitions.keys()
-        else:
-            added = topic.partitions.keys()
+                yield from self.topic_removed(name)
         self.topics[name] = topic
         if topic.topic_id is not None:
             self._names[topic.topic_id] = name
-        for partition in added:
+        for number, partition in enumerate(added):
             for broker in topic.partitions[partition].replicas:
                 self._hosted.setdefault(broker, set()).add(PartitionKey(name, partition))
+            if number % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+                yield None
 
     def remove_topic(self, name: str) -> None:
         """Harmless for a topic that is not known."""
+        run_steps(self.topic_removed(name))
+
+    def topic_removed(self, name: str) -> Steps[None]:
+        """`remove_topic` in steps."""
         topic = self.topics.pop(name, None)
         self.doomed.discard(name)
         if topic is None:
             return
         if topic.topic_id is not None:
             self._names.pop(topic.topic_id, None)
-        for partition, assignment in topic.partitions.items():
+        for number, (partition, assignment) in enumerate(topic.partitions.items()):
             key = PartitionKey(name, partition)
             self.states.pop(key, None)
             for broker in assignment.replicas:
                 self._hosted[broker].discard(key)
+            if number % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+                yield None
 
     def put_state(self, key: PartitionKey, known: KnownState | None) -> None:
         """The state of a partition, None while it has none."""

@@ -9,11 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from oncelog_broker.runtime.steps import Steps, run_steps
 from oncelog_protocol.uuids import uuid_from_string, uuid_to_string
 
 _T = TypeVar("_T")
+
+PARTITIONS_PER_STEP: Final = 500
+"""Of a topic, looked at before others have their turn."""
 
 
 class MalformedPayload(ValueError):
@@ -173,19 +177,37 @@ def encode_topic(topic: TopicAssignment) -> bytes:
     document: dict[str, Any] = {"version": 2 if topic.topic_id is None else 3}
     if topic.topic_id is not None:
         document["topic_id"] = uuid_to_string(topic.topic_id)
-    partitions = sorted(topic.partitions.items())
-    document["partitions"] = {str(p): list(a.replicas) for p, a in partitions}
-    document["adding_replicas"] = {str(p): list(a.adding_replicas) for p, a in partitions if a.adding_replicas}
-    document["removing_replicas"] = {str(p): list(a.removing_replicas) for p, a in partitions if a.removing_replicas}
+    partitions = sorted(topic.partitions)
+    assignments = topic.partitions
+    moving = [p for p in partitions if assignments[p].adding_replicas or assignments[p].removing_replicas]
+    document["partitions"] = {str(p): assignments[p].replicas for p in partitions}
+    document["adding_replicas"] = {str(p): found for p in moving if (found := assignments[p].adding_replicas)}
+    document["removing_replicas"] = {str(p): found for p in moving if (found := assignments[p].removing_replicas)}
     return _to_json(document)
 
 
 def parse_topic(data: bytes, path: str) -> TopicAssignment:
+    return run_steps(topic_in_steps(data, path))
+
+
+def topic_in_steps(data: bytes, path: str) -> Steps[TopicAssignment]:
+    """`parse_topic` of one that may have thousands of partitions: those that lie on the same brokers share what says
+    so. MalformedPayload."""
     document = _Document.parse(data, path)
-    replicas = document.brokers_by_partition("partitions")
+    yield None
     adding = document.brokers_by_partition("adding_replicas")
     removing = document.brokers_by_partition("removing_replicas")
-    assignments = {p: ReplicaAssignment(r, adding.get(p, ()), removing.get(p, ())) for p, r in replicas.items()}
+    assignments: dict[int, ReplicaAssignment] = {}
+    shared: dict[tuple[int, ...], ReplicaAssignment] = {}
+    for text, brokers in document.optional("partitions", dict, {}).items():
+        partition, replicas = _decimal(text, "partitions", path), _broker_ids(brokers, "partitions", path)
+        if partition in adding or partition in removing:
+            moving = ReplicaAssignment(replicas, adding.get(partition, ()), removing.get(partition, ()))
+            assignments[partition] = moving
+        else:
+            assignments[partition] = shared.get(replicas) or shared.setdefault(replicas, ReplicaAssignment(replicas))
+        if len(assignments) % PARTITIONS_PER_STEP == 0:
+            yield None
     text = document.optional("topic_id", str, "")
     try:
         topic_id = uuid_from_string(text) if text else None
