@@ -90,9 +90,12 @@ class Predecessor:
         self._trace = read_trace(disk, directory)
         self.boot = boot_id()
         """The one that we run in."""
-        self.is_log_tail_kept = is_log_tail_kept(self._trace, self.boot, was_closed_cleanly=was_closed_cleanly)
-        """False from an unclean stop until a registration has said it."""
-        if not self.is_log_tail_kept and store.session_key is not None:
+        is_alone = store.session_key is None
+        self.is_log_tail_kept = is_alone or is_log_tail_kept(
+            self._trace, self.boot, was_closed_cleanly=was_closed_cleanly
+        )
+        """False from an unclean stop until a registration has said it. Nobody has more than a broker that is alone."""
+        if not self.is_log_tail_kept:
             self._leave(None if self._trace is None else self._trace.key)
 
     async def end_session(self) -> None:
@@ -113,8 +116,7 @@ class Predecessor:
         if self.is_log_tail_kept:
             return
         self.is_log_tail_kept = True
-        if self._store.session_key is not None:
-            self._leave(self._store.session_key)
+        self._leave(self._store.session_key)
 
     def _leave(self, key: SessionKey | None) -> None:
         leave_trace(self._disk, self._directory, Trace(key, self.boot, self.is_log_tail_kept))

@@ -11,6 +11,7 @@ from tests.support.producers import ABORT, COMMIT, sequenced
 from tests.support.storage import make_batch, open_log
 
 from oncelog_broker.replication.partition import MARKER_SIZE, READ_COMMITTED, READ_UNCOMMITTED, Partition
+from oncelog_broker.replication.verification_guards import Guard
 from oncelog_broker.replication.waiting import WaitingFetch
 from oncelog_broker.runtime.steps import run_steps
 from oncelog_broker.server.handlers import list_offsets
@@ -145,6 +146,9 @@ def test_the_size_of_a_marker() -> None:
 
 def test_e3_who_leads_no_more_keeps_no_guard(partition: Partition) -> None:
     """Another leader may append the marker; the answer may come when this broker leads again."""
-    guard = partition.guards.take(1, 0)
-    partition.resign()
-    assert not partition.guards.holds(guard)
+
+    def ask(guard: Guard) -> bool:
+        partition.resign()
+        return partition.guards.holds(guard)
+
+    assert not partition.guards.during(1, 0, ask)
