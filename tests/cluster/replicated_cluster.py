@@ -80,7 +80,9 @@ class ReplicatedCluster:
             # The last one is where BrokerProcess looks for it.
             listeners = f"PEER://{LOOPBACK}:{peer_port},PLAINTEXT://{LOOPBACK}:{port}"
         own = {"node.id": str(node_id), "zookeeper.connect": self.zookeeper, "listeners": listeners}
-        return BrokerProcess(directory / f"broker{node_id}", {**SETTINGS, **own, **settings})
+        broker = BrokerProcess(directory / f"broker{node_id}", {**SETTINGS, **own, **settings})
+        broker.port = port  # clients may look for it before it starts
+        return broker
 
     def advertise_to_peers(self, ports: dict[int, int]) -> None:
         """Before they start: the others are to come through a proxy at these ports."""

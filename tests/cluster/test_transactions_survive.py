@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from crash_points import CrashPoints
 from final_state import settle_and_check
-from raw_transactions import RawTransactions
+from raw_transactions import RawTransactions, committed_offset
 from recording_clients import PRODUCERS
 from replicated_cluster import ReplicatedCluster
 from tests.support.history.events import Place
@@ -127,8 +127,6 @@ def initialised(cluster: ReplicatedCluster, name: str):  # type: ignore[no-untyp
 
 def committed(cluster: ReplicatedCluster, group: str, topic: str) -> int:
     """The committed offset of partition 0; 0 where there is none, or no coordinator that says so."""
-    from raw_transactions import committed_offset
-
     with cluster.client(cluster.coordinator(group, CoordinatorType.GROUP)) as client:
         code, offset = committed_offset(client, group, topic, stable=True)
     return 0 if code else max(offset, 0)
