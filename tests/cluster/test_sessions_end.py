@@ -93,12 +93,12 @@ def test_c9_the_ensemble_is_away(
 
 
 def test_c28_a_session_ends_while_its_broker_becomes_the_leader_of_many(
-    new_cluster_root: str, tmp_path: Path, history: History
+    zookeeper: str, tmp_path: Path, history: History
 ) -> None:
     """Fifty coordinators move to brokers of which one loses its session in that moment: each of them is loaded
     somewhere in the end, and knows its transactional ids."""
     settings = {"transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS)}
-    with ReplicatedCluster(tmp_path, new_cluster_root, settings) as cluster:
+    with ReplicatedCluster(tmp_path, zookeeper, settings) as cluster:
         cluster.coordinator("any")
         names = [f"id-{number}" for number in range(INTERNAL_PARTITIONS)]
         before = {name: identity(cluster, name) for name in names}
