@@ -265,10 +265,10 @@ class ReplicatedCluster:
 
     # --- topics
 
-    def create_topic(self, name: str, *replicas: Sequence[int], **configs: str) -> None:
+    def create_topic(self, name: str, *replicas: Sequence[int], waits: bool = True, **configs: str) -> None:
         """`replicas` of each partition, the preferred leader first, by default one partition anywhere.
 
-        Configuration keys with underscores in place of dots. Returns when all replicas are in sync.
+        Configuration keys with underscores in place of dots. Returns when all replicas are in sync, if it `waits`.
         """
         wanted = CreateTopicsRequest.CreatableTopic
         topic = wanted(
@@ -283,6 +283,8 @@ class ReplicatedCluster:
         )
         answer = self.ask(CreateTopicsRequest(topics=[topic]), ApiKey.CREATE_TOPICS, 5, self.controller()).topics[0]
         assert answer.error_code == 0, answer
+        if not waits:
+            return
         self.until_whole(name)
         for index in self.parts(name):
             self.until_led(name, index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from crash_points import CrashPoints
@@ -37,11 +37,11 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CrashPoints]:
 
 @pytest.fixture(scope="module")
 def asking(
-    new_cluster_root: str, tmp_path_factory: pytest.TempPathFactory, points: CrashPoints
+    chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory, points: CrashPoints
 ) -> Iterator[ReplicatedCluster]:
     """A cluster whose brokers ask at their fail points."""
     directory = tmp_path_factory.mktemp("asking")
-    with ReplicatedCluster(directory, new_cluster_root, fail_points=points.specification) as cluster:
+    with ReplicatedCluster(directory, chroots(), fail_points=points.specification) as cluster:
         yield cluster
     cluster.check_logs()
 
