@@ -20,6 +20,7 @@ from raw_client import RawClient
 
 from oncelog_broker.local_cluster.ports import LOOPBACK, reserved_ports
 from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
@@ -243,13 +244,11 @@ class ReplicatedCluster:
     def until_whole(self, *topics: str) -> None:
         """All replicas of all partitions are in sync."""
         for topic in topics:
-            self.until(
-                lambda: all(
-                    part.leader >= 0 and set(part.isr) == set(part.replicas)
-                    for part in self.parts(topic).values()  # noqa: B023
-                ),
-                f"all replicas of {topic} are in sync",
-            )
+            self.until(lambda: self._is_whole(topic), f"all replicas of {topic} are in sync")  # noqa: B023
+
+    def _is_whole(self, topic: str) -> bool:
+        parts = self.parts(topic).values()
+        return bool(parts) and all(part.leader >= 0 and set(part.isr) == set(part.replicas) for part in parts)
 
     def until_isr(self, topic: str, isr: set[int], index: int = 0) -> None:
         self.until(lambda: set(self.part(topic, index).isr) == isr, f"the ISR of {topic}-{index} is {isr}")
@@ -265,10 +264,13 @@ class ReplicatedCluster:
 
     # --- topics
 
-    def create_topic(self, name: str, *replicas: Sequence[int], waits: bool = True, **configs: str) -> None:
+    def create_topic(
+        self, name: str, *replicas: Sequence[int], waits: bool = True, may_exist: bool = False, **configs: str
+    ) -> None:
         """`replicas` of each partition, the preferred leader first, by default one partition anywhere.
 
         Configuration keys with underscores in place of dots. Returns when all replicas are in sync, if it `waits`.
+        `may_exist`: the answer may be lost, and then it exists when it is asked for again.
         """
         wanted = CreateTopicsRequest.CreatableTopic
         topic = wanted(
@@ -281,8 +283,15 @@ class ReplicatedCluster:
             ],
             configs=[wanted.CreatableTopicConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()],
         )
-        answer = self.ask(CreateTopicsRequest(topics=[topic]), ApiKey.CREATE_TOPICS, 5, self.controller()).topics[0]
-        assert answer.error_code == 0, answer
+
+        def create() -> Any:
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+            answer = self.ask(request, ApiKey.CREATE_TOPICS, 5, self.controller()).topics[0]
+            is_there = may_exist and answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+            assert may_exist or answer.error_code == 0, answer
+            return is_there or answer.error_code == 0
+
+        self.until(create, f"{name} is created")
         if not waits:
             return
         self.until_whole(name)
