@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
+from oncelog.connection.address import Address
 from oncelog.errors import ConfigError
 from oncelog.names import why_not_a_string
 from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES
@@ -28,16 +29,6 @@ ACKS: Final = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
 COMPRESSION_TYPES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 OFFSET_RESETS: Final = ("earliest", "latest", "none")
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
-
-
-class Address(NamedTuple):
-    """Where a broker listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Bounds(NamedTuple):

@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 
 from oncelog.backoff import backoff_s
 from oncelog.cluster import Cluster
-from oncelog.config import Address, ClientConfig
+from oncelog.config import ClientConfig
+from oncelog.connection.address import Address
 from oncelog.connection.transport import BrokerConnection, connect
 from oncelog.errors import ClientClosed, ConnectionFailed, KafkaError
 from oncelog_protocol.schema import Request

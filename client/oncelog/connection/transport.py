@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
 from oncelog.alarm import Alarm
-from oncelog.config import Address
+from oncelog.connection.address import Address
 from oncelog.connection.protocol import ConnectionProtocol
 from oncelog.connection.versions import FIRST_TRY, VersionTable, api_versions_request, next_try
 from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut

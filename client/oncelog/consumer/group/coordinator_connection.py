@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from oncelog.backoff import backoff_s
 from oncelog.cluster import Broker, Cluster
-from oncelog.config import Address, ConsumerConfig
+from oncelog.config import ConsumerConfig
+from oncelog.connection.address import Address
 from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection, connect
 from oncelog.errors import ConnectionFailed, RequestTimedOut
