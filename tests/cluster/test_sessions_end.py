@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,30 @@ def test_c9_the_ensemble_is_away(
             assert producer.acknowledged == producer.sent
         settle_and_check(cluster, history, "topic")
         cluster.check_logs()
+
+
+@pytest.mark.soak
+@LIBRARIES
+def test_c20_all_brokers_are_killed_while_the_ensemble_stands_still(
+    zookeeper_factory: ZooKeeperFactory, tmp_path: Path, history: History, library: str
+) -> None:
+    """Their sessions are not over when it goes on: each broker ends the one of its predecessor, and takes its place."""
+    ensemble = zookeeper_factory()
+    settings = {"zookeeper.connection.timeout.ms": "60000"}
+    with ReplicatedCluster(tmp_path, ensemble.connect_string, settings) as cluster:
+        cluster.create_topic("topic", (1, 2, 3))
+        with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
+            with Writer(producer, Place("topic")) as writer:
+                writer.until_more(20)
+                ensemble.server(1).pause()
+                cluster.kill(1, 2, 3)
+                with ThreadPoolExecutor(1) as pool:
+                    started = pool.submit(cluster.start, 3, 1, 2)
+                    ensemble.server(1).resume()
+                    started.result(100)
+                writer.until_more(20)
+            assert producer.acknowledged == producer.sent
+        settle_and_check(cluster, history, "topic")
 
 
 def test_c28_a_session_ends_while_its_broker_becomes_the_leader_of_many(
