@@ -49,6 +49,9 @@ CALL_SECONDS = 10.0
 """One request of those that look from outside: a paused broker does not answer it."""
 WAIT_SECONDS = 90.0
 METADATA_VERSION = 9
+CREATED = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
+NOT_YET = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_REPLICATION_FACTOR}
+"""The last one while a broker that waited for a processor has just lost its place."""
 
 
 class Part(NamedTuple):
@@ -110,7 +113,8 @@ class ReplicatedCluster:
 
     def check_logs(self) -> None:
         for broker in self.brokers.values():
-            assert "Traceback" not in broker.log.read_text()
+            _, found, what = broker.log.read_text().partition("Traceback")
+            assert not found, f"broker {broker.settings['node.id']}: {what[:3000]}"
 
     # --- what is done to brokers
 
@@ -264,13 +268,10 @@ class ReplicatedCluster:
 
     # --- topics
 
-    def create_topic(
-        self, name: str, *replicas: Sequence[int], waits: bool = True, may_exist: bool = False, **configs: str
-    ) -> None:
+    def create_topic(self, name: str, *replicas: Sequence[int], waits: bool = True, **configs: str) -> None:
         """`replicas` of each partition, the preferred leader first, by default one partition anywhere.
 
         Configuration keys with underscores in place of dots. Returns when all replicas are in sync, if it `waits`.
-        `may_exist`: the answer may be lost, and then it exists when it is asked for again.
         """
         wanted = CreateTopicsRequest.CreatableTopic
         topic = wanted(
@@ -284,12 +285,12 @@ class ReplicatedCluster:
             configs=[wanted.CreatableTopicConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()],
         )
 
-        def create() -> Any:
+        def create() -> bool:
+            """Asked again where the controller has just changed, or cannot know what has become of it."""
             request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
             answer = self.ask(request, ApiKey.CREATE_TOPICS, 5, self.controller()).topics[0]
-            is_there = may_exist and answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-            assert may_exist or answer.error_code == 0, answer
-            return is_there or answer.error_code == 0
+            assert answer.error_code in CREATED | NOT_YET, answer
+            return answer.error_code in CREATED
 
         self.until(create, f"{name} is created")
         if not waits:

@@ -48,7 +48,7 @@ def test_c11_answers_about_the_controllers_writes_are_lost(
     place = Place(topic)
 
     lose_the_next_answer(proxy)
-    cluster.create_topic(topic, (1, 2, 3), may_exist=True)
+    cluster.create_topic(topic, (1, 2, 3))
     assert cluster.part(topic).epoch == 0
 
     with PRODUCERS["oncelog"](cluster.addresses, history, "anna") as producer:

@@ -37,7 +37,7 @@ def broker_epoch(cluster: ReplicatedCluster, node_id: int) -> int:
     client = KazooClient(cluster.zookeeper, timeout=60)
     client.start(60)
     try:
-        found = client.exists(f"/brokers/ids/{node_id}")
+        found = client.retry(client.exists, f"/brokers/ids/{node_id}")
         return -1 if found is None else int(found.czxid)
     finally:
         client.stop()
