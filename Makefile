@@ -72,8 +72,8 @@ hostile: $(STAMP)     ## what an honest client waits beside each hostile one; th
 bench: $(STAMP)       ## the benchmark table, printed and kept in bench/RESULTS.md
 	$(BIN)/python bench/run.py
 
-interop: $(STAMP)     ## other clients, and Apache Kafka itself, beside our broker: some ten minutes, two of them to compare answers
-	$(BIN)/pytest -q tests/interop
+interop: zookeeper     ## other clients, and Apache Kafka itself, beside our broker: some ten minutes, two of them to compare answers
+	$(BIN)/pytest -q -o faulthandler_timeout=600 tests/interop
 
 clean:                ## remove what the targets above made (not ./data)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

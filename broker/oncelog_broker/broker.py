@@ -202,7 +202,7 @@ class Broker:
             clock=self.clock,
         )
         self._undo.push_async_callback(self._close_logs)
-        predecessor = Predecessor(store, self.disk, home)
+        predecessor = Predecessor(store, self.disk, home, was_closed_cleanly=self.logs.was_closed_cleanly)
         await predecessor.end_session()
         self._undo.push_async_callback(self._listeners.close)
         bound = {}
@@ -226,7 +226,13 @@ class Broker:
         )
         self._set_strays_aside()
         self.replicas = Replicas(
-            self.node_id, self.logs, self.log_config, ClusterImage(""), self.tasks, self.clock.monotonic
+            self.node_id,
+            self.logs,
+            self.log_config,
+            ClusterImage(""),
+            self.tasks,
+            self.clock.monotonic,
+            self.member.broker_epoch,
         )
         isr_keeper = self._replicate()
         self.replicas.on_image(ClusterImage(""), self.image)
@@ -379,13 +385,14 @@ class Broker:
         self.elector.on_term = self.topics.finish_deletions
         await self.elector.start()
         # Only now: what is read after a write of our own is never older than that, so no log is taken for a stray.
-        self.metadata = await MetadataCache.start(store)
+        self.metadata = await self.member.patiently(partial(MetadataCache.start, store))
 
         async def on_resumed() -> None:
             await store.sync()
             await self.metadata.until_current()
 
         async def on_rejoined(membership: Membership) -> None:
+            self.replicas.on_registered(membership.broker_epoch)
             await self.metadata.wait_for(lambda image: _epoch_of(image, self.node_id) == membership.broker_epoch)
             await self.metadata.until_current()
 
@@ -395,18 +402,20 @@ class Broker:
         """In the session that runs, which our successor must be able to end before it makes anything."""
         if store.session_key is not None:
             await asyncio.to_thread(predecessor.leave_trace)
-        is_first = self.member.membership is None
         registration = BrokerRegistration(
             tuple(Endpoint(each.name, each.host, each.port, each.security_protocol) for each in self.advertised),
             rack=self.config[keys.RACK],
             timestamp_ms=self.clock.now_ms(),
             boot=predecessor.boot,
-            is_log_tail_kept=not is_first
-            or predecessor.has_kept_log_tail(was_closed_cleanly=self.logs.was_closed_cleanly),
+            is_log_tail_kept=predecessor.is_log_tail_kept,
         )
         # A session that nobody has ended is over within its timeout, and told a tick later.
         wait_seconds = store.session_timeout * 1.5
-        return await register_broker(store, self.node_id, registration, self._found_logs, wait_seconds=wait_seconds)
+        membership = await register_broker(
+            store, self.node_id, registration, self._found_logs, wait_seconds=wait_seconds
+        )
+        await asyncio.to_thread(predecessor.on_registered)
+        return membership
 
     def _found_logs(self) -> FoundLogs:
         """What a data directory of another origin holds (one that Apache Kafka wrote, say)."""

@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError, for_code
 from aiokafka.partitioner import murmur2
-from foreign_clients import TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused
+from foreign_clients import BROKERS, TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused
 
 T = TypeVar("T")
 
@@ -139,7 +139,7 @@ class Aiokafka(ForeignClient):
         name: str,
         partitions: int = 1,
         *,
-        replication_factor: int = 1,
+        replication_factor: int = BROKERS,
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:

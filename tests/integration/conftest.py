@@ -3,6 +3,8 @@
 `ONCELOG_TEST_ADDRESS=host:port` runs the foreign clients' tests against another broker that is up already, Apache Kafka
 for one: what they demand is Kafka's behaviour, not ours.
 
+`ONCELOG_TEST_BROKERS=3` runs them against three brokers that keep three replicas of everything.
+
 `ONCELOG_TEST_METADATA=zookeeper` has all brokers keep their metadata in ZooKeeper: what they do is the same.
 """
 
@@ -18,11 +20,13 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "cluster")]
 pytest.register_assert_rewrite("client_contract")
 
 from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
+from foreign_clients import BROKERS  # noqa: E402
 from raw_client import RawClient  # noqa: E402
+from shared_cluster import is_asked_for, shared_cluster  # noqa: E402, F401  a fixture
 
 LOG_CHARACTERS = 10_000
 MEMORY_DISK = Path("/dev/shm")
@@ -64,6 +68,8 @@ def address(request: pytest.FixtureRequest) -> str:
     """Where the foreign clients find a broker."""
     if FOREIGN_ADDRESS:
         return FOREIGN_ADDRESS
+    if is_asked_for(BROKERS):
+        return str(request.getfixturevalue("shared_cluster").addresses)
     broker: BrokerProcess = request.getfixturevalue("broker")
     return broker.address
 

@@ -6,6 +6,7 @@ written once. Adapters hold no logic of their own: they translate arguments, res
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,9 @@ TIMEOUT_SECONDS = 45.0
 LOOK_SECONDS = 0.005
 FETCH_WAIT_MS = 50
 """How long a fetch at the end of the log waits: clients that read ahead sit it out when they are closed."""
+BROKERS = int(os.environ.pop("ONCELOG_TEST_BROKERS", "1"))
+"""That the clients meet: one, or three that keep three replicas of everything. Popped: brokers would take it for a
+setting."""
 COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 
@@ -121,7 +125,7 @@ class ForeignClient(ABC):
         name: str,
         partitions: int = 1,
         *,
-        replication_factor: int = 1,
+        replication_factor: int = BROKERS,
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None: ...

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from foreign_clients import FETCH_WAIT_MS, TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused
+from foreign_clients import BROKERS, FETCH_WAIT_MS, TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, for_code
@@ -115,7 +115,7 @@ class KafkaPython(ForeignClient):
         name: str,
         partitions: int = 1,
         *,
-        replication_factor: int = 1,
+        replication_factor: int = BROKERS,
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:

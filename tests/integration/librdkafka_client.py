@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from foreign_clients import TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused, eventually
+from foreign_clients import BROKERS, TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused, eventually
 
 TIMEOUT_MS = int(TIMEOUT_SECONDS * 1000)
 NOT_THERE_YET = (
@@ -156,7 +156,7 @@ class Librdkafka(ForeignClient):
         name: str,
         partitions: int = 1,
         *,
-        replication_factor: int = 1,
+        replication_factor: int = BROKERS,
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from foreign_clients import TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused
+from foreign_clients import BROKERS, TIMEOUT_SECONDS, ForeignClient, Placed, Received, Record, Refused
 
 from oncelog import Admin, Consumer, KafkaError, NewTopic, Producer, TopicPartition
 from oncelog.admin.resources import ConfigResource
@@ -131,7 +131,7 @@ class Oncelog(ForeignClient):
         name: str,
         partitions: int = 1,
         *,
-        replication_factor: int = 1,
+        replication_factor: int = BROKERS,
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:

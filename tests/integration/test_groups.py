@@ -13,17 +13,22 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from broker_process import BrokerProcess
+from confluent_kafka import Producer
+from foreign_clients import BROKERS
+from librdkafka_client import Librdkafka
 from raw_client import PRODUCE_VERSION, RawClient, produce_request
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.describe_groups import DescribeGroupsRequest
+from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
 from oncelog_protocol.messages.list_groups import ListGroupsRequest
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.record import Record
@@ -50,6 +55,11 @@ def eventually(what: str, condition: Callable[[], bool], state: Callable[[], obj
     while not condition():
         assert time.monotonic() < deadline, f"not within {TIMEOUT_SECONDS} s: {what}; {state()}"
         time.sleep(0.02)
+
+
+def port_of(address: str) -> int:
+    """Of the last broker of these."""
+    return int(address.rpartition(":")[2])
 
 
 class GroupMember:
@@ -127,19 +137,22 @@ class GroupMember:
 class GroupUnderTest:
     """One group on one topic, its members, and what was produced for it."""
 
-    def __init__(self, broker: BrokerProcess, topic: str, strategy: str = "range") -> None:
-        self.broker = broker
+    def __init__(self, address: str, topic: str, strategy: str = "range") -> None:
+        self.address = address
         self.topic = topic
         self.strategy = strategy
         self.members: list[GroupMember] = []
         self.produced: dict[int, int] = dict.fromkeys(range(PARTITIONS), 0)
-        self.client = RawClient(broker.port)
-        self.client.create_topic(topic, PARTITIONS)
+        self._producer = Producer(
+            {"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
+        )
+        with closing(Librdkafka(address)) as client:
+            client.create_topic(topic, PARTITIONS, replication_factor=-1)  # as many as its brokers keep
 
     def start(self, library: str, instance_id: str | None = None, session_ms: int = SESSION_MS) -> GroupMember:
         member = GroupMember(
             library=library,
-            address=self.broker.address,
+            address=self.address,
             topic=self.topic,
             group=f"group-of-{self.topic}",
             strategy=self.strategy,
@@ -151,12 +164,15 @@ class GroupUnderTest:
 
     def produce(self, count: int = 20) -> None:
         """`count` records to each partition."""
-        records = [Record(0, int(time.time() * 1000), None, b"%d" % number, []) for number in range(count)]
+        failed: list[object] = []
         for partition in self.produced:
-            request = produce_request(self.topic, partition, build_batch(records))
-            answer = self.client.call(request, ApiKey.PRODUCE, PRODUCE_VERSION)
-            assert answer.responses[0].partition_responses[0].error_code == 0
+            for number in range(count):
+                self._producer.produce(
+                    self.topic, b"%d" % number, partition=partition, on_delivery=lambda error, _: failed.append(error)
+                )
             self.produced[partition] += count
+        assert self._producer.flush(TIMEOUT_SECONDS) == 0
+        assert not any(failed)
 
     def read_by(self) -> dict[tuple[int, int], list[GroupMember]]:
         """Who read each record."""
@@ -188,7 +204,14 @@ class GroupUnderTest:
 
     def describe(self) -> Any:
         request = DescribeGroupsRequest(groups=[f"group-of-{self.topic}"])
-        return self.client.call(request, ApiKey.DESCRIBE_GROUPS, 4).groups[0]
+        with self.coordinator() as client:
+            return client.call(request, ApiKey.DESCRIBE_GROUPS, 4).groups[0]
+
+    def coordinator(self) -> RawClient:
+        with RawClient(port_of(self.address)) as client:
+            found = client.call(FindCoordinatorRequest(key=f"group-of-{self.topic}"), ApiKey.FIND_COORDINATOR, 2)
+        assert found.error_code == 0, found
+        return RawClient(found.port)
 
     def stop_members(self) -> None:
         for member in self.members:
@@ -220,24 +243,23 @@ GroupFactory = Callable[..., GroupUnderTest]
 
 @pytest.fixture
 def make_group(broker_factory: Any, topic: str) -> Iterator[GroupFactory]:
-    """`make_group(broker, strategy)`; members that still run are killed when the test ends, before its brokers are."""
+    """`make_group(address, strategy)`; members that still run are killed when the test ends, before its brokers are."""
     made: list[GroupUnderTest] = []
 
-    def make(broker: BrokerProcess, strategy: str = "range") -> GroupUnderTest:
-        made.append(GroupUnderTest(broker, topic, strategy))
+    def make(address: str, strategy: str = "range") -> GroupUnderTest:
+        made.append(GroupUnderTest(address, topic, strategy))
         return made[-1]
 
     yield make
     for group in made:
-        group.client.socket.close()
         for member in group.members:
             if member.ended_at is None:
                 member.kill()
 
 
 @pytest.fixture
-def group(broker: BrokerProcess, make_group: GroupFactory) -> GroupUnderTest:
-    return make_group(broker)
+def group(address: str, make_group: GroupFactory) -> GroupUnderTest:
+    return make_group(address)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -291,10 +313,8 @@ def test_members_of_different_clients_share_one_group(group: GroupUnderTest) -> 
 
 
 @pytest.mark.parametrize("libraries", [["confluent"] * 3, ["oncelog"] * 3, ["confluent", "oncelog", "confluent"]])
-def test_cooperative_members_keep_what_they_have(
-    broker: BrokerProcess, make_group: GroupFactory, libraries: list[str]
-) -> None:
-    group = make_group(broker, "cooperative-sticky")
+def test_cooperative_members_keep_what_they_have(address: str, make_group: GroupFactory, libraries: list[str]) -> None:
+    group = make_group(address, "cooperative-sticky")
     first = group.start(libraries[0])
     group.wait_until_shared(first)
     second = group.start(libraries[1], session_ms=SHORT_SESSION_MS)
@@ -344,16 +364,14 @@ def test_a_static_member_returns_without_a_rebalance(group: GroupUnderTest, libr
 def test_the_group_outlives_the_broker(broker_factory: Any, make_group: GroupFactory, library: str) -> None:
     """Members and offsets are loaded again; nobody begins anew."""
     broker = broker_factory({**SETTINGS, "group.max.session.timeout.ms": "60000"}).start()
-    group = make_group(broker)
+    group = make_group(broker.address)
     member = group.start(library)
     group.wait_until_shared(member)
     group.produce()
     group.wait_until_read()
     eventually("what was read is committed", lambda: member.events[-1]["event"] == "committed", group.state)
-    group.client.socket.close()
     broker.kill()
     broker.start()
-    group.client = RawClient(broker.port)
     group.produce()
     group.wait_until_read()
     group.stop_members()
@@ -382,7 +400,7 @@ class TestAdministration:
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
         from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient({"bootstrap.servers": group.broker.address})
+        admin = AdminClient({"bootstrap.servers": group.address})
         listed = {listing.group_id: listing for listing in admin.list_consumer_groups().result(10).valid}
         assert listed[emptied].state.name == "EMPTY"
         described = admin.describe_consumer_groups([emptied])[emptied].result(10)
@@ -409,7 +427,7 @@ class TestAdministration:
 
         member = group.start("confluent")
         group.wait_until_shared(member)
-        admin = AdminClient({"bootstrap.servers": group.broker.address})
+        admin = AdminClient({"bootstrap.servers": group.address})
         group_id = f"group-of-{group.topic}"
         described = admin.describe_consumer_groups([group_id])[group_id].result(10)
         assert described.state.name == "STABLE"
@@ -423,7 +441,7 @@ class TestAdministration:
     def test_kafka_python(self, group: GroupUnderTest, emptied: str) -> None:
         from kafka import KafkaAdminClient
 
-        admin = KafkaAdminClient(bootstrap_servers=group.broker.address)
+        admin = KafkaAdminClient(bootstrap_servers=group.address)
         try:
             assert emptied in {listed["group_id"] for listed in admin.list_groups()}
             offsets = admin.list_group_offsets([emptied])[emptied]
@@ -436,7 +454,7 @@ class TestAdministration:
             admin.close()
 
     def test_listing_by_state(self, group: GroupUnderTest, emptied: str) -> None:
-        with RawClient(group.broker.port) as client:
+        with group.coordinator() as client:
             for state, shown in (("empty", True), ("Stable", False)):
                 request = ListGroupsRequest(states_filter=[state], types_filter=["Classic"])
                 listed = client.call(request, ApiKey.LIST_GROUPS, 5).groups
@@ -452,9 +470,12 @@ def test_clients_read_the_internal_topic_and_do_not_write_it(group: GroupUnderTe
     group.wait_until_read()
     member.stop()
     batch = build_batch([Record(0, 1, b"k", b"v", [])])
-    answer = group.client.call(produce_request("__consumer_offsets", 0, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
+    with RawClient(port_of(group.address)) as client:
+        answer = client.call(produce_request("__consumer_offsets", 0, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    admin = AdminClient({"bootstrap.servers": group.broker.address})
-    assert len(admin.list_topics(timeout=10).topics["__consumer_offsets"].partitions) == 50
-    found = [batch for index in range(50) for batch in group.client.fetch("__consumer_offsets", index, 0)]
-    assert found
+    admin = AdminClient({"bootstrap.servers": group.address})
+    partitions = admin.list_topics(timeout=10).topics["__consumer_offsets"].partitions
+    assert len(partitions) == (50 if BROKERS == 1 else 3)
+    with closing(Librdkafka(group.address)) as reader:
+        ends = [reader.offsets("__consumer_offsets", index)[1] for index in partitions]
+        assert any(reader.consume("__consumer_offsets", 1, partition=index) for index in partitions if ends[index])

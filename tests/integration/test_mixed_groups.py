@@ -137,11 +137,11 @@ class MixedGroup:
 
 
 @asynccontextmanager
-async def mixed_group(broker: BrokerProcess, topic: str, strategy: str) -> AsyncIterator[tuple[MixedGroup, Writer]]:
-    async with Admin(broker.address) as admin:
+async def mixed_group(address: str, topic: str, strategy: str) -> AsyncIterator[tuple[MixedGroup, Writer]]:
+    async with Admin(address) as admin:
         await admin.create_topics([NewTopic(topic, PARTITIONS)])
-    group = MixedGroup(broker.address, topic, strategy)
-    async with Writer(broker.address, topic, PARTITIONS) as writer:
+    group = MixedGroup(address, topic, strategy)
+    async with Writer(address, topic, PARTITIONS) as writer:
         try:
             yield group, writer
         finally:
@@ -151,11 +151,9 @@ async def mixed_group(broker: BrokerProcess, topic: str, strategy: str) -> Async
 
 @pytest.mark.parametrize(("strategy", "library"), PAIRS, ids=[f"{strategy}-{library}" for strategy, library in PAIRS])
 @pytest.mark.parametrize("leads", ["oncelog leads", "the other leads"])
-async def test_two_libraries_share_the_work(
-    broker: BrokerProcess, topic: str, strategy: str, library: str, leads: str
-) -> None:
+async def test_two_libraries_share_the_work(address: str, topic: str, strategy: str, library: str, leads: str) -> None:
     order = ["oncelog", library] if leads == "oncelog leads" else [library, "oncelog"]
-    async with mixed_group(broker, topic, strategy) as (group, writer):
+    async with mixed_group(address, topic, strategy) as (group, writer):
         writer.start()
         first = await group.join(order[0])
         await group.shared_as(6)
@@ -173,9 +171,9 @@ async def test_two_libraries_share_the_work(
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_a_killed_member_is_replaced(broker: BrokerProcess, topic: str, strategy: str) -> None:
+async def test_a_killed_member_is_replaced(address: str, topic: str, strategy: str) -> None:
     """kill -9: its session ends, and the others read on from what it had committed; nothing is left out."""
-    async with mixed_group(broker, topic, strategy) as (group, writer):
+    async with mixed_group(address, topic, strategy) as (group, writer):
         writer.start()
         await group.join("oncelog")
         killed = await group.join("oncelog", SHORT_SESSION_MS)
@@ -191,8 +189,8 @@ async def test_a_killed_member_is_replaced(broker: BrokerProcess, topic: str, st
         group.assert_in_order()
 
 
-async def test_all_libraries_in_one_group(broker: BrokerProcess, topic: str) -> None:
-    async with mixed_group(broker, topic, "range") as (group, writer):
+async def test_all_libraries_in_one_group(address: str, topic: str) -> None:
+    async with mixed_group(address, topic, "range") as (group, writer):
         writer.start()
         for library in ("oncelog", *LIBRARIES_OF["range"], "oncelog", "oncelog"):
             await group.join(library)

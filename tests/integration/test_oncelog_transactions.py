@@ -38,7 +38,7 @@ V2 = 2
 async def create(address: str, topic: str, partitions: int = PARTITIONS, **configs: str) -> None:
     async with Admin(address) as admin:
         named = {key.replace("_", "."): value for key, value in configs.items()}
-        await admin.create_topics([NewTopic(topic, partitions, 1, configs=named)])
+        await admin.create_topics([NewTopic(topic, partitions, configs=named)])
         await admin.list_offsets({TopicPartition(topic, index): LATEST_TIMESTAMP for index in range(partitions)})
 
 
@@ -415,7 +415,7 @@ async def test_s37_offsets_that_arrive_in_the_next_transaction(
     def losing(connection: BrokerConnection, request: Any, *arguments: Any) -> Any:
         if not isinstance(request, TxnOffsetCommitRequest) or late:
             return start(connection, request, *arguments)
-        late.append((request, *arguments))
+        late.append((connection.address, request, *arguments))
         nothing: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         nothing.set_exception(ConnectionFailed("the connection is lost, and the request is on its way"))
         return nothing
@@ -432,8 +432,8 @@ async def test_s37_offsets_that_arrive_in_the_next_transaction(
             await producing.send(topic, b"second", partition=1)
             await producing.send_offsets({source: 2}, group)
             assert producing._pool is not None
-            (node_id,) = producing._pool.cluster.brokers
-            await start(await producing._pool.connection(node_id), *late[0])
+            address, *request = late[0]
+            await start(await producing._pool._open(address), *request)
         found = (await consumer.committed([source]))[source]
     assert found is not None
     assert found.offset == 2

@@ -15,13 +15,15 @@ from typing import TypeVar
 import pytest
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "integration"), str(HERE.parent / "cluster")]
 pytest.register_assert_rewrite("client_contract", "test_client")
 
 from apache_kafka import ApacheKafka  # noqa: E402
 from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
+from foreign_clients import BROKERS  # noqa: E402
 from line_client import LineClient  # noqa: E402
 from maven import BUILD, Unavailable, fetch, jars, need  # noqa: E402
+from shared_cluster import is_asked_for, shared_cluster  # noqa: E402, F401  a fixture
 
 RELEASES = ("3.9.1", "4.1.0")
 JAVA_HEAP = "-Xmx64m"
@@ -31,10 +33,13 @@ T = TypeVar("T")
 
 
 @pytest.fixture(scope="session")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the clients find a broker; `ONCELOG_TEST_ADDRESS` as for the integration tests."""
+def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the clients find brokers; `ONCELOG_TEST_ADDRESS` and `ONCELOG_TEST_BROKERS` as for `tests/integration`."""
     if foreign := os.environ.get("ONCELOG_TEST_ADDRESS"):
         yield foreign
+        return
+    if is_asked_for(BROKERS):
+        yield request.getfixturevalue("shared_cluster").addresses
         return
     with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as broker:
         yield broker.address

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from foreign_clients import ForeignClient, Headers, Placed, Received, Record, Refused
+from foreign_clients import BROKERS, ForeignClient, Headers, Placed, Received, Record, Refused
 from kafka.partitioner.default import murmur2
 
 ANSWER_SECONDS = 60.0
@@ -136,7 +136,7 @@ class LineClient(ForeignClient):
         name: str,
         partitions: int = 1,
         *,
-        replication_factor: int = 1,
+        replication_factor: int = BROKERS,
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:

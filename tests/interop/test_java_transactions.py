@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import closing
+from typing import Any
 
 import pytest
 from conftest import HERE, JAVA_HEAP, RELEASES, or_skip
+from librdkafka_client import Librdkafka
 from maven import jars, need
 from raw_client import RawClient
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest
+from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 
 RUN_SECONDS = 90
 RECORDS = 20
+
+
+def describe(address: str, transactional_id: str) -> Any:
+    """As its coordinator knows it."""
+    find = FindCoordinatorRequest(key=transactional_id, key_type=CoordinatorType.TRANSACTION)
+    with RawClient(int(address.rpartition(":")[2])) as client:
+        coordinator = client.call(find, ApiKey.FIND_COORDINATOR, 2)
+    asked = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    with RawClient(coordinator.port) as client:
+        (state,) = client.call(asked, ApiKey.DESCRIBE_TRANSACTIONS, 0).transaction_states
+    return state
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -21,21 +36,20 @@ def test_s60_t7_consume_process_produce_and_fencing(release: str, address: str, 
     or_skip(lambda: need("java", "javac", "mvn"))
     libraries = or_skip(lambda: jars(HERE / "java" / "pom.xml", release, "java"))
     source, target = f"{topic}-in", f"{topic}-out"
-    with RawClient(int(address.rpartition(":")[2])) as client:
+    with closing(Librdkafka(address)) as client:
         client.create_topic(source, 1)
         client.create_topic(target, 2)
-        program = str(HERE / "java" / "Transactions.java")
-        run = subprocess.run(
-            ["java", JAVA_HEAP, "-cp", f"{libraries}/*", program, address, source, target],
-            capture_output=True,
-            text=True,
-            timeout=RUN_SECONDS,
-            check=False,
-        )
-        assert run.returncode == 0, run.stderr
-        values = sorted(str(number) for number in range(RECORDS))
-        assert run.stdout.splitlines() == [f"offset {RECORDS}", "fenced", "values " + " ".join([*values, "new"])]
-        asked = DescribeTransactionsRequest(transactional_ids=[target])
-        (state,) = client.call(asked, ApiKey.DESCRIBE_TRANSACTIONS, 0).transaction_states
+    program = str(HERE / "java" / "Transactions.java")
+    run = subprocess.run(
+        ["java", JAVA_HEAP, "-cp", f"{libraries}/*", program, address, source, target],
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    values = sorted(str(number) for number in range(RECORDS))
+    assert run.stdout.splitlines() == [f"offset {RECORDS}", "fenced", "values " + " ".join([*values, "new"])]
+    state = describe(address, target)
     is_v2 = release.startswith("4")
     assert (state.producer_epoch > 0) is is_v2, "under V2, and there alone, each transaction bumps the epoch"

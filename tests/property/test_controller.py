@@ -27,17 +27,18 @@ from oncelog_broker.metadata.payloads import (
     BrokerRegistration,
     Endpoint,
     PartitionState,
-    encode_broker,
     parse_controller_epoch,
     parse_partition_state,
 )
-from oncelog_broker.metadata.store import Create, Set, StoreUnavailable
+from oncelog_broker.metadata.registration import register_broker
+from oncelog_broker.metadata.store import Create, StoreUnavailable
 from oncelog_protocol.errors import KafkaError
 
 BROKERS = (1, 2, 3)
 broker_ids = st.sampled_from(BROKERS)
 losses = st.sampled_from(["", "reply", "request"])
-FIRST_STEPS = (*paths.PERSISTENT, *map(paths.incarnation, BROKERS))
+delays = st.integers(0, 2)
+"""How many writes in a row seem lost, and reach the tree later."""
 
 
 class Judge:
@@ -103,7 +104,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.terms: list[tuple[TreeSession, PartitionController]] = []
         self.images: list[ClusterImage] = []
         self.topics = 0
-        self.do(self.observer.multi([Create(path) for path in FIRST_STEPS]))
+        self.do(self.observer.multi([Create(path) for path in paths.PERSISTENT]))
         self.do(self.observer.multi([Create(paths.CLUSTER_ID, b'{"version":"1","id":"c"}')]))
         for broker in BROKERS:
             self.start(broker, is_log_tail_kept=True)
@@ -129,17 +130,8 @@ class ControllerMachine(RuleBasedStateMachine):
         session = self.sessions[broker] = self.shared.connect()
         if not is_log_tail_kept:
             self.judge.loses_its_tail(broker)
-        # It says so until the controller has heard it, however often it starts meanwhile.
-        is_log_tail_kept = not any(unsure == broker for _, unsure in self.judge.unsure)
         registration = BrokerRegistration((Endpoint("P", "h", 1),), is_log_tail_kept=is_log_tail_kept, boot="b")
-        self.do(
-            session.multi(
-                [
-                    Set(paths.incarnation(broker), b""),
-                    Create(paths.broker_id(broker), encode_broker(registration), ephemeral=True),
-                ]
-            )
-        )
+        self.do(register_broker(session, broker, registration))
 
     @rule(broker=broker_ids)
     def stop(self, broker: int) -> None:
@@ -166,9 +158,14 @@ class ControllerMachine(RuleBasedStateMachine):
         self.terms.append((session, term))
         self.do(term.read_all())
 
-    @rule(which=st.integers(0, 2), lost=losses)
-    def brokers_are_told(self, which: int, lost: str) -> None:
-        self.at_work(which, lost, lambda term: term.brokers_changed())
+    @rule(which=st.integers(0, 2), lost=losses, late=delays)
+    def brokers_are_told(self, which: int, lost: str, late: int) -> None:
+        self.at_work(which, lost, lambda term: term.brokers_changed(), late)
+
+    @rule(which=st.integers(0, 2))
+    def late_writes_land(self, which: int) -> None:
+        session, _ = self.terms[-1 - which % len(self.terms)]
+        self.do(_land(session))
 
     @rule(which=st.integers(0, 2), replicas=st.integers(1, 3), lost=losses)
     @precondition(lambda self: self.topics < 4)
@@ -185,9 +182,9 @@ class ControllerMachine(RuleBasedStateMachine):
 
         self.at_work(which, lost, create)
 
-    @rule(which=st.integers(0, 2), image=st.integers(0, 3), data=st.data(), lost=losses)
+    @rule(which=st.integers(0, 2), image=st.integers(0, 3), data=st.data(), lost=losses, late=delays)
     @precondition(lambda self: self.images)
-    def propose(self, which: int, image: int, data: st.DataObject, lost: str) -> None:
+    def propose(self, which: int, image: int, data: st.DataObject, lost: str, late: int) -> None:
         """A leader, by one of the last images, proposes an ISR."""
         known = self.images[-1 - image % len(self.images)]
         led = [
@@ -213,17 +210,18 @@ class ControllerMachine(RuleBasedStateMachine):
             except KafkaError:
                 return
 
-        self.at_work(which, lost, alter)
+        self.at_work(which, lost, alter, late)
 
     @rule()
     def look(self) -> None:
         self.images = [*self.images[-3:], self.do(reader.read_image(self.observer))]
 
-    def at_work(self, which: int, lost: str, work: Any) -> None:
+    def at_work(self, which: int, lost: str, work: Any, late: int = 0) -> None:
         """The `which`th youngest controller does something."""
         session, term = self.terms[-1 - which % len(self.terms)]
         is_current = term is self.terms[-1][1]
         session.lose_replies, session.lose_requests = int(lost == "reply"), int(lost == "request")
+        session.delay_requests = late
         try:
             self.do(work(term))
         except Deposed:
@@ -231,7 +229,7 @@ class ControllerMachine(RuleBasedStateMachine):
         except StoreUnavailable:
             pass  # a read that was lost too; it will read all again
         finally:
-            session.lose_replies = session.lose_requests = 0
+            session.lose_replies = session.lose_requests = session.delay_requests = 0
 
     # --- what must be so in the end
 
@@ -241,7 +239,9 @@ class ControllerMachine(RuleBasedStateMachine):
 
     def current_controller_settles_everything(self) -> None:
         """However much was missed: once the controller has looked, every partition that can have a leader has one."""
-        _, term = self.terms[-1]
+        session, term = self.terms[-1]
+        self.do(_land(session))
+        term.distrust()  # as after each loss of the connection
         self.do(term.brokers_changed())
         writes = self.shared.writes
         self.do(term.brokers_changed())
@@ -257,6 +257,10 @@ class ControllerMachine(RuleBasedStateMachine):
                     assert not any(b in image.brokers for b in state.isr)
         for path, broker in self.judge.unsure:
             assert broker not in image.brokers, f"{broker} may lack records of {path}, and is in its ISR"
+
+
+async def _land(session: TreeSession) -> None:
+    session.land_delayed()
 
 
 async def _expire(session: TreeSession) -> None:

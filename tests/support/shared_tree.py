@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from oncelog_broker.metadata.store import (
     ANY_VERSION,
@@ -84,12 +85,15 @@ class SharedTree:
 
 
 class TreeSession:
-    """One broker's session. `lose_replies` and `lose_requests` count down with each write that they hit."""
+    """One broker's session. `lose_replies`, `lose_requests` and `delay_requests` count down with each write that they
+    hit; a request that is delayed seems lost, and reaches the tree when `land_delayed` lets it."""
 
     def __init__(self, shared: SharedTree, session_id: int) -> None:
         self.session_id = session_id
         self.lose_replies = 0
         self.lose_requests = 0
+        self.delay_requests = 0
+        self._delayed: list[tuple[Operation, ...]] = []
         self.is_cut = False
         self.on_write: Callable[[Sequence[Operation]], None] | None = None
         """Called before each write of this session is done: a place for others to interfere."""
@@ -113,6 +117,14 @@ class TreeSession:
         held, self._held = self._held, []
         for operations, outcome in held:
             self._commit(operations, outcome)
+
+    def land_delayed(self) -> None:
+        """What was delayed reaches the tree now, in order; nobody hears what becomes of it."""
+        delayed, self._delayed = self._delayed, []
+        for operations in delayed:
+            if self._shared.lives(self.session_id):
+                with suppress(MetadataError):
+                    self._shared.write(operations, self.session_id)
 
     def expire(self) -> None:
         """The session ends on the server; the broker is told when `notice` says so, or when it asks for something."""
@@ -227,6 +239,10 @@ class TreeSession:
         if self.lose_requests:
             self.lose_requests -= 1
             loop.call_soon(_fail, outcome, ConnectionLost("", "the request was lost"))
+        elif self.delay_requests:
+            self.delay_requests -= 1
+            self._delayed.append(operations)
+            loop.call_soon(_fail, outcome, ConnectionLost("", "the request is late"))
         elif self._holding:
             self._held.append((operations, outcome))
             self.has_held_writes.set()

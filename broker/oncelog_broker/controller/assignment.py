@@ -48,12 +48,16 @@ def assign_replicas(
     rack_of = racks if knows_racks and racks is not None else {broker: str(broker) for broker in brokers}
     number_of_racks = len({rack_of[broker] for broker in brokers})
     assignment: Assignment = {}
+    placed: dict[tuple[int, int], tuple[int, ...]] = {}
+    """Very many partitions lie in few ways: so they are found once, and shared."""
     for partition in range(first_partition, first_partition + num_partitions):
         rounds = partition // size - max(first_partition - 1, 0) // size
         leader = (partition + start) % size
-        further = (shift + rounds) * (number_of_racks if knows_racks else 1)
-        followers = (order[_follower(leader, further, nth, size)] for nth in range(max(size - 1, 0)))
-        assignment[partition] = _apart(order[leader], followers, replication_factor, rack_of, number_of_racks)
+        further = (shift + rounds) * (number_of_racks if knows_racks else 1) % max(size - 1, 1)
+        if (leader, further) not in placed:
+            followers = (order[_follower(leader, further, nth, size)] for nth in range(max(size - 1, 0)))
+            placed[leader, further] = _apart(order[leader], followers, replication_factor, rack_of, number_of_racks)
+        assignment[partition] = placed[leader, further]
     return assignment
 
 

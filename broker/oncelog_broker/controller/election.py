@@ -3,7 +3,8 @@ PartitionStateMachine and ReplicaStateMachine.
 
 A broker was away if it is not registered, or was registered anew after the state was written: each write of a state
 checks the incarnations of its whole ISR, so whoever is older than the write has been there ever since. Where nobody but
-returned brokers is left, what counts is whether they may have lost the end of their logs.
+returned brokers is left, what counts is whether they may have lost the end of their logs: a broker that came unsure of
+it is so for every state that is older than that registration, however often it has come since.
 
 Every election gives a new leader epoch, also when the leader stays the same broker: only a new epoch lets followers and
 consumers see that the tail of a log may be another one (KIP-101, KIP-320). Leaving the ISR gives none.
@@ -45,12 +46,14 @@ def next_state(
     replicas: Sequence[int],
     known: KnownState,
     live: Mapping[int, LiveBroker],
+    unsure_since: Mapping[int, int],
     controller_epoch: int,
     unclean: bool = False,
 ) -> Decision | None:
     """What the partition's state becomes while these brokers live; None if it stays.
 
-    `unclean`: whether a replica outside the ISR may lead if nobody else can (unclean.leader.election.enable).
+    `unsure_since`: as `ClusterView.unsure`. `unclean`: whether a replica outside the ISR may lead if nobody else can
+    (unclean.leader.election.enable).
     """
     state = known.state
     present = [broker for broker in state.isr if broker in live and broker in replicas]
@@ -61,10 +64,11 @@ def next_state(
         return Decision(replace(state, isr=steady, controller_epoch=controller_epoch))
     if steady:
         return _elected(state, replicas, steady, steady, controller_epoch)
-    sure = [broker for broker in present if live[broker].is_log_tail_kept]
+    unsure = [broker for broker in state.isr if unsure_since.get(broker, -1) > known.written]
+    sure = [broker for broker in present if broker not in unsure]
     if sure:
         return _elected(state, replicas, sure, (), controller_epoch)
-    return _without_a_sure_replica(state, replicas, present, live, controller_epoch, unclean)
+    return _without_a_sure_replica(state, replicas, unsure, live, controller_epoch, unclean)
 
 
 def _without_a_sure_replica(
@@ -75,15 +79,18 @@ def _without_a_sure_replica(
     controller_epoch: int,
     unclean: bool,
 ) -> Decision | None:
-    """Of the ISR, those who are `unsure` live, and all others are away.
+    """Of the ISR, all those are away who are not `unsure`.
 
-    The unsure leave the ISR to those who may still have everything; the last ones of it lead all the same, since nobody
-    has more than they do.
+    The unsure leave the ISR to those who may still have everything, also those who are away: a write of the state that
+    kept them there would say that they are in sync. The last ones of it lead all the same, since nobody has more than
+    they do.
     """
     awaited = tuple(broker for broker in state.isr if broker not in unsure)
-    if unsure and (unclean or not awaited):
-        decision = _elected(state, replicas, unsure, (), controller_epoch)
+    present = [broker for broker in unsure if broker in live and broker in replicas]
+    if present and (unclean or not awaited):
+        decision = _elected(state, replicas, present, (), controller_epoch)
         return decision._replace(may_lose=True)
+    awaited = awaited or state.isr
     others = [broker for broker in replicas if broker in live]
     if unclean and others:
         decision = _elected(state, replicas, others, (), controller_epoch)

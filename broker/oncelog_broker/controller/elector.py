@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from oncelog_broker.controller.leadership import Controllership, claim_controllership, own_controllership
 from oncelog_broker.controller.partitions import PartitionController, Unsettled
-from oncelog_broker.controller.reading import Pause
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.store import MetadataStore, SessionState, StoreUnavailable, Unsubscribe
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.slices import Pause
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -67,14 +67,21 @@ class Elector:
         return self._term
 
     async def start(self) -> None:
-        """Claim if there is no controller, then bring all partitions online; follow from there. StoreUnavailable."""
+        """Claim if there is no controller, then bring all partitions online; follow from there.
+
+        Where the store's answer is lost, that comes later: whoever is elected finds out from the store.
+        """
         self._watches = [
             self._store.watch(paths.CONTROLLER, lambda _: self._stirred.set()),
             self._store.watch(paths.BROKER_IDS, self._on_broker),
             self._store.watch(paths.TOPIC_CONFIGS, self._on_config),
             self._store.watch_session(self._on_session),
         ]
-        await self._follow()
+        try:
+            await self._follow()
+        except (StoreUnavailable, Unsettled) as error:
+            logger.warning("the controller tries again", extra={"reason": error})
+            self._stirred.set()
         self._tasks.spawn("elector", self._run())
 
     def close(self) -> None:

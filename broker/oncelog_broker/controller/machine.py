@@ -59,7 +59,7 @@ def wanted_change(view: ClusterView, key: PartitionKey, controller_epoch: int) -
         first = first_leader(replicas, view.brokers, controller_epoch)
         return None if first is None else PartitionChange(key, first, None)
     unclean = view.allows_unclean_election(key.topic)
-    decision = next_state(replicas, known, view.brokers, controller_epoch, unclean)
+    decision = next_state(replicas, known, view.brokers, view.unsure, controller_epoch, unclean)
     if decision is None:
         return None
     is_election = decision.state.leader_epoch != known.state.leader_epoch

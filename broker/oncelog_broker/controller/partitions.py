@@ -15,11 +15,12 @@ from oncelog_broker.controller import reading
 from oncelog_broker.controller.alter_partition import Proposal, check_sender, decide, find_partition
 from oncelog_broker.controller.leadership import Controllership
 from oncelog_broker.controller.machine import PartitionChange, in_order, wanted_change
-from oncelog_broker.controller.reading import Pause
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.controller.writer import Deposed, Refused, StateWriter, in_pieces
+from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.store import ConnectionLost, MetadataStore, StoreUnavailable
+from oncelog_broker.runtime.slices import Pause, no_pause
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -37,10 +38,6 @@ class Unsettled(Exception):
     """The same partitions were refused again and again."""
 
 
-async def _no_pause() -> None:
-    return
-
-
 class PartitionController:
     """See the module's docstring."""
 
@@ -49,14 +46,14 @@ class PartitionController:
         store: MetadataStore,
         controllership: Controllership,
         unclean_by_default: Callable[[], bool] = lambda: False,
-        pause: Pause = _no_pause,
+        pause: Pause = no_pause,
     ) -> None:
         self.controllership = controllership
         self.view = ClusterView()
         self._store = store
         self._writer = StateWriter(store, controllership)
         self._unclean_by_default = unclean_by_default
-        self._pause = pause
+        self.pause = pause
         self._turn = asyncio.Lock()
         self._must_read_all = True
         self.on_trouble: Callable[[], None] = lambda: None
@@ -125,7 +122,7 @@ class PartitionController:
 
     async def _topics_changed(self, names: Collection[str]) -> None:
         if not self._must_read_all:
-            await reading.read_topics(self._store, self.view, names, self._pause)
+            await reading.read_topics(self._store, self.view, names, self.pause)
         await self._settle(self.view.keys_of(names))
 
     async def _configs_changed(self, names: Collection[str]) -> None:
@@ -147,15 +144,20 @@ class PartitionController:
         raise Unsettled(f"{len(pending)} partitions changed in each of {MAX_ATTEMPTS} attempts")
 
     async def _read_all(self) -> set[PartitionKey]:
-        self.view = await reading.read_view(self._store, self._unclean_by_default(), self._pause)
+        self.view = await reading.read_view(self._store, self._unclean_by_default(), self.pause)
         self._must_read_all = False
-        return set(self.view.keys())
+        found = set()
+        for number, key in enumerate(self.view.keys()):
+            found.add(key)
+            if number % PARTITIONS_PER_STEP == 0:
+                await self.pause()
+        return found
 
     async def _wanted(self, keys: Iterable[PartitionKey]) -> list[PartitionChange]:
         """`machine.wanted_changes`, while others have their turn."""
         changes = []
         for key in keys:
-            await self._pause()
+            await self.pause()
             change = wanted_change(self.view, key, self.controllership.epoch)
             if change is not None:
                 changes.append(change)
@@ -170,10 +172,10 @@ class PartitionController:
         except Refused as refused:
             if refused.brokers:
                 return keys | self.view.keys_on(await reading.read_brokers(self._store, self.view))
-            await reading.read_topics(self._store, self.view, topics, self._pause)
+            await reading.read_topics(self._store, self.view, topics, self.pause)
         except ConnectionLost:
             await self._store.sync()
-            await reading.read_topics(self._store, self.view, topics, self._pause)
+            await reading.read_topics(self._store, self.view, topics, self.pause)
         else:
             return set()
         return keys
@@ -190,7 +192,7 @@ class PartitionController:
             changes: dict[PartitionKey, int] = {}
             wanted = []
             for index in pending:
-                await self._pause()
+                await self.pause()
                 decided = self._decide(*proposals[index])
                 if not isinstance(decided, PartitionChange):
                     answers[index] = decided
@@ -206,8 +208,8 @@ class PartitionController:
                 if change.key not in again:
                     answers[changes[change.key]] = self._after(change)
             pending = [index for key, index in changes.items() if key in again]
-            # Brokers that came again were noticed on the way.
-            await self._settle(again - changes.keys())
+            # Brokers that came again were noticed on the way: what that means for the ISRs as they are comes first.
+            await self._settle(again)
             if not pending:
                 return [answers[index] for index in range(len(proposals))]
         raise Unsettled("proposals were refused by the store again and again")

@@ -4,29 +4,29 @@ broken node must not keep the other partitions from their leaders."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
 from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.payloads import (
+    Incarnation,
     MalformedPayload,
     TopicAssignment,
     encode_mark,
     parse_broker,
     parse_config,
+    parse_incarnation,
     parse_partition_state,
-    parse_topic,
+    topic_in_steps,
 )
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.store import MetadataStore, NoNode, Stat
+from oncelog_broker.runtime.slices import Pause, with_pauses
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Pause = Callable[[], Awaitable[None]]
-"""Awaited between pieces of long work, so that others have their turn."""
-
 UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 STATES_AT_A_TIME: Final = 200
 """Read and parsed before others have their turn."""
@@ -46,36 +46,44 @@ async def read_brokers(store: MetadataStore, view: ClusterView) -> set[int]:
     """Take over who lives now; the ids of all that came, went, or came again. StoreUnavailable.
 
     Incarnations are read first: then a check of one never vouches for an older registration than the one it came with.
+    Those of brokers that are away, too: one may have come and gone between two readings, and said what it lost.
     """
-    names = await _children(store, paths.BROKER_IDS)
-    known = sorted({int(name) for name in names if name.isdecimal()} | view.brokers.keys())
-    counted = await store.get_many([paths.incarnation(broker) for broker in known])
-    incarnations = {broker: found[1].version for broker, found in zip(known, counted, strict=True) if found is not None}
+    names = {*await _children(store, paths.INCARNATIONS), *await _children(store, paths.BROKER_IDS)}
+    known = sorted(int(name) for name in names if name.isdecimal())
+    incarnations: dict[int, int] = {}
+    unsure: dict[int, int] = {}
+    counted = [paths.incarnation(broker) for broker in known]
+    for broker, path, found in zip(known, counted, await store.get_many(counted), strict=True):
+        if found is None:
+            continue
+        incarnations[broker] = found[1].version
+        incarnation = _parsed(parse_incarnation, found[0], path) or Incarnation(is_log_tail_kept=False)
+        since = incarnation.unsure_epoch(found[1].mzxid)
+        if since >= 0:
+            unsure[broker] = since
     brokers: dict[int, LiveBroker] = {}
     registered = [paths.broker_id(broker) for broker in known]
     for broker, path, found in zip(known, registered, await store.get_many(registered), strict=True):
         registration = None if found is None else _parsed(parse_broker, found[0], path)
         if found is not None and registration is not None:
-            brokers[broker] = LiveBroker(broker, found[1].czxid, registration.rack, registration.is_log_tail_kept)
-    return view.put_brokers(brokers, incarnations)
+            brokers[broker] = LiveBroker(broker, found[1].czxid, registration.rack)
+    return view.put_brokers(brokers, incarnations, unsure)
 
 
 async def read_topics(store: MetadataStore, view: ClusterView, names: Collection[str], pause: Pause) -> None:
     """Take over these topics as they are now, with the states of their partitions. StoreUnavailable."""
     ordered = sorted(names)
     wanted = [paths.topic(name) for name in ordered]
-    topics: dict[str, TopicAssignment] = {}
+    keys: list[PartitionKey] = []
     for name, path, found in zip(ordered, wanted, await store.get_many(wanted), strict=True):
-        topic = None if found is None else _parsed(parse_topic, found[0], path)
+        topic = None if found is None else await _parsed_topic(found[0], path, pause)
         if topic is None:
-            view.remove_topic(name)
-        else:
-            topics[name] = topic
-        await pause()
-    keys = [PartitionKey(name, partition) for name, topic in topics.items() for partition in topic.partitions]
-    for name, topic in topics.items():
-        view.put_topic(name, topic)
-        await pause()
+            await with_pauses(view.topic_removed(name), pause)
+            continue
+        await with_pauses(view.topic_put(name, topic), pause)
+        for partition in topic.partitions:
+            keys.append(PartitionKey(name, partition))
+            await pause()
     for start in range(0, len(keys), STATES_AT_A_TIME):
         await _read_states(store, view, keys[start : start + STATES_AT_A_TIME])
         await pause()
@@ -123,12 +131,24 @@ def _take_over(view: ClusterView, key: PartitionKey, path: str, found: tuple[byt
     return state is not None
 
 
+async def _parsed_topic(data: bytes, path: str, pause: Pause) -> TopicAssignment | None:
+    try:
+        return await with_pauses(topic_in_steps(data, path), pause)
+    except MalformedPayload as error:
+        _pass_over(error)
+        return None
+
+
 def _parsed(parse: Callable[[bytes, str], T], data: bytes, path: str) -> T | None:
     try:
         return parse(data, path)
     except MalformedPayload as error:
-        logger.error("the controller passes over what it cannot read", extra={"path": path, "reason": error})
+        _pass_over(error)
         return None
+
+
+def _pass_over(error: MalformedPayload) -> None:
+    logger.error("the controller passes over what it cannot read", extra={"path": error.path, "reason": error})
 
 
 async def _children(store: MetadataStore, path: str) -> list[str]:

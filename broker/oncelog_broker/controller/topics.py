@@ -24,6 +24,7 @@ from oncelog_broker.controller.assignment import Assignment, assign_replicas, ch
 from oncelog_broker.controller.configs import commit
 from oncelog_broker.controller.election import first_leader
 from oncelog_broker.controller.partitions import PartitionController
+from oncelog_broker.controller.reading import STATES_AT_A_TIME
 from oncelog_broker.controller.store_errors import raise_if_fenced, too_contended, translated, unknown_topic
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.controller.writer import MAX_MULTI_BYTES, incarnation_checks, size_of
@@ -37,6 +38,7 @@ from oncelog_broker.metadata.payloads import (
     encode_partition_state,
     encode_topic,
     parse_topic,
+    topic_in_steps,
 )
 from oncelog_broker.metadata.store import (
     BadVersion,
@@ -54,6 +56,7 @@ from oncelog_broker.metadata.store import (
 )
 from oncelog_broker.metadata.topic_names import check_no_collision, check_topic_may_be_made
 from oncelog_broker.runtime.entropy import Entropy, random_below, random_uuid, system_entropy
+from oncelog_broker.runtime.slices import with_pauses
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -122,8 +125,8 @@ class TopicController:
         term = self._term()
         with translated(name):
             for _ in range(MAX_ATTEMPTS):
-                topic, stat = await self._read_topic(name)
-                operations = await self._deletion(name, stat)
+                topic, stat = await self._read_topic(name, term)
+                operations = await self._deletion(name, stat, term)
                 mark = await self._store.exists(paths.deletion(name))
                 if mark is not None:
                     operations.append(Delete(paths.deletion(name), mark.version))
@@ -168,7 +171,7 @@ class TopicController:
         term = self._term()
         with translated(name):
             for _ in range(MAX_ATTEMPTS):
-                before, stat = await self._read_topic(name)
+                before, stat = await self._read_topic(name, term)
                 if name in term.view.doomed:
                     raise unknown_topic(name)
                 new = partial(_new_partitions, name, before, count=count, assignment=assignment)
@@ -238,12 +241,12 @@ class TopicController:
         """Write behind the fence. When the reply was lost, `took_place` reads whether the write was done."""
         await commit(self._store, [term.controllership.fence, *operations], took_place)
 
-    async def _read_topic(self, name: str) -> tuple[TopicAssignment, Stat]:
+    async def _read_topic(self, name: str, term: PartitionController) -> tuple[TopicAssignment, Stat]:
         try:
             data, stat = await self._store.get(paths.topic(name))
         except (NoNode, ValueError) as error:  # ValueError: a name that is no legal path, so no topic has it
             raise unknown_topic(name) from error
-        return parse_topic(data, paths.topic(name)), stat
+        return await with_pauses(topic_in_steps(data, paths.topic(name)), term.pause), stat
 
     async def _first_config(self, name: str, overrides: Mapping[str, str]) -> list[Operation]:
         """The settings of a new topic, in the place of those that a deletion may have left."""
@@ -253,18 +256,21 @@ class TopicController:
             operations.append(Create(paths.topic_config(name), encode_config(overrides)))
         return operations
 
-    async def _deletion(self, name: str, stat: Stat) -> list[Operation]:
+    async def _deletion(self, name: str, stat: Stat, term: PartitionController) -> list[Operation]:
         """Children before parents; the topic's version guards against partitions that are added meanwhile."""
         try:
             ids = [int(child) for child in await self._store.children(paths.partitions(name))]
         except NoNode:
             ids = None
         operations: list[Operation] = []
-        states = [paths.partition_state(name, partition) for partition in ids or ()]
-        for partition, path, state in zip(ids or (), states, await self._store.get_many(states), strict=True):
-            if state is not None:
-                operations.append(Delete(path))
-            operations.append(Delete(paths.partition(name, partition)))
+        for start in range(0, len(ids or ()), STATES_AT_A_TIME):
+            some = (ids or [])[start : start + STATES_AT_A_TIME]
+            states = [paths.partition_state(name, partition) for partition in some]
+            for partition, path, state in zip(some, states, await self._store.get_many(states), strict=True):
+                if state is not None:
+                    operations.append(Delete(path))
+                operations.append(Delete(paths.partition(name, partition)))
+            await term.pause()
         if ids is not None:
             operations.append(Delete(paths.partitions(name)))
         if await self._store.exists(paths.topic_config(name)) is not None:
@@ -368,7 +374,8 @@ def _new_partitions(
 
 
 def _as_assignments(placed: Assignment) -> dict[int, ReplicaAssignment]:
-    return {partition: ReplicaAssignment(replicas) for partition, replicas in placed.items()}
+    shared = {replicas: ReplicaAssignment(replicas) for replicas in set(placed.values())}
+    return {partition: shared[replicas] for partition, replicas in placed.items()}
 
 
 def _already_exists(name: str) -> KafkaError:

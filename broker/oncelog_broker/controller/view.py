@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from oncelog_broker.metadata.payloads import PartitionState, TopicAssignment
+from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP, PartitionState, TopicAssignment
 from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.runtime.steps import Steps, run_steps
 
 
 class LiveBroker(NamedTuple):
@@ -19,9 +20,6 @@ class LiveBroker(NamedTuple):
     id: int
     epoch: int
     rack: str | None = None
-    is_log_tail_kept: bool = True
-    """Whether it has every record that it had when it was last there: False after the machine went down, or where the
-    log was found shorter than it had been."""
 
 
 class KnownState(NamedTuple):
@@ -40,6 +38,9 @@ class ClusterView:
         self.incarnations: dict[int, int] = {}
         """Broker id -> version of the node that counts its registrations; also of brokers that are away. Read before
         `brokers`, so that it is never newer than what is known of the broker."""
+        self.unsure: dict[int, int] = {}
+        """Broker id -> the epoch of its last registration after which it may lack the end of its logs (the machine had
+        gone down); also of brokers that are away. A state that is newer was decided with that in mind."""
         self.topics: dict[str, TopicAssignment] = {}
         self.states: dict[PartitionKey, KnownState] = {}
         self.unclean_by_default = unclean_by_default
@@ -78,35 +79,45 @@ class ClusterView:
 
     def put_topic(self, name: str, topic: TopicAssignment) -> None:
         """A topic as it is now. States of partitions that it has no more, or of an older topic, are forgotten."""
+        run_steps(self.topic_put(name, topic))
+
+    def topic_put(self, name: str, topic: TopicAssignment) -> Steps[None]:
+        """`put_topic` in steps: a topic may have thousands of partitions."""
         before = self.topics.get(name)
+        added: Collection[int] = topic.partitions.keys()
         if before is not None:
             if before.topic_id == topic.topic_id and before.partitions.items() <= topic.partitions.items():
-                added: Collection[int] = topic.partitions.keys() - before.partitions.keys()
+                added = topic.partitions.keys() - before.partitions.keys()
             else:
-                self.remove_topic(name)
-                added = topic.partitions.keys()
-        else:
-            added = topic.partitions.keys()
+                yield from self.topic_removed(name)
         self.topics[name] = topic
         if topic.topic_id is not None:
             self._names[topic.topic_id] = name
-        for partition in added:
+        for number, partition in enumerate(added):
             for broker in topic.partitions[partition].replicas:
                 self._hosted.setdefault(broker, set()).add(PartitionKey(name, partition))
+            if number % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+                yield None
 
     def remove_topic(self, name: str) -> None:
         """Harmless for a topic that is not known."""
+        run_steps(self.topic_removed(name))
+
+    def topic_removed(self, name: str) -> Steps[None]:
+        """`remove_topic` in steps."""
         topic = self.topics.pop(name, None)
         self.doomed.discard(name)
         if topic is None:
             return
         if topic.topic_id is not None:
             self._names.pop(topic.topic_id, None)
-        for partition, assignment in topic.partitions.items():
+        for number, (partition, assignment) in enumerate(topic.partitions.items()):
             key = PartitionKey(name, partition)
             self.states.pop(key, None)
             for broker in assignment.replicas:
                 self._hosted[broker].discard(key)
+            if number % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+                yield None
 
     def put_state(self, key: PartitionKey, known: KnownState | None) -> None:
         """The state of a partition, None while it has none."""
@@ -115,11 +126,15 @@ class ClusterView:
         else:
             self.states[key] = known
 
-    def put_brokers(self, brokers: Mapping[int, LiveBroker], incarnations: Mapping[int, int]) -> set[int]:
-        """Those who live now, and their incarnations; the ids of all that came, went, or came again."""
+    def put_brokers(
+        self, brokers: Mapping[int, LiveBroker], incarnations: Mapping[int, int], unsure: Mapping[int, int]
+    ) -> set[int]:
+        """Those who live now, the incarnations of all that ever did, and which of them are unsure since when; the ids
+        of all that came, went, or came again."""
         changed = {
             broker for broker in self.brokers.keys() | brokers.keys() if self.brokers.get(broker) != brokers.get(broker)
         }
-        self.brokers = dict(brokers)
-        self.incarnations.update(incarnations)
+        # One that came and went again may have said so, too.
+        changed |= {broker for broker, since in unsure.items() if self.unsure.get(broker) != since}
+        self.brokers, self.incarnations, self.unsure = dict(brokers), dict(incarnations), dict(unsure)
         return changed

@@ -99,7 +99,11 @@ class MetadataCache:
         # Watch before reading, or a change between the two would be missed.
         cache._watches = [store.watch(root, cache._on_change) for root in (paths.BROKERS, paths.CONFIG)]
         cache._watches.append(store.watch(paths.CONTROLLER, cache._on_change))
-        cache._image = await reader.read_image(store)
+        try:
+            cache._image = await reader.read_image(store)
+        except BaseException:
+            await cache.close()
+            raise
         cache._has_read_all = True
         if not cache._stale.is_empty():
             cache._begin_refresh()

@@ -49,6 +49,8 @@ class PartitionState:
     """Version of the state node: what a conditional change of leader or ISR must name (AlterPartition)."""
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    written: int = -1
+    """The zxid of the state's last write. What is older than a broker's epoch was decided before it was registered."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ session of the one before: a broker that was killed registers again at once, and
 ZooKeeper itself. With the session's password whoever reads the file could do the same, so only its owner may.
 
 The boot id says what an unclean stop may have cost. In the same boot nothing: what a process has written is in the page
-cache. After another boot, what was not synced may be gone, and the broker says so when it registers.
+cache. After another boot, what was not synced may be gone, and the broker says so when it registers. The file says so
+until then: a process that ends before it has registered, and however cleanly, does not take it from its successor.
 Source for the boot id: random(4), /proc/sys/kernel/random/boot_id.
 """
 
@@ -32,6 +33,8 @@ class Trace(NamedTuple):
 
     key: SessionKey | None
     boot: str
+    is_log_tail_kept: bool = True
+    """False: records may have been lost, and no registration has said so yet."""
 
 
 def boot_id() -> str:
@@ -51,7 +54,7 @@ def read_trace(disk: Disk, directory: str) -> Trace | None:
         document = json.loads(disk.read_file(path))
         session = document["session"]
         key = None if session is None else SessionKey(int(session, 16), bytes.fromhex(document["password"]))
-        return Trace(key, str(document["boot"]))
+        return Trace(key, str(document["boot"]), document.get("log_tail", "kept") == "kept")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         _log.warning("%s cannot be read: %s", path, error)
         return None
@@ -64,29 +67,33 @@ def leave_trace(disk: Disk, directory: str, trace: Trace) -> None:
         "session": None if trace.key is None else hex(trace.key.session_id),
         "password": None if trace.key is None else trace.key.password.hex(),
         "boot": trace.boot,
+        "log_tail": "kept" if trace.is_log_tail_kept else "unsure",
     }
     disk.replace_file(os.path.join(directory, SESSION_FILE), json.dumps(document).encode(), private=True)
 
 
 def is_log_tail_kept(trace: Trace | None, boot: str, *, was_closed_cleanly: bool) -> bool:
     """Whether everything that the process before this one wrote to its logs must still be there."""
-    return was_closed_cleanly or (trace is not None and boot != "" and trace.boot == boot)
+    if trace is None:
+        return was_closed_cleanly
+    return trace.is_log_tail_kept and (was_closed_cleanly or (boot != "" and trace.boot == boot))
 
 
 class Predecessor:
     """The process that had the data directory before this one, which holds its lock now."""
 
-    def __init__(self, store: MetadataStore, disk: Disk, directory: str) -> None:
-        """OSError."""
+    def __init__(self, store: MetadataStore, disk: Disk, directory: str, *, was_closed_cleanly: bool) -> None:
+        """To be made before the logs can be closed again: from then on they were closed cleanly, by us. OSError."""
         self._store = store
         self._disk = disk
         self._directory = directory
         self._trace = read_trace(disk, directory)
         self.boot = boot_id()
         """The one that we run in."""
-
-    def has_kept_log_tail(self, *, was_closed_cleanly: bool) -> bool:
-        return is_log_tail_kept(self._trace, self.boot, was_closed_cleanly=was_closed_cleanly)
+        self.is_log_tail_kept = is_log_tail_kept(self._trace, self.boot, was_closed_cleanly=was_closed_cleanly)
+        """False from an unclean stop until a registration has said it."""
+        if not self.is_log_tail_kept and store.session_key is not None:
+            self._leave(None if self._trace is None else self._trace.key)
 
     async def end_session(self) -> None:
         """When this returns its ephemeral nodes are gone, or go by themselves within the session timeout."""
@@ -98,5 +105,16 @@ class Predecessor:
             _log.warning("the session of the process before this one was not ended: %s", error)
 
     def leave_trace(self) -> None:
-        """For our own successor; again with every new session. OSError."""
-        leave_trace(self._disk, self._directory, Trace(self._store.session_key, self.boot))
+        """For our own successor; again with every new session, before it registers. OSError."""
+        self._leave(self._store.session_key)
+
+    def on_registered(self) -> None:
+        """The registration has said what is known of the logs, and the cluster remembers it. OSError."""
+        if self.is_log_tail_kept:
+            return
+        self.is_log_tail_kept = True
+        if self._store.session_key is not None:
+            self._leave(self._store.session_key)
+
+    def _leave(self, key: SessionKey | None) -> None:
+        leave_trace(self._disk, self._directory, Trace(key, self.boot, self.is_log_tail_kept))

@@ -6,7 +6,8 @@ the end of the lease it shuts and tears nothing down:
 
 - The same session goes on: the cluster is read again, and the gate opens. Nobody can have taken our place meanwhile.
 - The session was lost: the broker registers again, with a new broker epoch, and is for the others a broker that has
-  come back. The gate opens when the image shows that registration, and what the controller made of it.
+  come back. It leads nothing by states from before (`on_rejoined` sees to it), and the gate opens when the image shows
+  that registration.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from oncelog_broker.metadata.registration import Membership
 from oncelog_broker.metadata.store import MetadataStore, SessionState, StoreUnavailable
@@ -23,6 +24,8 @@ from oncelog_broker.runtime.tasks import Tasks
 
 RETRY_SECONDS: Final = 0.2
 """Between tries while the store is out of reach."""
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -47,13 +50,16 @@ class ClusterMember:
         self._tasks = tasks
         self._is_strict = is_strict
         self._registered_in = 0
+        self._has_rejoined = True
+        """Whether `on_rejoined` is done for the registration that stands."""
         self._is_current = False
         self._resuming: asyncio.Task[None] | None = None
         self.membership: Membership | None = None
         self.on_resumed: Callable[[], Awaitable[object]] | None = None
         """Returns when the image shows what stood when the session came back."""
         self.on_rejoined: Callable[[Membership], Awaitable[object]] | None = None
-        """Returns when the image shows the broker's new registration, and this broker leads what it is to lead."""
+        """Returns when the image shows the broker's new registration, and this broker leads nothing by a state that is
+        older. Called until it has returned once."""
 
     @property
     def broker_epoch(self) -> int:
@@ -66,10 +72,14 @@ class ClusterMember:
 
     async def join(self) -> Membership:
         """Register for the first time, in as many tries as the session lasts. BrokerIdInUse, StoreUnavailable."""
+        return await self.patiently(self._join)
+
+    async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the store answers, in as many tries as a session lasts. Raises what `ask` does."""
         deadline = self._clock.monotonic() + self._store.session_timeout
         while True:
             try:
-                return await self._join()
+                return await ask()
             except StoreUnavailable:
                 if self._clock.monotonic() >= deadline:
                     raise
@@ -104,10 +114,10 @@ class ClusterMember:
         while True:
             try:
                 if self._registered_in != self._store.session_id:
-                    membership = await self._join()
-                    if self.on_rejoined is not None:
-                        await self.on_rejoined(membership)
-                    _log.warning("registered again", extra={"broker_epoch": membership.broker_epoch})
+                    self._has_rejoined = False
+                    await self._join()
+                if not self._has_rejoined:
+                    await self._rejoin()
                 elif self.on_resumed is not None:
                     await self.on_resumed()
             except StoreUnavailable as error:
@@ -118,3 +128,11 @@ class ClusterMember:
                 self._is_current = self._store.session is SessionState.CONNECTED
                 return
             await asyncio.sleep(RETRY_SECONDS)
+
+    async def _rejoin(self) -> None:
+        membership = self.membership
+        assert membership is not None
+        if self.on_rejoined is not None:
+            await self.on_rejoined(membership)
+        self._has_rejoined = True
+        _log.warning("registered again", extra={"broker_epoch": membership.broker_epoch})

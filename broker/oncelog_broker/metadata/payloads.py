@@ -9,11 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from oncelog_broker.runtime.steps import Steps, run_steps
 from oncelog_protocol.uuids import uuid_from_string, uuid_to_string
 
 _T = TypeVar("_T")
+
+PARTITIONS_PER_STEP: Final = 500
+"""Of a topic, looked at before others have their turn."""
 
 
 class MalformedPayload(ValueError):
@@ -49,6 +53,23 @@ class BrokerRegistration:
     previous_epoch: int = -1
     boot: str = ""
     is_log_tail_kept: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """`/oncelog/incarnations/<id>`, set in the write of each registration of a broker: since when what it holds is not
+    known to be all that it once had. Carried on from registration to registration, so that a broker which comes twice
+    before anybody has looked does not seem to have kept what it lost."""
+
+    is_log_tail_kept: bool = True
+    """False: it may have lost the end of its logs just before this registration."""
+    unsure_since: int = -1
+    """The broker epoch of the last registration before this one that said so; -1 if none did."""
+
+    def unsure_epoch(self, written: int) -> int:
+        """A partition's state that is older than this says nothing of what the broker holds; -1: there is none such.
+        `written`: the zxid of the node's last write, which is the broker epoch of the registration."""
+        return self.unsure_since if self.is_log_tail_kept else written
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,24 +160,54 @@ def parse_broker(data: bytes, path: str) -> BrokerRegistration:
     )
 
 
+def encode_incarnation(incarnation: Incarnation) -> bytes:
+    document: dict[str, Any] = {"version": 1, "log_tail": "kept" if incarnation.is_log_tail_kept else "unsure"}
+    if incarnation.unsure_since >= 0:
+        document["unsure_since"] = incarnation.unsure_since
+    return _to_json(document)
+
+
+def parse_incarnation(data: bytes, path: str) -> Incarnation:
+    document = _Document.parse(data, path)
+    return Incarnation(document.required("log_tail", str) == "kept", document.optional("unsure_since", int, -1))
+
+
 def encode_topic(topic: TopicAssignment) -> bytes:
     """Version 3, or 2 for a topic without an id, as Kafka writes them."""
     document: dict[str, Any] = {"version": 2 if topic.topic_id is None else 3}
     if topic.topic_id is not None:
         document["topic_id"] = uuid_to_string(topic.topic_id)
-    partitions = sorted(topic.partitions.items())
-    document["partitions"] = {str(p): list(a.replicas) for p, a in partitions}
-    document["adding_replicas"] = {str(p): list(a.adding_replicas) for p, a in partitions if a.adding_replicas}
-    document["removing_replicas"] = {str(p): list(a.removing_replicas) for p, a in partitions if a.removing_replicas}
+    partitions = sorted(topic.partitions)
+    assignments = topic.partitions
+    moving = [p for p in partitions if assignments[p].adding_replicas or assignments[p].removing_replicas]
+    document["partitions"] = {str(p): assignments[p].replicas for p in partitions}
+    document["adding_replicas"] = {str(p): found for p in moving if (found := assignments[p].adding_replicas)}
+    document["removing_replicas"] = {str(p): found for p in moving if (found := assignments[p].removing_replicas)}
     return _to_json(document)
 
 
 def parse_topic(data: bytes, path: str) -> TopicAssignment:
+    return run_steps(topic_in_steps(data, path))
+
+
+def topic_in_steps(data: bytes, path: str) -> Steps[TopicAssignment]:
+    """`parse_topic` of one that may have thousands of partitions: those that lie on the same brokers share what says
+    so. MalformedPayload."""
     document = _Document.parse(data, path)
-    replicas = document.brokers_by_partition("partitions")
+    yield None
     adding = document.brokers_by_partition("adding_replicas")
     removing = document.brokers_by_partition("removing_replicas")
-    assignments = {p: ReplicaAssignment(r, adding.get(p, ()), removing.get(p, ())) for p, r in replicas.items()}
+    assignments: dict[int, ReplicaAssignment] = {}
+    shared: dict[tuple[int, ...], ReplicaAssignment] = {}
+    for text, brokers in document.optional("partitions", dict, {}).items():
+        partition, replicas = _decimal(text, "partitions", path), _broker_ids(brokers, "partitions", path)
+        if partition in adding or partition in removing:
+            moving = ReplicaAssignment(replicas, adding.get(partition, ()), removing.get(partition, ()))
+            assignments[partition] = moving
+        else:
+            assignments[partition] = shared.get(replicas) or shared.setdefault(replicas, ReplicaAssignment(replicas))
+        if len(assignments) % PARTITIONS_PER_STEP == 0:
+            yield None
     text = document.optional("topic_id", str, "")
     try:
         topic_id = uuid_from_string(text) if text else None

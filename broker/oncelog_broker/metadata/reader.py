@@ -152,4 +152,5 @@ def _partition(key: PartitionKey, assignment: ReplicaAssignment, found: _Found) 
         partition_epoch=found[1].version,
         adding_replicas=assignment.adding_replicas,
         removing_replicas=assignment.removing_replicas,
+        written=found[1].mzxid,
     )

@@ -5,7 +5,8 @@ topics taken over from the log directories: later a directory without a topic in
 (the broker died before it removed the files), and taking it over would bring the topic back from the dead.
 
 Each registration also sets the broker's incarnation node, in the same write. Whoever makes this broker a leader can so
-check, in the write that does it, that it is still the broker that was meant.
+check, in the write that does it, that it is still the broker that was meant. And there it says since when the broker
+may lack records that it once had: whoever has registered twice since then is as unsure as before.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.payloads import (
     BrokerRegistration,
+    Incarnation,
     PartitionState,
     ProducerIdBlock,
     ReplicaAssignment,
@@ -26,10 +28,12 @@ from oncelog_broker.metadata.payloads import (
     encode_broker,
     encode_cluster_id,
     encode_config,
+    encode_incarnation,
     encode_partition_state,
     encode_producer_id_block,
     encode_topic,
     parse_cluster_id,
+    parse_incarnation,
 )
 from oncelog_broker.metadata.producer_ids import BLOCK_SIZE
 from oncelog_broker.metadata.store import BadVersion, Create, MetadataStore, NodeExists, Operation, Set
@@ -118,11 +122,14 @@ async def _try_to_register(
     operations: list[Operation] = [
         Create(each) for each, node in zip(paths.PERSISTENT, found, strict=True) if node is None
     ]
+    is_kept = registration.is_log_tail_kept
     if incarnation is None:
-        operations.append(Create(incarnation_path))
+        operations.append(Create(incarnation_path, encode_incarnation(Incarnation(is_kept))))
     else:
-        registration = replace(registration, previous_epoch=incarnation[1].mzxid)
-        operations.append(Set(incarnation_path, b"", incarnation[1].version))
+        data, stat = incarnation
+        registration = replace(registration, previous_epoch=stat.mzxid)
+        unsure_since = parse_incarnation(data, incarnation_path).unsure_epoch(stat.mzxid)
+        operations.append(Set(incarnation_path, encode_incarnation(Incarnation(is_kept, unsure_since)), stat.version))
     operations.append(Create(path, encode_broker(registration), ephemeral=True))
     registered = len(operations)
     if found_id is not None:

@@ -17,7 +17,7 @@ from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.metadata.image import ClusterImage, Topic
+from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.replication.hosted_logs import HostedLogs, Opened
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.roles import Follow, Lead, Role, Stop, Wait, role_of
@@ -49,9 +49,12 @@ class Replicas:
         image: ClusterImage,
         tasks: Tasks,
         monotonic: Callable[[], float] = lambda: 0.0,
+        broker_epoch: int = -1,
     ) -> None:
-        """`log_config` resolves a topic's overrides to all its settings; `image` is the empty one to start from."""
+        """`log_config` resolves a topic's overrides to all its settings; `image` is the empty one to start from.
+        `broker_epoch`: of the broker's registration."""
         self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
         self._logs = logs
         self._log_config = log_config
         self._image = image
@@ -65,7 +68,8 @@ class Replicas:
         self._hosted = HostedLogs(logs, tasks, self._is_wanted, self._on_opened)
         self._waiting: list[tuple[str | None, asyncio.Future[None]]] = []
         self.on_opened: Callable[[Collection[str]], None] = lambda topics: None
-        """Called with the names of topics of which more partitions are led now, because their logs are open."""
+        """Called with the names of topics of which other partitions are led now though the image is the same, because
+        their logs are open, say."""
         self._waiting_followers: dict[int, set[WaitingFetch]] = {}
         self.fetching: Fetching | None = None
         self.may_lead: Callable[[], bool] | None = None
@@ -166,9 +170,27 @@ class Replicas:
                 self._remove(topic, index)
         for topic in changes.changed:
             for index, state in topic.partitions.items():
-                self._take_role(topic, index, role_of(state, self._broker_id))
+                self._take_role(topic, index, self._role_in(state))
         if new.topic_configs is not old.topic_configs:
             self._reconfigure(old, new)
+
+    def on_registered(self, broker_epoch: int) -> None:
+        """The broker was registered anew: what it leads by an older state it leads no more, until it is chosen again.
+
+        Those who coordinate are told by `on_opened`.
+        """
+        self._broker_epoch = broker_epoch
+        lost = set()
+        for (name, index), partition in list(self._leaders.items()):
+            state = self._image.partition(name, index)
+            role = Stop() if state is None else self._role_in(state)
+            if isinstance(role, Follow):
+                self._follow_role(partition, role)
+                lost.add(name)
+        self.on_opened(lost)
+
+    def _role_in(self, state: PartitionState) -> Role:
+        return role_of(state, self._broker_id, self._broker_epoch)
 
     def _take_role(self, topic: Topic, index: int, role: Role) -> None:
         key = (topic.name, index)
@@ -229,7 +251,7 @@ class Replicas:
         if self._hosts.get(key) is not partition:
             return
         state = self._image.partition(*key)
-        role = Stop() if state is None else role_of(state, self._broker_id)
+        role = Stop() if state is None else self._role_in(state)
         if isinstance(role, Lead):
             self._follow_role(partition, role)
             self.on_opened({partition.topic})
@@ -246,7 +268,7 @@ class Replicas:
                 continue  # taken away again meanwhile
             del self._opening[wanted.key]
             topic = self._image.topics[wanted.topic]
-            role = role_of(topic.partitions[wanted.partition], self._broker_id)
+            role = self._role_in(topic.partitions[wanted.partition])
             if isinstance(role, Lead | Follow):
                 self._adopt(topic, wanted.partition, role, log)
                 topics.add(wanted.topic)

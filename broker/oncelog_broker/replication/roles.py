@@ -40,12 +40,18 @@ class Wait(NamedTuple):
 Role = Lead | Follow | Stop | Wait
 
 
-def role_of(state: PartitionState, broker_id: int) -> Role:
-    """The role of `broker_id` in a partition."""
+def role_of(state: PartitionState, broker_id: int, broker_epoch: int = -1) -> Role:
+    """The role of `broker_id` in a partition. `broker_epoch`: of its registration.
+
+    Who was chosen to lead before it was registered does not: it may have come back with less than it had. It holds its
+    log ready until the controller, which sees that it was away, has chosen again.
+    """
     if broker_id not in state.replicas:
         return Stop()
     if state.leader_epoch < 0:
         return Wait()
+    if state.leader == broker_id and state.written < broker_epoch:
+        return Follow(NO_LEADER, state.leader_epoch, broker_id in state.isr)
     if state.leader == broker_id:
         return Lead(state.leader_epoch, state.partition_epoch, state.isr, state.replicas)
     return Follow(state.leader, state.leader_epoch, broker_id in state.isr)

@@ -67,6 +67,25 @@ class Pauses:
             self._began = self._monotonic()
 
 
+Pause = Callable[[], Awaitable[None]]
+"""`Pauses.here`: awaited between pieces of long work, so that others have their turn."""
+
+
+async def no_pause() -> None:
+    """Others wait."""
+
+
+async def with_pauses(steps: Steps[R], pause: Pause) -> R:
+    """What steps without jobs return, run by a coroutine that has its own pauses."""
+    while True:
+        await pause()
+        try:
+            next(steps)
+        except StopIteration as finished:
+            result: R = finished.value
+            return result
+
+
 class Slices:
     """Runs the long work of one broker."""
 

@@ -32,7 +32,7 @@ const CODECS = {
   zstd: CompressionTypes.ZSTD,
 }
 
-const brokers = [process.argv[2]]
+const brokers = process.argv[2].split(',')
 const retry = { retries: 2 }
 const kafka = new kafkajs.Kafka({ brokers, logLevel: LEVELS.NOTHING, requestTimeout: TIMEOUT_MS, retry })
 const admin = kafka.admin()

@@ -308,15 +308,32 @@ def _not_transactional() -> KafkaError:
 
 
 def _leader(topic: TopicData, index: int, context: RequestContext) -> Partition:
-    """The partition. Raises KafkaError also for an internal one, which clients may not write to."""
+    """The partition. Raises KafkaError also for an internal one, which clients may not write to, whoever leads it."""
     replicas = context.services.replicas
-    if context.version >= FIRST_TOPIC_ID_VERSION:
-        partition = replicas.leader_by_id(topic.topic_id, index)
-    else:
-        partition = replicas.leader(topic.name, index)
+    try:
+        if context.version >= FIRST_TOPIC_ID_VERSION:
+            partition = replicas.leader_by_id(topic.topic_id, index)
+        else:
+            partition = replicas.leader(topic.name, index)
+    except KafkaError as error:
+        name = _name_of(topic, context)
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and name in INTERNAL_TOPICS:
+            raise _internal(name) from None
+        raise
     if partition.topic in INTERNAL_TOPICS:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal {partition.topic}")
+        raise _internal(partition.topic)
     return partition
+
+
+def _name_of(topic: TopicData, context: RequestContext) -> str:
+    if context.version < FIRST_TOPIC_ID_VERSION:
+        return topic.name
+    known = context.services.image.topic_by_id(topic.topic_id)
+    return "" if known is None else known.name
+
+
+def _internal(name: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal {name}")
 
 
 def _checked(records: object, request: ProduceRequest, context: RequestContext) -> memoryview:

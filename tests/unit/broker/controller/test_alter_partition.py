@@ -16,7 +16,7 @@ KEY = PartitionKey("t", 0)
 @pytest.fixture
 def view():
     view = ClusterView()
-    view.put_brokers({b: LiveBroker(b, 10 * b) for b in (1, 2, 3)}, {})
+    view.put_brokers({b: LiveBroker(b, 10 * b) for b in (1, 2, 3)}, {}, {})
     view.put_topic("t", TopicAssignment(ID, {0: ReplicaAssignment((1, 2, 3, 4))}))
     view.put_state(KEY, KnownState(PartitionState(1, 5, (1, 2), 1), 7, 100))
     return view

@@ -7,19 +7,22 @@ from oncelog_broker.controller.view import KnownState, LiveBroker
 from oncelog_broker.metadata.payloads import PartitionState
 
 WRITTEN = 100
-STEADY, RETURNED, UNSURE = "steady", "returned", "unsure"
+STEADY, RETURNED, UNSURE, GONE = "steady", "returned", "unsure", "gone"
 
 
 def brokers(**how):
-    """Brokers by name, `b1=STEADY`: there since before the state was written, or registered after it."""
+    """Brokers by name, `b1=STEADY`: there since before the state was written, or registered after it, perhaps unsure
+    of the end of its log, or so and gone again."""
     return {
-        int(name[1:]): LiveBroker(int(name[1:]), 50 if kind == STEADY else 150, is_log_tail_kept=kind != UNSURE)
+        int(name[1:]): LiveBroker(int(name[1:]), 50 if kind == STEADY else 150)
         for name, kind in how.items()
-    }
+        if kind != GONE
+    }, {int(name[1:]): 120 for name, kind in how.items() if kind in (UNSURE, GONE)}
 
 
 def decide(state, live, unclean=False):
-    return next_state((1, 2, 3), KnownState(state, 7, WRITTEN), live, controller_epoch=6, unclean=unclean)
+    there, unsure = live
+    return next_state((1, 2, 3), KnownState(state, 7, WRITTEN), there, unsure, controller_epoch=6, unclean=unclean)
 
 
 def test_a_new_partition_is_led_by_its_first_live_replica_with_all_live_ones_in_sync():
@@ -33,7 +36,7 @@ def test_a_new_partition_is_led_by_its_first_live_replica_with_all_live_ones_in_
         (PartitionState(1, 3, (1, 2), 5), brokers(b1=STEADY, b2=STEADY)),
         (PartitionState(1, 3, (1, 2), 5), brokers(b1=STEADY, b2=STEADY, b3=RETURNED)),
         (PartitionState(-1, 4, (1,), 6), brokers(b2=STEADY, b3=STEADY)),
-        (PartitionState(-1, 4, (1, 2), 6), {}),
+        (PartitionState(-1, 4, (1, 2), 6), brokers()),
     ],
     ids=["all well", "one outside returns", "none in sync lives", "nobody lives"],
 )
@@ -64,6 +67,9 @@ def test_what_is_as_it_should_be_stays(state, live):
         (PartitionState(1, 3, (1, 2), 5), brokers(b1=UNSURE), PartitionState(-1, 4, (2,), 6)),
         (PartitionState(-1, 4, (1, 2), 5), brokers(b1=UNSURE, b2=RETURNED), PartitionState(2, 5, (2,), 6)),
         (PartitionState(-1, 4, (1, 2), 5), brokers(b1=UNSURE), PartitionState(-1, 4, (2,), 6)),
+        # also if it is gone again before anybody has looked: the next write would say that it is in sync
+        (PartitionState(1, 3, (1, 2), 5), brokers(b2=GONE), PartitionState(-1, 4, (1,), 6)),
+        (PartitionState(2, 3, (1, 2), 5), brokers(b1=RETURNED, b2=GONE), PartitionState(1, 4, (1,), 6)),
     ],
 )
 def test_elections_lose_nothing(state, live, elected):

@@ -317,3 +317,27 @@ async def test_a_leader_that_resigns_is_told_that_another_one_was_elected(cluste
     (answer,) = await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, [2, 3]))])
     assert answer.code is ErrorCode.NEW_LEADER_ELECTED
     assert (await cluster.states())[0] == (2, 1, (2, 3))
+
+
+async def test_who_came_back_unsure_is_judged_before_a_proposal_that_counts_on_it(cluster, term, topic):
+    """The leader has not heard of that broker in its epoch, so the proposal does not say which incarnation it means."""
+    await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, (1, 2)))])
+    cluster.stop(2)
+    await cluster.start(2, is_log_tail_kept=False)
+    wanted = proposal(1, (1, 2, 3), partition_epoch=1)
+    (answer,) = await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, wanted)])
+    assert answer.code == ErrorCode.INVALID_UPDATE_VERSION
+    assert (await cluster.states())[0] == (1, 0, (1,))
+
+
+async def test_a_broker_that_came_unsure_and_bounced_before_anybody_looked_does_not_lead(cluster, term, topic):
+    for broker in (1, 2, 3):
+        cluster.stop(broker)
+    await cluster.start(2, is_log_tail_kept=False)
+    cluster.stop(2)
+    await cluster.start(2)
+    term = await cluster.control(2)
+    assert (await cluster.states())[0] == (-1, 1, (1, 3))
+    await cluster.start(3)
+    await term.brokers_changed()
+    assert (await cluster.states())[0] == (3, 2, (3,))

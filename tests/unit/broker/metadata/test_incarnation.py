@@ -21,7 +21,7 @@ KEY = SessionKey(0x1F00000000000001, bytes(range(16)))
 
 
 def test_a_trace_is_read_back_and_private(tmp_path):
-    for trace in (Trace(KEY, "b"), Trace(None, "b"), Trace(SessionKey(-5, b"x" * 16), "")):
+    for trace in (Trace(KEY, "b"), Trace(None, "b"), Trace(SessionKey(-5, b"x" * 16), ""), Trace(KEY, "b", False)):
         leave_trace(RealDisk(), str(tmp_path), trace)
         assert read_trace(RealDisk(), str(tmp_path)) == trace
         assert stat.S_IMODE((tmp_path / SESSION_FILE).stat().st_mode) == 0o600
@@ -43,6 +43,7 @@ def test_a_trace_that_cannot_be_read_is_none(tmp_path, content):
         (Trace(KEY, "a"), "b", False, False),
         (Trace(KEY, "a"), "b", True, True),
         (Trace(KEY, ""), "", False, False),
+        (Trace(KEY, "a", is_log_tail_kept=False), "a", True, False),
     ],
 )
 def test_the_end_of_the_logs_is_sure_after_a_clean_stop_or_in_the_same_boot(trace, boot, was_closed_cleanly, is_kept):
@@ -71,8 +72,24 @@ class Store:
 async def test_the_session_before_is_ended_or_ends_by_itself(tmp_path, error):
     leave_trace(RealDisk(), str(tmp_path), Trace(KEY, "b"))
     store = Store(error)
-    predecessor = Predecessor(store, RealDisk(), str(tmp_path))
+    predecessor = Predecessor(store, RealDisk(), str(tmp_path), was_closed_cleanly=True)
     await predecessor.end_session()
     assert store.ended == [KEY]
     predecessor.leave_trace()
     assert read_trace(RealDisk(), str(tmp_path)) == Trace(store.session_key, predecessor.boot)
+
+
+def test_what_may_be_lost_is_told_by_the_successor_of_a_process_that_could_not_tell_it(tmp_path):
+    """It ends before it has registered, at whatever point, and perhaps cleanly."""
+    leave_trace(RealDisk(), str(tmp_path), Trace(KEY, "the boot before"))
+    for was_closed_cleanly in (False, True, False):
+        process = Predecessor(Store(), RealDisk(), str(tmp_path), was_closed_cleanly=was_closed_cleanly)
+        assert not process.is_log_tail_kept
+        assert read_trace(RealDisk(), str(tmp_path)).key == KEY  # whose session still is to be ended
+    process.leave_trace()
+    successor = Predecessor(Store(), RealDisk(), str(tmp_path), was_closed_cleanly=False)
+    assert not successor.is_log_tail_kept
+    successor.leave_trace()
+    successor.on_registered()
+    assert successor.is_log_tail_kept
+    assert Predecessor(Store(), RealDisk(), str(tmp_path), was_closed_cleanly=False).is_log_tail_kept

@@ -129,6 +129,28 @@ async def test_what_fails_on_the_way_back_is_tried_again(place, monkeypatch):
     assert place.calls[-1] == "rejoined with 102"
 
 
+async def test_until_it_has_seen_its_new_registration_the_gate_stays_shut(place, monkeypatch):
+    """However often the session is interrupted on the way: what it leads by older states must have ended."""
+    monkeypatch.setattr("oncelog_broker.metadata.membership.RETRY_SECONDS", 0.001)
+    fails = asyncio.Event()
+
+    async def rejoined(membership):
+        if not fails.is_set():
+            fails.set()
+            raise ConnectionLost("", "gone")
+        await place._call(f"rejoined with {membership.broker_epoch}")
+
+    place.member.on_rejoined = rejoined
+    place.store.tell(SessionState.LOST)
+    place.store.begin_session()
+    await place.until(place.member.may_lead)
+    assert place.calls == ["register", "rejoined with 102"]
+    place.store.tell(SessionState.IN_DOUBT)
+    place.store.tell(SessionState.CONNECTED)
+    await place.until(place.member.may_lead)
+    assert place.calls[-1] == "resumed"
+
+
 async def test_a_session_that_ends_on_the_way_back_opens_nothing(place):
     place.store.tell(SessionState.LOST)
     place.go_on.clear()

@@ -7,7 +7,7 @@ import pytest
 
 from oncelog_broker.metadata import embedded, paths, reader
 from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse_broker
+from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse_broker, parse_incarnation
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.registration import BrokerIdInUse, FoundLogs, FoundTopic, register_broker
 from oncelog_broker.metadata.store import ConnectionLost, SessionState
@@ -102,6 +102,18 @@ async def test_each_registration_says_which_one_was_before_it(open_store):
     assert second.incarnation == 1
     assert first.broker_epoch <= registered.previous_epoch < second.broker_epoch
     assert (registered.boot, registered.is_log_tail_kept) == ("b", True)
+
+
+async def test_what_a_broker_may_have_lost_is_remembered_from_registration_to_registration(open_store):
+    said = []
+    for is_kept in (True, False, True, True, False, True):
+        store = await open_store()
+        membership = await register_broker(store, 1, replace(REGISTRATION, is_log_tail_kept=is_kept))
+        data, stat = await store.get(paths.incarnation(1))
+        said.append((membership.broker_epoch, parse_incarnation(data, "").unsure_epoch(stat.mzxid)))
+        await store.close()
+    epochs = [epoch for epoch, _ in said]
+    assert [unsure for _, unsure in said] == [-1, epochs[1], epochs[1], epochs[1], epochs[4], epochs[4]]
 
 
 async def test_a_registration_whose_reply_was_lost_is_recognised(unreliable_store):

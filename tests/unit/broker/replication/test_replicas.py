@@ -334,3 +334,41 @@ async def test_a_log_that_is_missing_begins_anew_only_when_nobody_counts_on_it(
     await replicas.until_opened()
     (partition,) = replicas.partitions()
     assert (partition.log.log_end_offset, partition.leader) == (0, 2)
+
+
+def chosen(epoch: int, written: int) -> ClusterImage:
+    """Broker 1 leads the one partition of a topic, by a state that was written then."""
+    state = PartitionState((1, 2), (1, 2), leader=1, leader_epoch=epoch, partition_epoch=epoch, written=written)
+    return EMPTY.with_topic(Topic("t", b"t" * 16, {0: state}))
+
+
+async def test_who_was_chosen_before_it_was_registered_does_not_lead(replicas: Replicas, logs: LogManager) -> None:
+    replicas.on_registered(100)
+    before, since = chosen(5, written=99), chosen(6, written=101)
+    replicas.on_image(EMPTY, before)
+    await replicas.until_opened()
+    assert logs.get("t", 0) is not None
+    assert list(replicas.led()) == []
+    with pytest.raises(KafkaError) as refused:
+        replicas.led_by_id(b"t" * 16, 0)
+    assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    replicas.on_image(before, since)
+    assert replicas.leader("t", 0).leader_epoch == 6
+
+
+async def test_a_new_registration_ends_what_was_led_by_older_states(replicas: Replicas) -> None:
+    replicas.on_registered(100)
+    before, since = chosen(5, written=150), chosen(6, written=250)
+    replicas.on_image(EMPTY, before)
+    await replicas.until_opened()
+    partition = replicas.leader("t", 0)
+    told: list[set[str]] = []
+    replicas.on_opened = lambda topics: told.append(set(topics))
+    replicas.on_registered(200)
+    assert partition.is_resigned
+    assert list(replicas.led()) == []
+    assert told == [{"t"}]
+    replicas.on_image(before, since)
+    assert replicas.leader("t", 0) is partition
+    replicas.on_registered(240)  # the state is newer
+    assert list(replicas.led()) == [partition]

@@ -1,0 +1,32 @@
+"""Three brokers in place of one, for the tests of foreign clients, where `ONCELOG_TEST_BROKERS=3` asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from replicated_cluster import BROKERS, ReplicatedCluster
+
+SETTINGS = {
+    "zookeeper.session.timeout.ms": "18000",  # nobody dies here, and a busy machine is not to look like a death
+    "auto.create.topics.enable": "true",
+    "log.segment.bytes": "1048576",
+    "group.min.session.timeout.ms": "300",
+}
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ReplicatedCluster]:
+    """One for all tests of a run: each uses topics of its own."""
+    chroot = request.getfixturevalue("chroots")()
+    with ReplicatedCluster(tmp_path_factory.mktemp("cluster"), chroot, SETTINGS) as cluster:
+        yield cluster
+    cluster.check_logs()
+
+
+def is_asked_for(brokers: int) -> bool:
+    """Whether this many are a cluster. There are one broker and this cluster, and nothing else."""
+    assert brokers in (1, len(BROKERS)), f"ONCELOG_TEST_BROKERS is 1 or {len(BROKERS)}, not {brokers}"
+    return brokers > 1

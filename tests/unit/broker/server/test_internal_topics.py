@@ -1,0 +1,52 @@
+"""Clients may not write to internal topics, and are told so by whichever broker they ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.served import Client, Served, produce
+from tests.support.storage import make_batch
+
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+TOPIC_ID = bytes(range(16))
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """Leads nothing."""
+
+    def not_here(*_: object) -> Any:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    made = Served(tmp_path)
+    monkeypatch.setattr(made, "leader", not_here)
+    monkeypatch.setattr(made, "leader_by_id", not_here)
+    yield made
+    made.leave()
+
+
+@pytest.mark.parametrize("version", [9, 13])
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        ("__consumer_offsets", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("__transaction_state", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("orders", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+async def test_also_by_a_broker_that_does_not_lead_them(
+    served: Served, topic: str, code: ErrorCode, version: int
+) -> None:
+    """Kafka asks what a topic is before it asks who leads it: another leader would be looked for in vain."""
+    served.services.image = SimpleNamespace(topic_by_id={TOPIC_ID: SimpleNamespace(name=topic)}.get)
+    request = produce(bytes(make_batch()))
+    request.topic_data[0].name, request.topic_data[0].topic_id = topic, TOPIC_ID
+    client = Client(served)
+    client.send(request, version=version)
+    ((_, response),) = client.answers()
+    assert response.responses[0].partition_responses[0].error_code == code
