@@ -179,6 +179,10 @@ class ReplicatedCluster:
             node_id for node_id, broker in self.brokers.items() if broker.is_running and node_id not in self.paused_ids
         ]
 
+    @property
+    def all_are_up(self) -> bool:
+        return len(self.up) == len(self.brokers)
+
     def client(self, node_id: int, timeout: float = CALL_SECONDS) -> RawClient:
         """A connection of the caller's own."""
         return RawClient(self.brokers[node_id].port, timeout)

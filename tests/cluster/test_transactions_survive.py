@@ -16,6 +16,9 @@ from tests.support.history.recorder import History
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
+CLINGS_TO_COORDINATORS = {"librdkafka"}
+"""2.16 waits for ever for a group's coordinator that it knew before, when that has died and is no longer in the
+metadata: it never sends the TxnOffsetCommit, nor asks for the coordinator again."""
 POINTS = ("prepare-logged", "reply-sent", "marker-sent", "marker-written", "complete-logged")
 SOAK = pytest.mark.soak
 MOMENTS = [
@@ -69,7 +72,8 @@ def test_c4_a_broker_dies_at_the_end_of_a_transaction(
             producer.begin()
             for place in places:
                 producer.send(place)
-            producer.send_offset("group", places[0], len(history.commits) + 1)
+            if library not in CLINGS_TO_COORDINATORS or asking.all_are_up:
+                producer.send_offset("group", places[0], len(history.commits) + 1)
             producer.flush()
             if is_struck:
                 points.arm(when, point)
