@@ -6,7 +6,7 @@ The helpers of `tests/integration` serve here, too.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import permutations
 from pathlib import Path
 
@@ -36,8 +36,10 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 @pytest.fixture(scope="module")
-def cluster_of_module(new_cluster_root: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicatedCluster]:
-    with ReplicatedCluster(tmp_path_factory.mktemp("replicated"), new_cluster_root) as cluster:
+def cluster_of_module(
+    chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ReplicatedCluster]:
+    with ReplicatedCluster(tmp_path_factory.mktemp("replicated"), chroots()) as cluster:
         yield cluster
     cluster.check_logs()
 
@@ -51,11 +53,9 @@ def cluster(cluster_of_module: ReplicatedCluster) -> ReplicatedCluster:
 
 @pytest.fixture(scope="module")
 def peer_network(
-    new_cluster_root: str, tmp_path_factory: pytest.TempPathFactory
+    chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[ReplicatedCluster, PeerNetwork]]:
-    cluster = ReplicatedCluster(
-        tmp_path_factory.mktemp("partitioned"), new_cluster_root, {"replica.lag.time.max.ms": "2000"}
-    )
+    cluster = ReplicatedCluster(tmp_path_factory.mktemp("partitioned"), chroots(), {"replica.lag.time.max.ms": "2000"})
     with PeerNetwork(cluster.peer_ports) as network:
         cluster.advertise_to_peers(network.ports)
         with cluster:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
@@ -23,8 +24,10 @@ import oncelog.errors
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 100.0
+PATIENCE_SECONDS = 80.0
 """For any one call: longer than any fail-over takes on a busy machine."""
+CALL_SECONDS = 20.0
+"""After which librdkafka returns, to be called again: while it waits in C, no test can be ended."""
 PATIENCE_MS = int(PATIENCE_SECONDS * 1000)
 
 
@@ -229,13 +232,14 @@ class LibrdkafkaRecording(RecordingProducer):
             self._producer.poll(0.05)
 
     def _retrying(self, work: Callable[..., Any], *arguments: Any) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                return work(*arguments, PATIENCE_SECONDS)
+                return work(*arguments, CALL_SECONDS)
             except confluent_kafka.KafkaException as error:
                 if error.args[0].txn_requires_abort():
                     raise Abortable from error
-                if not error.args[0].retriable():
+                if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise
 
     def _send(self, send: Send) -> None:

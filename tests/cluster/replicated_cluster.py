@@ -20,6 +20,7 @@ from raw_client import RawClient
 
 from oncelog_broker.local_cluster.ports import LOOPBACK, reserved_ports
 from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
@@ -48,6 +49,9 @@ CALL_SECONDS = 10.0
 """One request of those that look from outside: a paused broker does not answer it."""
 WAIT_SECONDS = 90.0
 METADATA_VERSION = 9
+CREATED = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
+NOT_YET = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_REPLICATION_FACTOR}
+"""The last one while a broker that waited for a processor has just lost its place."""
 
 
 class Part(NamedTuple):
@@ -80,7 +84,9 @@ class ReplicatedCluster:
             # The last one is where BrokerProcess looks for it.
             listeners = f"PEER://{LOOPBACK}:{peer_port},PLAINTEXT://{LOOPBACK}:{port}"
         own = {"node.id": str(node_id), "zookeeper.connect": self.zookeeper, "listeners": listeners}
-        return BrokerProcess(directory / f"broker{node_id}", {**SETTINGS, **own, **settings})
+        broker = BrokerProcess(directory / f"broker{node_id}", {**SETTINGS, **own, **settings})
+        broker.port = port  # clients may look for it before it starts
+        return broker
 
     def advertise_to_peers(self, ports: dict[int, int]) -> None:
         """Before they start: the others are to come through a proxy at these ports."""
@@ -107,7 +113,8 @@ class ReplicatedCluster:
 
     def check_logs(self) -> None:
         for broker in self.brokers.values():
-            assert "Traceback" not in broker.log.read_text()
+            _, found, what = broker.log.read_text().partition("Traceback")
+            assert not found, f"broker {broker.settings['node.id']}: {what[:3000]}"
 
     # --- what is done to brokers
 
@@ -171,6 +178,10 @@ class ReplicatedCluster:
         return [
             node_id for node_id, broker in self.brokers.items() if broker.is_running and node_id not in self.paused_ids
         ]
+
+    @property
+    def all_are_up(self) -> bool:
+        return len(self.up) == len(self.brokers)
 
     def client(self, node_id: int, timeout: float = CALL_SECONDS) -> RawClient:
         """A connection of the caller's own."""
@@ -241,13 +252,11 @@ class ReplicatedCluster:
     def until_whole(self, *topics: str) -> None:
         """All replicas of all partitions are in sync."""
         for topic in topics:
-            self.until(
-                lambda: all(
-                    part.leader >= 0 and set(part.isr) == set(part.replicas)
-                    for part in self.parts(topic).values()  # noqa: B023
-                ),
-                f"all replicas of {topic} are in sync",
-            )
+            self.until(lambda: self._is_whole(topic), f"all replicas of {topic} are in sync")  # noqa: B023
+
+    def _is_whole(self, topic: str) -> bool:
+        parts = self.parts(topic).values()
+        return bool(parts) and all(part.leader >= 0 and set(part.isr) == set(part.replicas) for part in parts)
 
     def until_isr(self, topic: str, isr: set[int], index: int = 0) -> None:
         self.until(lambda: set(self.part(topic, index).isr) == isr, f"the ISR of {topic}-{index} is {isr}")
@@ -263,10 +272,10 @@ class ReplicatedCluster:
 
     # --- topics
 
-    def create_topic(self, name: str, *replicas: Sequence[int], **configs: str) -> None:
+    def create_topic(self, name: str, *replicas: Sequence[int], waits: bool = True, **configs: str) -> None:
         """`replicas` of each partition, the preferred leader first, by default one partition anywhere.
 
-        Configuration keys with underscores in place of dots. Returns when all replicas are in sync.
+        Configuration keys with underscores in place of dots. Returns when all replicas are in sync, if it `waits`.
         """
         wanted = CreateTopicsRequest.CreatableTopic
         topic = wanted(
@@ -279,8 +288,17 @@ class ReplicatedCluster:
             ],
             configs=[wanted.CreatableTopicConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()],
         )
-        answer = self.ask(CreateTopicsRequest(topics=[topic]), ApiKey.CREATE_TOPICS, 5, self.controller()).topics[0]
-        assert answer.error_code == 0, answer
+
+        def create() -> bool:
+            """Asked again where the controller has just changed, or cannot know what has become of it."""
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+            answer = self.ask(request, ApiKey.CREATE_TOPICS, 5, self.controller()).topics[0]
+            assert answer.error_code in CREATED | NOT_YET, answer
+            return answer.error_code in CREATED
+
+        self.until(create, f"{name} is created")
+        if not waits:
+            return
         self.until_whole(name)
         for index in self.parts(name):
             self.until_led(name, index)

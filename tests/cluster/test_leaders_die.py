@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import pytest
 from final_state import settle_and_check
+from raw_client import produce_request
 from recording_clients import PRODUCERS, Writer
-from replicated_cluster import ReplicatedCluster
+from replicated_cluster import SESSION_MS, ReplicatedCluster
 from tests.support.history.events import Place
 from tests.support.history.recorder import History
+from tests.support.storage import make_batch
+
+from oncelog_protocol.api import ApiKey
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 
@@ -25,3 +32,66 @@ def test_c1_the_leader_is_killed_under_waiting_batches(
             writer.until_more(20)
         assert producer.acknowledged == producer.sent
     settle_and_check(cluster, history, topic)
+
+
+def test_how_long_producers_wait_for_the_next_leader(
+    cluster: ReplicatedCluster, history: History, topic: str, record_property: Callable[[str, object], None]
+) -> None:
+    """From the kill of a leader to the next record that is acknowledged by all: on a quiet machine no more than the
+    session timeout and two seconds. Here it is told, and only that it ends is demanded."""
+    cluster.create_topic(topic, (1, 2, 3))
+    place = Place(topic)
+    waits = []
+    with PRODUCERS["oncelog"](cluster.addresses, history, "anna") as producer:
+        for _ in range(2):
+            producer.send(place)
+            producer.flush()
+            cluster.until_whole(topic)
+            cluster.kill(cluster.until_led(topic).leader)
+            began = time.monotonic()
+            producer.send(place)
+            producer.flush()
+            waits.append(time.monotonic() - began)
+            cluster.mend()
+        assert producer.acknowledged == producer.sent
+    shown = ", ".join(f"{wait:.2f} s" for wait in waits)
+    record_property("fail-over", shown)
+    print(f"fail-over with a session timeout of {SESSION_MS / 1000:g} s: {shown}")
+    settle_and_check(cluster, history, topic)
+
+
+@LIBRARIES
+@pytest.mark.parametrize("changes", [3, pytest.param(30, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
+def test_c16_leaders_change_again_and_again(
+    cluster: ReplicatedCluster, history: History, topic: str, library: str, changes: int
+) -> None:
+    """With acks=1, so that each new leader finds others with records of their own: all but the acknowledged ones that
+    died with their leader are there, and the replicas are the same. Those with acks=all lose nothing."""
+    cluster.create_topic(topic, (1, 2, 3))
+    place = Place(topic)
+    with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
+        with Writer(producer, place) as writer:
+            for number in range(changes):
+                writer.until_more(5)
+                leader = cluster.until_led(topic).leader
+                write_alone(cluster, history, place, leader, b"alone/%d" % number)
+                cluster.kill(leader)
+                if number % 2:  # at once: it comes back before anybody knows that it was away
+                    cluster.start(leader)
+                else:
+                    cluster.until_led(topic, but_by=leader)
+                    cluster.start(leader)
+                writer.until_more(5)
+                cluster.until_whole(topic)
+        assert producer.acknowledged == producer.sent
+    settle_and_check(cluster, history, topic)
+
+
+def write_alone(cluster: ReplicatedCluster, history: History, place: Place, leader: int, value: bytes) -> None:
+    """With acks=1, which a leader that dies takes with it: what becomes of it is unknown, whatever it answers."""
+    history.send(value.decode(), place, value)
+    try:
+        with cluster.client(leader) as client:
+            client.call(produce_request(*place, make_batch(value), acks=1), ApiKey.PRODUCE, 9)
+    except OSError:
+        pass

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from crash_points import CrashPoints
 from final_state import settle_and_check
-from raw_transactions import RawTransactions
+from raw_transactions import RawTransactions, committed_offset
 from recording_clients import PRODUCERS
 from replicated_cluster import ReplicatedCluster
 from tests.support.history.events import Place
@@ -16,6 +16,9 @@ from tests.support.history.recorder import History
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
+CLINGS_TO_COORDINATORS = {"librdkafka"}
+"""2.16 waits for ever for a group's coordinator that it knew before, when that has died and is no longer in the
+metadata: it never sends the TxnOffsetCommit, nor asks for the coordinator again."""
 POINTS = ("prepare-logged", "reply-sent", "marker-sent", "marker-written", "complete-logged")
 SOAK = pytest.mark.soak
 MOMENTS = [
@@ -37,11 +40,11 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CrashPoints]:
 
 @pytest.fixture(scope="module")
 def asking(
-    new_cluster_root: str, tmp_path_factory: pytest.TempPathFactory, points: CrashPoints
+    chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory, points: CrashPoints
 ) -> Iterator[ReplicatedCluster]:
     """A cluster whose brokers ask at their fail points."""
     directory = tmp_path_factory.mktemp("asking")
-    with ReplicatedCluster(directory, new_cluster_root, fail_points=points.specification) as cluster:
+    with ReplicatedCluster(directory, chroots(), fail_points=points.specification) as cluster:
         yield cluster
     cluster.check_logs()
 
@@ -69,7 +72,8 @@ def test_c4_a_broker_dies_at_the_end_of_a_transaction(
             producer.begin()
             for place in places:
                 producer.send(place)
-            producer.send_offset("group", places[0], len(history.commits) + 1)
+            if library not in CLINGS_TO_COORDINATORS or asking.all_are_up:
+                producer.send_offset("group", places[0], len(history.commits) + 1)
             producer.flush()
             if is_struck:
                 points.arm(when, point)
@@ -127,8 +131,6 @@ def initialised(cluster: ReplicatedCluster, name: str):  # type: ignore[no-untyp
 
 def committed(cluster: ReplicatedCluster, group: str, topic: str) -> int:
     """The committed offset of partition 0; 0 where there is none, or no coordinator that says so."""
-    from raw_transactions import committed_offset
-
     with cluster.client(cluster.coordinator(group, CoordinatorType.GROUP)) as client:
         code, offset = committed_offset(client, group, topic, stable=True)
     return 0 if code else max(offset, 0)

@@ -227,11 +227,13 @@ def content(client: RawClient, topic: str, partition: int = 0) -> list[str]:
     return found
 
 
-def committed_offset(client: RawClient, group: str, topic: str, *, stable: bool = False) -> tuple[int, int]:
+def committed_offset(
+    client: RawClient, group: str, topic: str, *, stable: bool = False, partition: int = 0
+) -> tuple[int, int]:
     """(error code, offset)."""
     asked = OffsetFetchRequest.OffsetFetchRequestTopic
     request = OffsetFetchRequest(
-        group_id=group, topics=[asked(name=topic, partition_indexes=[0])], require_stable=stable
+        group_id=group, topics=[asked(name=topic, partition_indexes=[partition])], require_stable=stable
     )
     answer = client.call(request, ApiKey.OFFSET_FETCH, 7)
     if answer.error_code:

@@ -94,7 +94,8 @@ def _serve(transaction: Transaction, context: RequestContext) -> Steps[Answer[Re
             partitions.append(where)
             if topic.name in closed:
                 refused[where] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif image.leader_of(topic.name, index) is None:
+            elif not image.has_partition(topic.name, index):
+                # Not where it has no leader just now: clients take that answer for the end of the transaction.
                 refused[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if len(partitions) % PARTITIONS_PER_STEP == 0:
                 yield None

@@ -1,0 +1,175 @@
+"""Members of consumer groups, of our own library and of librdkafka, that note what they read and commit."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import confluent_kafka
+from recording_clients import PATIENCE_MS, PATIENCE_SECONDS
+from tests.support.history.events import Commit, Outcome, Place, Reading
+from tests.support.history.recorder import History
+
+import oncelog
+
+MEMBER_SESSION_MS = 6000
+POLL_SECONDS = 0.2
+RECORDS_PER_POLL = 20
+
+
+class Member(ABC):
+    """Reads a topic in a thread of its own and commits after each poll what that gave it. `with` starts and ends it."""
+
+    def __init__(
+        self, addresses: str, history: History, name: str, group: str, topic: str, instance: str | None
+    ) -> None:
+        """`instance` makes it a static member."""
+        self.addresses = addresses
+        self.history = history
+        self.name = name
+        self.group = group
+        self.topic = topic
+        self.instance = instance
+        self.is_over = False
+        self._failure: BaseException | None = None
+        self._readings: dict[Place, Reading] = {}
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_over = True
+        self._thread.join(PATIENCE_SECONDS)
+        assert not self._thread.is_alive()
+        if self._failure is not None:
+            raise self._failure
+
+    def _work(self) -> None:
+        try:
+            self._read()
+        except BaseException as error:
+            self._failure = error
+
+    @abstractmethod
+    def _read(self) -> None:
+        """Until `is_over`."""
+
+    def note(self, place: Place, records: list[tuple[int, bytes]]) -> None:
+        """A poll gave these. Where they do not go on behind the last ones the group has sent it elsewhere."""
+        reading = self._readings.get(place)
+        if reading is None or not reading.records or records[0][0] <= reading.records[-1][0]:
+            reading = self._readings[place] = self.history.reading(self.name, place)
+        reading.records += records
+
+    def forget(self) -> None:
+        """What it has is taken away, or it is given more: whatever it reads next may begin anywhere."""
+        self._readings.clear()
+
+    def commits(self, offsets: dict[Place, int]) -> list[Commit]:
+        return [self.history.commit(self.group, place, offset) for place, offset in offsets.items()]
+
+    def committed(self, commits: list[Commit]) -> None:
+        for commit in commits:
+            self.history.commit_answered(commit)
+
+    def perhaps_committed(self, commits: list[Commit]) -> None:
+        for commit in commits:
+            self.history.commit_answered(commit, Outcome.UNKNOWN)
+
+
+class OncelogMember(Member):
+    def _read(self) -> None:
+        asyncio.run(self._read_all())
+
+    async def _read_all(self) -> None:
+        async with oncelog.Consumer(
+            self.addresses,
+            group_id=self.group,
+            group_instance_id=self.instance,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            partition_assignment_strategy=("range",),
+            session_timeout_ms=MEMBER_SESSION_MS,
+            heartbeat_interval_ms=500,
+            request_timeout_ms=5000,
+            default_api_timeout_ms=PATIENCE_MS,
+            allow_auto_create_topics=False,
+        ) as consumer:
+            consumer.subscribe([self.topic])
+            assigned: set[oncelog.TopicPartition] = set()
+            while not self.is_over:
+                found = await consumer.poll(int(POLL_SECONDS * 1000), RECORDS_PER_POLL)
+                if consumer.assignment() != assigned:
+                    assigned = set(consumer.assignment())
+                    self.forget()
+                offsets = {}
+                for (topic, index), records in found.items():
+                    place = Place(topic, index)
+                    self.note(place, [(record.offset, bytes(record.value or b"")) for record in records])
+                    offsets[place] = records[-1].offset + 1
+                if not offsets:
+                    continue
+                commits = self.commits(offsets)
+                try:
+                    await consumer.commit({oncelog.TopicPartition(*place): at for place, at in offsets.items()})
+                except oncelog.KafkaError:
+                    self.perhaps_committed(commits)
+                else:
+                    self.committed(commits)
+
+
+class LibrdkafkaMember(Member):
+    def _read(self) -> None:
+        settings: dict[str, Any] = {
+            "bootstrap.servers": self.addresses,
+            "group.id": self.group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "partition.assignment.strategy": "range",
+            "session.timeout.ms": MEMBER_SESSION_MS,
+            "heartbeat.interval.ms": 500,
+            "socket.timeout.ms": 5000,
+            "fetch.wait.max.ms": 200,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+        }
+        if self.instance is not None:
+            settings["group.instance.id"] = self.instance
+        consumer = confluent_kafka.Consumer(settings)
+        consumer.subscribe([self.topic], on_assign=lambda *_: self.forget(), on_revoke=lambda *_: self.forget())
+        try:
+            while not self.is_over:
+                self._take(consumer, consumer.consume(RECORDS_PER_POLL, POLL_SECONDS))
+        finally:
+            consumer.close()
+
+    def _take(self, consumer: confluent_kafka.Consumer, messages: list[Any]) -> None:
+        offsets: dict[Place, int] = {}
+        for message in messages:
+            if message.error():
+                continue  # it goes on by itself
+            place = Place(message.topic(), message.partition())
+            self.note(place, [(message.offset(), message.value())])
+            offsets[place] = message.offset() + 1
+        if not offsets:
+            return
+        commits = self.commits(offsets)
+        told = [confluent_kafka.TopicPartition(*place, offset) for place, offset in offsets.items()]
+        try:
+            answered = consumer.commit(offsets=told, asynchronous=False)
+        except confluent_kafka.KafkaException:
+            self.perhaps_committed(commits)
+            return
+        if any(partition.error for partition in answered or ()):
+            self.perhaps_committed(commits)
+        else:
+            self.committed(commits)
+
+
+MEMBERS: Mapping[str, type[Member]] = {"oncelog": OncelogMember, "librdkafka": LibrdkafkaMember}

@@ -1,0 +1,98 @@
+"""Followers that must cut off the end of their logs, or have lost it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from final_state import settle_and_check, stored_batches
+from peer_network import PeerNetwork
+from raw_client import produce_request
+from recording_clients import PRODUCERS, Writer
+from replicated_cluster import ReplicatedCluster
+from tests.support.history.events import Place
+from tests.support.history.recorder import History
+from tests.support.storage import make_batch
+
+from oncelog_broker.replication.peers import Purpose
+from oncelog_protocol.api import ApiKey
+
+FETCHES = (Purpose.FETCH,)
+LARGE = 400_000
+"""Bytes of a record: a few of them fill whatever lies between a leader and a follower that does not read."""
+LARGE_RECORDS = 12
+
+
+def test_c17_a_log_is_cut_under_the_eyes_of_its_readers(
+    partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str
+) -> None:
+    """A leader sends followers what only it has, straight from its files; the network holds it. Then it is stopped,
+    and finds another leader when it goes on: it cuts off what is still on its way to them, and lives."""
+    cluster = partitioned
+    cluster.create_topic(topic, (1, 2, 3))
+    place = Place(topic)
+    leader = cluster.until_led(topic).leader
+    ways = [(node_id, leader) for node_id in (1, 2, 3) if node_id != leader]
+    network.hold(*ways, purposes=FETCHES)
+    with cluster.client(leader, 60) as client:
+        for number in range(LARGE_RECORDS):
+            value = b"large/%d/" % number + os.urandom(LARGE)
+            history.send("large", place, value)
+            client.call(produce_request(*place, make_batch(value), acks=1), ApiKey.PRODUCE, 9)
+    with cluster.paused(leader):
+        new = cluster.until_led(topic, but_by=leader).leader
+        write(cluster, history, place, new)
+    cluster.until(lambda: len(stored_batches(cluster, leader, place)) < LARGE_RECORDS, "the old leader has cut its log")
+    network.let_pass(*ways)
+    cluster.until_whole(topic)
+    assert cluster.brokers[leader].is_running
+    settle_and_check(cluster, history, topic)
+
+
+def write(cluster: ReplicatedCluster, history: History, place: Place, leader: int) -> None:
+    """A record on the way of the new leader; its followers fetch from it."""
+    send = history.send("raw", place, b"raw/0")
+    with cluster.client(leader, 60) as client:
+        answer = client.call(produce_request(*place, make_batch(b"raw/0"), acks=-1), ApiKey.PRODUCE, 9)
+    (answered,) = answer.responses[0].partition_responses
+    if answered.error_code == 0:
+        history.acknowledged(send, answered.base_offset)
+
+
+def test_c13_a_follower_comes_back_without_the_end_of_its_log(
+    cluster: ReplicatedCluster, history: History, topic: str
+) -> None:
+    """The machine of a follower in the ISR crashed, and with it the end of its log. It comes back before anybody has
+    missed it, and the leader dies: the follower must not lead, for it has not what the ISR has."""
+    cluster.create_topic(topic, (1, 2, 3))
+    place = Place(topic)
+    assert cluster.until_led(topic).leader == 1, "the machine stopped the first leader"
+    with PRODUCERS["oncelog"](cluster.addresses, history, "anna") as producer:
+        with Writer(producer, place) as writer:
+            writer.until_more(30)
+        cluster.until_whole(topic)
+        cluster.kill(2)
+        lose_the_end(cluster.brokers[2].data, place)
+        cluster.start(2)
+        cluster.kill(1)
+        assert cluster.until_led(topic, but_by=1).leader == 3 or fetched(cluster, place)
+        with Writer(producer, place) as writer:
+            writer.until_more(10)
+        assert producer.acknowledged == producer.sent
+    settle_and_check(cluster, history, topic)
+
+
+def fetched(cluster: ReplicatedCluster, place: Place) -> bool:
+    """Whether broker 2 leads because it fetched again what it had lost, from broker 1 in its last moment."""
+    return len(stored_batches(cluster, 2, place)) >= 30
+
+
+def lose_the_end(data: Path, place: Place) -> None:
+    """As after a crash of the machine: half of the log was not on the disk, and another boot says so."""
+    (file,) = (data / str(place)).glob("*.log")
+    os.truncate(file, file.stat().st_size // 2)
+    trace = data / ".oncelog-session"
+    found = json.loads(trace.read_text())
+    found["boot"] = "another"
+    trace.write_text(json.dumps(found))

@@ -1,0 +1,165 @@
+"""Sessions with ZooKeeper that end, or are in doubt: ended from outside, with the ensemble away, in a bad moment."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from final_state import settle_and_check
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss, SessionExpiredError
+from raw_transactions import RawTransactions
+from recording_clients import PRODUCERS, Writer
+from replicated_cluster import SESSION_MS, ReplicatedCluster
+from tests.support.history.events import Place
+from tests.support.history.recorder import History
+from tests.support.zookeeper.fixtures import ZooKeeperFactory
+
+LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
+INTERNAL = "__transaction_state"
+INTERNAL_PARTITIONS = 50
+
+
+def end_session(cluster: ReplicatedCluster, node_id: int) -> None:
+    """As ZooKeeper does with one that it has not heard of: the broker is told when it next asks."""
+    found = json.loads((cluster.brokers[node_id].data / ".oncelog-session").read_text())
+    key = (int(found["session"], 16), bytes.fromhex(found["password"]))
+
+    def end() -> bool:
+        client = KazooClient(cluster.zookeeper, timeout=60, client_id=key)
+        try:
+            client.start(60)
+            is_the_same = client.client_id[0] == key[0]
+            client.stop()
+        except (ConnectionLoss, SessionExpiredError):
+            return False  # the broker has taken its session back in between
+        finally:
+            client.close()
+        return is_the_same
+
+    cluster.until(end, f"the session of broker {node_id} is ended")
+
+
+def broker_epoch(cluster: ReplicatedCluster, node_id: int) -> int:
+    """Of its registration, or -1."""
+    client = KazooClient(cluster.zookeeper, timeout=60)
+    client.start(60)
+    try:
+        found = client.retry(client.exists, f"/brokers/ids/{node_id}")
+        return -1 if found is None else int(found.czxid)
+    finally:
+        client.stop()
+        client.close()
+
+
+@LIBRARIES
+@pytest.mark.parametrize("times", [2, pytest.param(100, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
+def test_c27_sessions_are_ended_from_outside(
+    cluster: ReplicatedCluster, history: History, topic: str, library: str, times: int
+) -> None:
+    """A broker registers anew each time; that it was never away for long changes nothing about what it leads."""
+    cluster.create_topic(topic, (1, 2, 3))
+    with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
+        with Writer(producer, Place(topic)) as writer:
+            for _ in range(times):
+                writer.until_more(5)
+                leader = cluster.until_led(topic).leader
+                before = broker_epoch(cluster, leader)
+                end_session(cluster, leader)
+                cluster.until(
+                    lambda: broker_epoch(cluster, leader) > before,  # noqa: B023
+                    f"broker {leader} registers anew",
+                )
+                writer.until_more(5)
+        assert producer.acknowledged == producer.sent
+    settle_and_check(cluster, history, topic)
+
+
+@LIBRARIES
+def test_c9_the_ensemble_is_away(
+    zookeeper_factory: ZooKeeperFactory, tmp_path: Path, history: History, library: str
+) -> None:
+    """For half of a session: the gate shuts perhaps, and opens again in the same epochs. For three: all sessions are
+    over, all brokers register anew, and go on."""
+    ensemble = zookeeper_factory()
+    with ReplicatedCluster(tmp_path, ensemble.connect_string) as cluster:
+        cluster.create_topic("topic", (1, 2, 3))
+        place = Place("topic")
+        with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
+            with Writer(producer, place) as writer:
+                for sessions in (0.5, 3.0):
+                    writer.until_more(10)
+                    ensemble.server(1).pause()
+                    time.sleep(sessions * SESSION_MS / 1000)
+                    ensemble.server(1).resume()
+                    began = time.monotonic()
+                    cluster.until_led("topic")
+                    writer.until_more(10)
+                    print(f"served again {time.monotonic() - began:.1f} s after ZooKeeper was back from {sessions} T")
+            assert producer.acknowledged == producer.sent
+        settle_and_check(cluster, history, "topic")
+        cluster.check_logs()
+
+
+@pytest.mark.soak
+@LIBRARIES
+def test_c20_all_brokers_are_killed_while_the_ensemble_stands_still(
+    zookeeper_factory: ZooKeeperFactory, tmp_path: Path, history: History, library: str
+) -> None:
+    """Their sessions are not over when it goes on: each broker ends the one of its predecessor, and takes its place."""
+    ensemble = zookeeper_factory()
+    settings = {"zookeeper.connection.timeout.ms": "60000"}
+    with ReplicatedCluster(tmp_path, ensemble.connect_string, settings) as cluster:
+        cluster.create_topic("topic", (1, 2, 3))
+        with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
+            with Writer(producer, Place("topic")) as writer:
+                writer.until_more(20)
+                ensemble.server(1).pause()
+                cluster.kill(1, 2, 3)
+                with ThreadPoolExecutor(1) as pool:
+                    started = pool.submit(cluster.start, 3, 1, 2)
+                    ensemble.server(1).resume()
+                    started.result(100)
+                writer.until_more(20)
+            assert producer.acknowledged == producer.sent
+        settle_and_check(cluster, history, "topic")
+
+
+def test_c28_a_session_ends_while_its_broker_becomes_the_leader_of_many(
+    zookeeper: str, tmp_path: Path, history: History
+) -> None:
+    """Fifty coordinators move to brokers of which one loses its session in that moment: each of them is loaded
+    somewhere in the end, and knows its transactional ids."""
+    settings = {"transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS)}
+    with ReplicatedCluster(tmp_path, zookeeper, settings) as cluster:
+        cluster.coordinator("any")
+        names = [f"id-{number}" for number in range(INTERNAL_PARTITIONS)]
+        before = {name: identity(cluster, name) for name in names}
+        victim, successor = cluster.part(INTERNAL).leader, cluster.part(INTERNAL).replicas[1]
+        successor = next(node_id for node_id in (successor, 1, 2, 3) if node_id != victim)
+        cluster.kill(victim)
+        cluster.until(
+            lambda: any(part.leader == successor != part.replicas[0] for part in cluster.parts(INTERNAL).values()),
+            "the successor is being made leader",
+        )
+        end_session(cluster, successor)
+        after = {name: identity(cluster, name) for name in names}
+        assert {name: pid for name, (pid, _) in after.items()} == {name: pid for name, (pid, _) in before.items()}
+        assert all(after[name][1] > before[name][1] for name in names)
+        cluster.mend()
+        cluster.until_whole(INTERNAL)
+        cluster.check_logs()
+
+
+def identity(cluster: ReplicatedCluster, name: str) -> tuple[int, int]:
+    """Producer id and epoch that this transactional id is given now."""
+
+    def take() -> tuple[int, int] | None:
+        with cluster.client(cluster.coordinator(name)) as client:
+            transactions = RawTransactions(client, name)
+            return transactions.producer if transactions.init() == 0 else None
+
+    return cluster.until(take, f"{name} has a coordinator that knows it")  # type: ignore[return-value]
