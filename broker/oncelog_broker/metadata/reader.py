@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 STATES_AT_A_TIME: Final = 200
 """Read in one round, and looked at before others have their turn."""
 
+NOTHING_KNOWN: Final = ClusterImage("")
+
 K = TypeVar("K")
 T = TypeVar("T")
 _Found = tuple[bytes, Stat] | None
@@ -84,7 +86,7 @@ async def read_brokers(
     return brokers
 
 
-async def read_controller(store: MetadataStore, before: ClusterImage) -> int:
+async def read_controller(store: MetadataStore, before: ClusterImage = NOTHING_KNOWN) -> int:
     (found,) = await store.get_many([paths.CONTROLLER])
     if found is None:
         return NO_CONTROLLER
