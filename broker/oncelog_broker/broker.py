@@ -385,7 +385,7 @@ class Broker:
         self.elector.on_term = self.topics.finish_deletions
         await self.elector.start()
         # Only now: what is read after a write of our own is never older than that, so no log is taken for a stray.
-        self.metadata = await self.member.patiently(partial(MetadataCache.start, store))
+        self.metadata = await self.member.patiently(partial(MetadataCache.start, store, self.slices.pauses().here))
 
         async def on_resumed() -> None:
             await store.sync()
@@ -481,6 +481,8 @@ class Broker:
         for name, index in self.logs.partitions():
             topic = self.image.topic(name)
             topic_id = self.logs.topic_id(name, index)
+            if name in self.image.unreadable_topics:
+                continue  # what it is, and whether this is its log, nobody knows yet
             if topic is None:
                 reason = "no such topic"
                 unknown += 1

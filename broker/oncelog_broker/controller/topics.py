@@ -105,10 +105,13 @@ class TopicController:
                 placed = await _placed(
                     term, lambda view: self._place(view, num_partitions, replication_factor, assignment)
                 )
+                await term.pause()
                 topic = TopicAssignment(random_uuid(self._entropy), _as_assignments(placed))
                 if validate_only:
                     return topic
+                await term.pause()
                 operations = await self._creation(name, topic, placed, overrides or {}, term)
+                await term.pause()
                 try:
                     await commit(self._store, operations, partial(self._has_topic, name, topic.topic_id))
                 except (NodeExists, BadVersion, NoNode) as error:
@@ -176,6 +179,7 @@ class TopicController:
                     raise unknown_topic(name)
                 new = partial(_new_partitions, name, before, count=count, assignment=assignment)
                 placed = await _placed(term, new)
+                await term.pause()
                 after = replace(before, partitions={**before.partitions, **_as_assignments(placed)})
                 if validate_only:
                     return after

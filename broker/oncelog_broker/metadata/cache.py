@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from oncelog_broker.metadata import paths, reader
 from oncelog_broker.metadata.image import ClusterImage
-from oncelog_broker.metadata.payloads import MalformedPayload
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.store import MetadataStore, StoreUnavailable, Unsubscribe
+from oncelog_broker.runtime.slices import Pause, no_pause
 
 _log = logging.getLogger(__name__)
 
@@ -56,30 +56,13 @@ class _Stale:
     def is_empty(self) -> bool:
         return not any(vars(self).values())
 
-    def give_up(self, path: str) -> None:
-        """Forget what `path` is about, for a node that cannot be read; everything, if it cannot be told apart."""
-        parent, _, name = path.rpartition("/")
-        topic = paths.parse_topic_path(path)
-        if self.everything:
-            vars(self).update(vars(_Stale()))
-        elif topic is not None:
-            self.topics.discard(topic.topic)
-            self.partitions = {key for key in self.partitions if key.topic != topic.topic}
-        elif parent == paths.BROKER_IDS:
-            self.brokers.discard(int(name))
-        elif parent == paths.TOPIC_CONFIGS:
-            self.topic_configs.discard(name)
-        elif parent == paths.BROKER_CONFIGS:
-            self.broker_configs.discard(name)
-        else:
-            self.controller = False
-
 
 class MetadataCache:
     """The current image. Make one with `MetadataCache.start`."""
 
-    def __init__(self, store: MetadataStore, image: ClusterImage) -> None:
+    def __init__(self, store: MetadataStore, image: ClusterImage, pause: Pause = no_pause) -> None:
         self._store = store
+        self._pause = pause
         self._image = image
         self._stale = _Stale()
         self._refreshing: asyncio.Task[None] | None = None
@@ -90,17 +73,18 @@ class MetadataCache:
         """The first image is there. Before, changes are only noted: what is read later must not be overwritten."""
 
     @classmethod
-    async def start(cls, store: MetadataStore) -> MetadataCache:
+    async def start(cls, store: MetadataStore, pause: Pause = no_pause) -> MetadataCache:
         """Read the whole cluster and follow it from there.
 
-        NoNode if nobody has ever registered in the store, MalformedPayload if it holds nonsense, StoreUnavailable.
+        `pause` is awaited between pieces of long reading. NoNode if nobody has ever registered in the store,
+        MalformedPayload if the cluster's id is nonsense, StoreUnavailable.
         """
-        cache = cls(store, ClusterImage(""))
+        cache = cls(store, ClusterImage(""), pause)
         # Watch before reading, or a change between the two would be missed.
         cache._watches = [store.watch(root, cache._on_change) for root in (paths.BROKERS, paths.CONFIG)]
         cache._watches.append(store.watch(paths.CONTROLLER, cache._on_change))
         try:
-            cache._image = await reader.read_image(store)
+            cache._image = await reader.read_image(store, pause=pause)
         except BaseException:
             await cache.close()
             raise
@@ -185,47 +169,38 @@ class MetadataCache:
         try:
             while not self._stale.is_empty():
                 stale, self._stale = self._stale, _Stale()
-                image = await self._read_what_can_be_read(stale)
+                image = await self._read(stale)
                 if image is not self._image:
                     self._publish(image)
         except StoreUnavailable as error:
             self._stale.everything = True
             _log.warning("the cluster image is not current, the metadata store is unavailable: %s", error)
 
-    async def _read_what_can_be_read(self, stale: _Stale) -> ClusterImage:
-        while True:
-            try:
-                return await self._read(stale)
-            except MalformedPayload as error:
-                _log.error("the cluster image keeps what it had: %s", error)
-                stale.give_up(error.path)
-
     async def _read(self, stale: _Stale) -> ClusterImage:
-        """The image with all that is stale read again. MalformedPayload."""
-        if stale.everything:
-            return await reader.read_image(self._store)
+        """The image with all that is stale read again."""
         image = self._image
+        if stale.everything:
+            return await reader.read_image(self._store, image, self._pause)
         # What one write has changed may be told one by one: with a topic that is new, its settings are, too.
         stale.topic_configs |= stale.topics
         if stale.brokers:
-            for broker_id, broker in (await reader.read_brokers(self._store, sorted(stale.brokers))).items():
+            for broker_id, broker in (await reader.read_brokers(self._store, image, sorted(stale.brokers))).items():
                 image = image.without_broker(broker_id) if broker is None else image.with_broker(broker)
         if stale.controller:
-            image = image.with_controller(await reader.read_controller(self._store))
+            image = image.with_controller(await reader.read_controller(self._store, image))
         if stale.topic_configs:
             names = sorted(stale.topic_configs)
-            image = image.with_topic_configs(await reader.read_topic_configs(self._store, names))
+            image = image.with_topic_configs(await reader.read_topic_configs(self._store, image, names, self._pause))
         if stale.broker_configs:
             names = sorted(stale.broker_configs)
-            image = image.with_broker_configs(await reader.read_broker_configs(self._store, names))
+            image = image.with_broker_configs(await reader.read_broker_configs(self._store, image, names))
         if stale.topics:
-            topics = await reader.read_topics(self._store, sorted(stale.topics))
-            gone = [name for name, topic in topics.items() if topic is None]
-            image = image.with_topics((topic for topic in topics.values() if topic is not None), gone)
+            image = (await reader.read_topics(self._store, image, sorted(stale.topics), self._pause)).put_into(image)
         # A topic that was read as a whole has its partitions' states already.
         moved = sorted(key for key in stale.partitions if key.topic not in stale.topics)
         if moved:
-            image = image.with_topics(await reader.read_partitions(self._store, image, moved))
+            changed = await reader.read_partitions(self._store, image, moved, self._pause)
+            image = image.with_topics(changed) if changed else image
         return image
 
     def _publish(self, image: ClusterImage) -> None:

@@ -85,6 +85,8 @@ class ClusterImage:
     """Overrides by topic; a topic without any is not in it."""
     broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
     """Overrides by broker id; under None those for every broker."""
+    unreadable_topics: frozenset[str] = frozenset()
+    """Topics of which nobody knows more than that they are there: their nodes hold nonsense. Their logs are kept."""
 
     def topic(self, name: str) -> Topic | None:
         return self.topics.get(name)
@@ -132,13 +134,18 @@ class ClusterImage:
         )
         return TopicChanges(changed, removed)
 
-    def with_topics(self, changed: Iterable[Topic], removed: Iterable[str] = ()) -> ClusterImage:
-        """With these topics put in the place of those of the same name, and without those named in `removed`.
+    def with_topics(
+        self, changed: Iterable[Topic], removed: Iterable[str] = (), unreadable: Iterable[str] = ()
+    ) -> ClusterImage:
+        """With these topics put in the place of those of the same name, and without those named in `removed`; none of
+        the `unreadable` ones is known.
 
         Costs one copy of the mappings, so give many changes at once.
         """
         topics, names = dict(self.topics), dict(self.names_by_id)
+        unread = {*self.unreadable_topics, *unreadable}
         for name in removed:
+            unread.discard(name)
             gone = topics.pop(name, None)
             if gone is not None:
                 names.pop(gone.topic_id, None)
@@ -147,9 +154,10 @@ class ClusterImage:
             if before is not None:
                 names.pop(before.topic_id, None)
             topics[topic.name] = topic
+            unread.discard(topic.name)
             if topic.topic_id != ZERO_UUID:
                 names[topic.topic_id] = topic.name
-        return replace(self, topics=topics, names_by_id=names)
+        return replace(self, topics=topics, names_by_id=names, unreadable_topics=frozenset(unread))
 
     def with_topic(self, topic: Topic) -> ClusterImage:
         return self.with_topics((topic,))

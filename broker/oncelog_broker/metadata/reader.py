@@ -2,16 +2,22 @@
 
 Everything is read by `get_many`, a few rounds however many topics there are. A round is no snapshot: a topic may be
 seen without the states of its partitions, which then have no leader yet. The watch brings the rest.
+
+A node that holds nonsense is logged, and what it is about stays as it was in the image before, so that it takes nothing
+else with it. What has not changed since that image is taken from there, without another look at its JSON. Others have
+their turn in between (`Pause`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.image import NO_CONTROLLER, Broker, ClusterImage, PartitionState, Topic
 from oncelog_broker.metadata.payloads import (
+    MalformedPayload,
     ReplicaAssignment,
     TopicAssignment,
     parse_broker,
@@ -19,11 +25,21 @@ from oncelog_broker.metadata.payloads import (
     parse_config,
     parse_controller,
     parse_partition_state,
-    parse_topic,
+    topic_in_steps,
 )
 from oncelog_broker.metadata.store import MetadataStore, NoNode, Stat
+from oncelog_broker.runtime.slices import Pause, no_pause, with_pauses
 from oncelog_protocol.uuids import ZERO_UUID
 
+_log = logging.getLogger(__name__)
+
+STATES_AT_A_TIME: Final = 200
+"""Read in one round, and looked at before others have their turn."""
+
+NOTHING_KNOWN: Final = ClusterImage("")
+
+K = TypeVar("K")
+T = TypeVar("T")
 _Found = tuple[bytes, Stat] | None
 
 
@@ -32,97 +48,167 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
-async def read_image(store: MetadataStore) -> ClusterImage:
-    """The whole cluster. NoNode if the store has no cluster id: nobody registered yet. MalformedPayload."""
+async def read_image(store: MetadataStore, before: ClusterImage | None = None, pause: Pause = no_pause) -> ClusterImage:
+    """The whole cluster. NoNode if the store has no cluster id: nobody registered yet. MalformedPayload: nor has it
+    one that can be read."""
     data, _ = await store.get(paths.CLUSTER_ID)
-    image = ClusterImage(parse_cluster_id(data, paths.CLUSTER_ID))
-    for broker in (await read_brokers(store, await _children_as_ids(store, paths.BROKER_IDS))).values():
+    cluster_id = parse_cluster_id(data, paths.CLUSTER_ID)
+    known = ClusterImage(cluster_id) if before is None else before
+    image = ClusterImage(cluster_id)
+    for broker in (await read_brokers(store, known, await _children_as_ids(store, paths.BROKER_IDS))).values():
         if broker is not None:
             image = image.with_broker(broker)
-    image = image.with_controller(await read_controller(store))
-    topics = await read_topics(store, await _children(store, paths.TOPICS))
-    image = image.with_topics(topic for topic in topics.values() if topic is not None)
-    image = image.with_topic_configs(await read_topic_configs(store, await _children(store, paths.TOPIC_CONFIGS)))
-    return image.with_broker_configs(await read_broker_configs(store, await _children(store, paths.BROKER_CONFIGS)))
+    image = image.with_controller(await read_controller(store, known))
+    topics = await read_topics(store, known, await _children(store, paths.TOPICS), pause)
+    image = topics.put_into(image)
+    names = await _children(store, paths.TOPIC_CONFIGS)
+    image = image.with_topic_configs(await read_topic_configs(store, known, names, pause))
+    return image.with_broker_configs(
+        await read_broker_configs(store, known, await _children(store, paths.BROKER_CONFIGS))
+    )
 
 
-async def read_brokers(store: MetadataStore, broker_ids: Sequence[int]) -> dict[int, Broker | None]:
+async def read_brokers(
+    store: MetadataStore, before: ClusterImage, broker_ids: Sequence[int]
+) -> dict[int, Broker | None]:
     """The live brokers among those asked for; None for one that is not registered."""
     wanted = [paths.broker_id(broker) for broker in broker_ids]
     brokers: dict[int, Broker | None] = {}
     for broker_id, path, found in zip(broker_ids, wanted, await store.get_many(wanted), strict=True):
-        if found is None:
-            brokers[broker_id] = None
-            continue
-        registration = parse_broker(found[0], path)
-        brokers[broker_id] = Broker(
-            broker_id, found[1].czxid, registration.endpoints, registration.rack, registration.features
-        )
+        brokers[broker_id] = None
+        if found is not None:
+            registration = _parsed(parse_broker, found[0], path)
+            brokers[broker_id] = (
+                before.brokers.get(broker_id)
+                if registration is None
+                else Broker(broker_id, found[1].czxid, registration.endpoints, registration.rack, registration.features)
+            )
     return brokers
 
 
-async def read_controller(store: MetadataStore) -> int:
+async def read_controller(store: MetadataStore, before: ClusterImage = NOTHING_KNOWN) -> int:
     (found,) = await store.get_many([paths.CONTROLLER])
-    return NO_CONTROLLER if found is None else parse_controller(found[0], paths.CONTROLLER).broker_id
+    if found is None:
+        return NO_CONTROLLER
+    registration = _parsed(parse_controller, found[0], paths.CONTROLLER)
+    return before.controller_id if registration is None else registration.broker_id
 
 
-async def read_topics(store: MetadataStore, names: Sequence[str]) -> dict[str, Topic | None]:
-    """The topics with the states of all their partitions; None for one that does not exist."""
-    assignments = await read_assignments(store, names)
-    keys = [PartitionKey(name, p) for name, topic in assignments.items() if topic is not None for p in topic.partitions]
-    states = await store.get_many([paths.partition_state(*key) for key in keys])
-    partitions: dict[str, dict[int, PartitionState]] = {name: {} for name in assignments}
-    for key, state in zip(keys, states, strict=True):
+class ReadTopics(NamedTuple):
+    """What was found of the topics that were asked for."""
+
+    found: list[Topic]
+    gone: list[str]
+    unreadable: list[str]
+    """There, but nobody has ever read what they are."""
+
+    def put_into(self, image: ClusterImage) -> ClusterImage:
+        return image.with_topics(self.found, self.gone, self.unreadable)
+
+
+async def read_topics(
+    store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
+) -> ReadTopics:
+    """The topics with the states of all their partitions."""
+    read = ReadTopics([], [], [])
+    assignments: dict[str, TopicAssignment] = {}
+    for start in range(0, len(names), STATES_AT_A_TIME):
+        some = names[start : start + STATES_AT_A_TIME]
+        wanted = [paths.topic(name) for name in some]
+        for name, path, node in zip(some, wanted, await store.get_many(wanted), strict=True):
+            assignment = None if node is None else await _parsed_topic(node[0], path, pause)
+            if node is None:
+                read.gone.append(name)
+            elif assignment is not None:
+                assignments[name] = assignment
+            elif (as_before := before.topics.get(name)) is not None:
+                read.found.append(as_before)
+            else:
+                read.unreadable.append(name)
+    found: dict[str, dict[int, PartitionState]] = {name: {} for name in assignments}
+    async for key, node in _states(store, assignments, pause):
         assignment = assignments[key.topic]
-        assert assignment is not None
-        partitions[key.topic][key.partition] = _partition(key, assignment.partitions[key.partition], state)
-    return {
-        name: None if topic is None else Topic(name, topic.topic_id or ZERO_UUID, partitions[name])
-        for name, topic in assignments.items()
-    }
+        topic = before.topics.get(key.topic)
+        is_same = topic is not None and topic.topic_id == (assignment.topic_id or ZERO_UUID)
+        known = topic.partitions.get(key.partition) if topic is not None and is_same else None
+        found[key.topic][key.partition] = _partition(key, assignment.partitions[key.partition], node, known)
+    for name, assignment in assignments.items():
+        read.found.append(_topic(before, name, assignment.topic_id or ZERO_UUID, found[name]))
+    return read
 
 
-async def read_assignments(store: MetadataStore, names: Sequence[str]) -> dict[str, TopicAssignment | None]:
-    wanted = [paths.topic(name) for name in names]
-    found = await store.get_many(wanted)
-    return {
-        name: None if node is None else parse_topic(node[0], path)
-        for name, path, node in zip(names, wanted, found, strict=True)
-    }
+async def _states(
+    store: MetadataStore, assignments: Mapping[str, TopicAssignment], pause: Pause
+) -> AsyncIterator[tuple[PartitionKey, _Found]]:
+    """The nodes of the states of all partitions of these topics."""
+    keys: list[PartitionKey] = []
+    for name, topic in assignments.items():
+        for partition in topic.partitions:
+            keys.append(PartitionKey(name, partition))
+            if len(keys) == STATES_AT_A_TIME:
+                for each in await _nodes(store, keys):
+                    yield each
+                await pause()
+                keys = []
+    for each in await _nodes(store, keys):
+        yield each
 
 
-async def read_partitions(store: MetadataStore, image: ClusterImage, keys: Iterable[PartitionKey]) -> list[Topic]:
-    """The image's topics of these partitions with the partitions' states read again. Unknown ones are skipped."""
+async def _nodes(store: MetadataStore, keys: Sequence[PartitionKey]) -> Iterable[tuple[PartitionKey, _Found]]:
+    return zip(keys, await store.get_many([paths.partition_state(*key) for key in keys]), strict=True)
+
+
+async def read_partitions(
+    store: MetadataStore, image: ClusterImage, keys: Sequence[PartitionKey], pause: Pause = no_pause
+) -> list[Topic]:
+    """The image's topics of these partitions with the partitions' states read again. Unknown ones are skipped, and
+    topics of which nothing has changed."""
     known = [key for key in keys if image.partition(*key) is not None]
-    states = await store.get_many([paths.partition_state(*key) for key in known])
     changed: dict[str, dict[int, PartitionState]] = {}
-    for key, state in zip(known, states, strict=True):
-        topic = image.topics[key.topic]
-        before = topic.partitions[key.partition]
-        assignment = ReplicaAssignment(before.replicas, before.adding_replicas, before.removing_replicas)
-        partitions = changed.setdefault(key.topic, dict(topic.partitions))
-        partitions[key.partition] = _partition(key, assignment, state)
+    for start in range(0, len(known), STATES_AT_A_TIME):
+        for key, node in await _nodes(store, known[start : start + STATES_AT_A_TIME]):
+            topic = image.topics[key.topic]
+            before = topic.partitions[key.partition]
+            assignment = ReplicaAssignment(before.replicas, before.adding_replicas, before.removing_replicas)
+            state = _partition(key, assignment, node, before)
+            if state is not before:
+                if key.topic not in changed:
+                    changed[key.topic] = dict(topic.partitions)
+                changed[key.topic][key.partition] = state
+        await pause()
     return [Topic(name, image.topics[name].topic_id, partitions) for name, partitions in changed.items()]
 
 
-async def read_topic_configs(store: MetadataStore, names: Sequence[str]) -> dict[str, dict[str, str]]:
+async def read_topic_configs(
+    store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
+) -> dict[str, Mapping[str, str]]:
     """Overrides of each topic; empty without any."""
-    return await _read_configs(store, names, [paths.topic_config(name) for name in names])
+    read: dict[str, Mapping[str, str]] = {}
+    for start in range(0, len(names), STATES_AT_A_TIME):
+        some = names[start : start + STATES_AT_A_TIME]
+        read |= await _read_configs(store, some, [paths.topic_config(name) for name in some], before.config_of_topic)
+        await pause()
+    return read
 
 
-async def read_broker_configs(store: MetadataStore, names: Sequence[str]) -> dict[int | None, dict[str, str]]:
+async def read_broker_configs(
+    store: MetadataStore, before: ClusterImage, names: Sequence[str]
+) -> dict[int | None, Mapping[str, str]]:
     """Overrides of each broker, by entity name (`<default>` or a number; another one is skipped)."""
     known = [name for name in names if name == paths.DEFAULT_BROKER or name.isdecimal()]
-    read = await _read_configs(store, known, [f"{paths.BROKER_CONFIGS}/{name}" for name in known])
-    return {None if name == paths.DEFAULT_BROKER else int(name): overrides for name, overrides in read.items()}
+    brokers = [None if name == paths.DEFAULT_BROKER else int(name) for name in known]
+    wanted = [f"{paths.BROKER_CONFIGS}/{name}" for name in known]
+    return await _read_configs(store, brokers, wanted, lambda broker: before.broker_configs.get(broker, {}))
 
 
-async def _read_configs(store: MetadataStore, names: Sequence[str], wanted: list[str]) -> dict[str, dict[str, str]]:
-    found = await store.get_many(wanted)
-    return {
-        name: {} if node is None else parse_config(node[0], path)
-        for name, path, node in zip(names, wanted, found, strict=True)
-    }
+async def _read_configs(
+    store: MetadataStore, names: Sequence[K], wanted: list[str], before: Callable[[K], Mapping[str, str]]
+) -> dict[K, Mapping[str, str]]:
+    read: dict[K, Mapping[str, str]] = {}
+    for name, path, node in zip(names, wanted, await store.get_many(wanted), strict=True):
+        overrides = {} if node is None else _parsed(parse_config, node[0], path)
+        read[name] = before(name) if overrides is None else overrides
+    return read
 
 
 async def _children(store: MetadataStore, path: str) -> list[str]:
@@ -136,21 +222,61 @@ async def _children_as_ids(store: MetadataStore, path: str) -> list[int]:
     return [int(name) for name in await _children(store, path) if name.isdecimal()]
 
 
-def _partition(key: PartitionKey, assignment: ReplicaAssignment, found: _Found) -> PartitionState:
+def _topic(before: ClusterImage, name: str, topic_id: bytes, partitions: dict[int, PartitionState]) -> Topic:
+    """The topic; the one of the image before where nothing has changed."""
+    known = before.topics.get(name)
+    if known is not None and known.topic_id == topic_id and known.partitions == partitions:
+        return known
+    return Topic(name, topic_id, partitions)
+
+
+def _partition(
+    key: PartitionKey, assignment: ReplicaAssignment, found: _Found, before: PartitionState | None
+) -> PartitionState:
+    """`before`: the state of the same partition of the same topic."""
+    replicas, adding, removing = assignment.replicas, assignment.adding_replicas, assignment.removing_replicas
+    unled = PartitionState(replicas, adding_replicas=adding, removing_replicas=removing)
     if found is None:
-        return PartitionState(
-            assignment.replicas,
-            adding_replicas=assignment.adding_replicas,
-            removing_replicas=assignment.removing_replicas,
-        )
-    state = parse_partition_state(found[0], paths.partition_state(*key))
+        return before if before == unled and before is not None else unled
+    data, stat = found
+    if (
+        before is not None
+        and (before.partition_epoch, before.written) == (stat.version, stat.mzxid)
+        and (before.replicas, before.adding_replicas, before.removing_replicas) == (replicas, adding, removing)
+    ):
+        return before
+    state = _parsed(parse_partition_state, data, paths.partition_state(*key))
+    if state is None:
+        return before or unled
     return PartitionState(
-        replicas=assignment.replicas,
+        replicas=replicas,
         isr=state.isr,
         leader=state.leader,
         leader_epoch=state.leader_epoch,
-        partition_epoch=found[1].version,
-        adding_replicas=assignment.adding_replicas,
-        removing_replicas=assignment.removing_replicas,
-        written=found[1].mzxid,
+        partition_epoch=stat.version,
+        adding_replicas=adding,
+        removing_replicas=removing,
+        written=stat.mzxid,
     )
+
+
+async def _parsed_topic(data: bytes, path: str, pause: Pause) -> TopicAssignment | None:
+    """None for nonsense, as in `_parsed`."""
+    try:
+        return await with_pauses(topic_in_steps(data, path), pause)
+    except MalformedPayload as error:
+        _tell(error)
+        return None
+
+
+def _parsed(parse: Callable[[bytes, str], T], data: bytes, path: str) -> T | None:
+    """None for nonsense: what it is about stays as it was."""
+    try:
+        return parse(data, path)
+    except MalformedPayload as error:
+        _tell(error)
+        return None
+
+
+def _tell(error: MalformedPayload) -> None:
+    _log.error("the cluster image keeps what it had: %s", error)

@@ -169,8 +169,11 @@ class Replicas:
             for index in topic.partitions:
                 self._remove(topic, index)
         for topic in changes.changed:
+            before = old.topics.get(topic.name)
+            known = before.partitions if before is not None and before.topic_id == topic.topic_id else {}
             for index, state in topic.partitions.items():
-                self._take_role(topic, index, self._role_in(state))
+                if known.get(index) is not state:  # one of thousands changes alone
+                    self._take_role(topic, index, self._role_in(state))
         if new.topic_configs is not old.topic_configs:
             self._reconfigure(old, new)
 

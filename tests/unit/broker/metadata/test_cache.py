@@ -10,7 +10,6 @@ from oncelog_broker.metadata.payloads import (
     BrokerRegistration,
     ControllerRegistration,
     Endpoint,
-    MalformedPayload,
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
@@ -24,6 +23,15 @@ from oncelog_broker.metadata.payloads import (
 from oncelog_broker.metadata.store import ConnectionLost, Create, Delete, NoNode, Set, StoreUnavailable
 
 ID = b"i" * 16
+
+NODES = [
+    paths.topic("bad"),
+    paths.topic_config("bad"),
+    paths.broker_config(7),
+    paths.broker_id(7),
+    paths.CONTROLLER,
+    paths.partition_state("old", 0),
+]
 
 
 def topic_operations(name, partitions=1, topic_id=ID, with_states=True):
@@ -82,10 +90,40 @@ async def test_a_store_that_nobody_founded_is_no_cluster(embedded_store):
         await MetadataCache.start(embedded_store)
 
 
-async def test_a_start_on_nonsense_names_the_node(cluster):
+@pytest.mark.parametrize("path", NODES)
+async def test_nonsense_in_one_node_keeps_no_start_away(cluster, caplog, path):
+    await cluster.multi([*topic_operations("old", topic_id=b"o" * 16), *topic_operations("t")])
+    await cluster.multi([Set(path, b"{") if "old" in path else Create(path, b"{")])
+    cache = await MetadataCache.start(cluster)
+    assert cache.image.topics["t"].partitions[0].leader == 1
+    assert cache.image.unreadable_topics == ({"bad"} if path == paths.topic("bad") else set())
+    assert f"{path} holds no valid metadata" in caplog.text
+    await cache.close()
+
+
+@pytest.mark.parametrize("path", [paths.topic("old"), paths.partition_state("old", 0), paths.topic_config("old")])
+async def test_what_has_become_nonsense_stays_as_it_was_also_when_all_is_read_again(cluster, cache, path):
+    """A topic that seemed to be gone would have its logs deleted."""
+    await cluster.multi([*topic_operations("old"), Create(paths.topic_config("old"), encode_config({"a": "1"}))])
+    before = await settled(cache)
+    await cluster.multi([Set(path, b"{"), *topic_operations("t", topic_id=b"o" * 16)])
+    cache._on_change(paths.BROKERS)
+    image = await settled(cache)
+    assert "t" in image.topics
+    assert image.topics["old"] is before.topics["old"]
+    assert image.config_of_topic("old") == {"a": "1"}
+
+
+async def test_a_topic_that_nobody_could_read_is_known_when_it_can_be_read(cluster):
     await cluster.create(paths.topic("bad"), b"{")
-    with pytest.raises(MalformedPayload, match="/brokers/topics/bad holds no valid metadata"):
-        await MetadataCache.start(cluster)
+    cache = await MetadataCache.start(cluster)
+    assert cache.image.unreadable_topics == {"bad"}
+    await cluster.delete(paths.topic("bad"))
+    await cluster.multi(list(topic_operations("bad")))
+    image = await settled(cache)
+    assert "bad" in image.topics
+    assert not image.unreadable_topics
+    await cache.close()
 
 
 async def test_a_multi_comes_as_one_new_image_to_every_subscriber(cluster, cache):
@@ -177,17 +215,7 @@ async def test_a_failing_subscriber_stops_nobody(cluster, cache, caplog):
     unsubscribe()
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        paths.topic("bad"),
-        paths.topic_config("bad"),
-        paths.broker_config(7),
-        paths.broker_id(7),
-        paths.CONTROLLER,
-        paths.partition_state("old", 0),
-    ],
-)
+@pytest.mark.parametrize("path", NODES)
 async def test_nonsense_in_one_node_keeps_no_other_change_away(cluster, cache, caplog, path):
     await cluster.multi(list(topic_operations("old", topic_id=b"o" * 16)))
     before = await settled(cache)
@@ -262,8 +290,8 @@ async def test_a_change_during_the_first_read_is_not_overwritten_by_it(cluster, 
     await cluster.multi(list(topic_operations("orders")))
     read_image, was_read, may_end = reader.read_image, asyncio.Event(), asyncio.Event()
 
-    async def slow(store):
-        image = await read_image(store)
+    async def slow(store, **pause):
+        image = await read_image(store, **pause)
         was_read.set()
         await may_end.wait()
         return image
