@@ -104,6 +104,15 @@ class Cluster:
                 topics[answer.name] = _topic(answer, self.topics.get(answer.name), brokers)
         return Cluster(response.cluster_id, response.controller_id, brokers, topics)
 
+    def with_brokers(self, brokers: Iterable[Broker]) -> Cluster:
+        """The cluster with brokers that somebody named on the way: a coordinator, a new leader."""
+        news = {}
+        for broker in brokers:
+            known = self.brokers.get(broker.node_id)
+            if known is None or (known.host, known.port) != (broker.host, broker.port):
+                news[broker.node_id] = broker
+        return replace(self, brokers={**self.brokers, **news}) if news else self
+
     def with_leader(self, topic: str, index: int, leader: int, leader_epoch: int) -> Cluster:
         """The cluster after a hint at a new leader (KIP-951); itself if the hint is not news."""
         known, partition = self.topics.get(topic), self.partition(topic, index)

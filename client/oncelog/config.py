@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
+from oncelog.connection.address import Address
 from oncelog.errors import ConfigError
 from oncelog.names import why_not_a_string
 from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES
@@ -26,18 +27,10 @@ MAX_IDEMPOTENT_IN_FLIGHT: Final = 5
 
 ACKS: Final = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
 COMPRESSION_TYPES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+REBOOTSTRAP: Final = "rebootstrap"
+RECOVERY_STRATEGIES: Final = (REBOOTSTRAP, "none")
 OFFSET_RESETS: Final = ("earliest", "latest", "none")
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
-
-
-class Address(NamedTuple):
-    """Where a broker listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Bounds(NamedTuple):
@@ -74,6 +67,9 @@ class ClientConfig:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
+    metadata_recovery_strategy: str = REBOOTSTRAP
+    """Where none of the brokers that we know of can be reached: "rebootstrap" begins anew with the bootstrap servers
+    (KIP-899), "none" goes on trying those that we know."""
     socket_connection_setup_timeout_ms: int = 10_000
 
     def validate(self: C) -> C:
@@ -84,6 +80,7 @@ class ClientConfig:
                 _check_bounds(key, getattr(self, key), bounds)
         for key in self.NAMES:
             _check_name(key, getattr(self, key))
+        _check_choice("metadata_recovery_strategy", self.metadata_recovery_strategy, RECOVERY_STRATEGIES)
         _check_order(self, "reconnect_backoff_ms", "reconnect_backoff_max_ms")
         _check_order(self, "retry_backoff_ms", "retry_backoff_max_ms")
         return self

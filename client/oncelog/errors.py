@@ -16,6 +16,7 @@
     ├── AbortableError            the transaction cannot be committed: abort it, then the next one may begin
     ├── AuthorizationFailed
     ├── OffsetOutOfRange          and auto.offset.reset is "none"
+    │   └── LogTruncationError    ... because what was read before it is not in the log any more
     ├── MessageTooLarge
     ├── CommitFailed              offsets were not stored: the group has rebalanced since they were read
     ├── OutOfOrderSequence        an earlier batch is missing in the log: this one was not appended
@@ -56,6 +57,7 @@ __all__ = [
     "InvalidTopic",
     "InvalidTransactionState",
     "KafkaError",
+    "LogTruncationError",
     "MessageTooLarge",
     "OffsetOutOfRange",
     "OutOfOrderSequence",
@@ -171,6 +173,21 @@ class CommitFailed(KafkaError):
 
 class OffsetOutOfRange(KafkaError):
     """The position lies outside the log, and auto.offset.reset is "none"."""
+
+
+class LogTruncationError(OffsetOutOfRange):
+    """What was read up to `offset` is no longer what the log of `partition` holds, and auto.offset.reset is "none"
+    (KIP-320; Kafka's LogTruncationException). The log has something else from `divergent_offset` on; None: from where
+    is not known. To seek there loses nothing that the log has, and reads nothing twice."""
+
+    def __init__(self, message: str, partition: tuple[str, int], offset: int, divergent_offset: int | None) -> None:
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        self.partition = partition
+        self.offset = offset
+        self.divergent_offset = divergent_offset
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class MessageTooLarge(KafkaError):

@@ -126,7 +126,7 @@ def the_same_everywhere(cluster: BrokerCluster, topic: str) -> bool:
 
 def read(cluster: BrokerCluster, topic: str) -> dict[tuple[int, int], int]:
     """(partition, offset) -> number, of all that consumers are shown."""
-    consumer = Consumer({"bootstrap.servers": cluster.addresses, "group.id": "reader", "log_level": 0})
+    consumer = consumer_of(cluster, "read_uncommitted")
     try:
         parts = [TopicPartition(topic, index, 0) for index in range(PARTITIONS)]
         ends = {part.partition: consumer.get_watermark_offsets(part, timeout=30)[1] for part in parts}
@@ -199,3 +199,78 @@ def test_a_follower_that_stands_still_leaves_the_isr_and_joins_it_again(replicat
     eventually(lambda: all_in_sync(replicated, "paused", 1), "it is in sync again")
     writer.more()
     check(replicated, writer)
+
+
+def transactional(cluster: BrokerCluster, name: str) -> Producer:
+    settings = {"bootstrap.servers": cluster.addresses, "transactional.id": name, "log_level": 0}
+    producer = Producer({**settings, "reconnect.backoff.max.ms": 500})
+    producer.init_transactions(100)
+    producer.begin_transaction()
+    return producer
+
+
+def consumer_of(cluster: BrokerCluster, isolation: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": cluster.addresses,
+            "group.id": "committed",
+            "enable.auto.commit": False,  # there is no group coordinator before all brokers are there
+            "isolation.level": isolation,
+            "log_level": 0,
+        }
+    )
+
+
+def committed(cluster: BrokerCluster, topic: str, until: bytes) -> list[bytes]:
+    """What a read_committed reader is shown of partition 0, in order, up to and with `until`."""
+    consumer = consumer_of(cluster, "read_committed")
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        values: list[bytes] = []
+
+        def read_on() -> bool:
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                values.append(message.value())
+            return until in values
+
+        eventually(read_on, "the last one is shown")
+        return values
+    finally:
+        consumer.close()
+
+
+def test_a_follower_that_comes_to_lead_knows_of_each_transaction(replicated: BrokerCluster) -> None:
+    """Which ended, which was aborted, and which is open and holds back the readers."""
+    topic = "transactions"
+    make_topic(replicated, topic)
+
+    def produce(producer: Producer, value: bytes) -> None:
+        producer.produce(topic, value, partition=0)
+        assert producer.flush(60) == 0
+
+    ended, aborted = transactional(replicated, "ended"), transactional(replicated, "aborted")
+    produce(ended, b"committed")
+    produce(aborted, b"aborted")
+    ended.commit_transaction(60)
+    aborted.abort_transaction(60)
+    still_open = transactional(replicated, "open")
+    produce(still_open, b"open")
+    plain = Producer({"bootstrap.servers": replicated.addresses, "acks": "all", "log_level": 0})
+    produce(plain, b"behind")
+    eventually(lambda: the_same_everywhere(replicated, topic), "the replicas are the same")
+
+    victim = state_of(replicated, topic, 1)[0][0]
+    survivor = 1 + victim % 3
+    replicated.kill(victim)
+    eventually(lambda: is_out(replicated, topic, survivor, victim), "others lead and are in sync")
+    assert committed(replicated, topic, b"committed") == [b"committed"]
+    consumer = consumer_of(replicated, "read_committed")
+    _, stable = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    consumer.close()
+    still_open.commit_transaction(100)
+    assert committed(replicated, topic, b"behind") == [b"committed", b"open", b"behind"]
+    assert stable == 4, "behind the two that ended, with their markers"
+    replicated.restart(victim)
+    eventually(lambda: all_in_sync(replicated, topic, survivor), "it is in sync again")
+    eventually(lambda: the_same_everywhere(replicated, topic), "the replicas are the same")

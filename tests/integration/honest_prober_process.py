@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from processor_times import ThreadTimes, Times, net_of_other_work, passed
+from processor_times import ThreadTimes, Times, net_of_other_work, passed, stolen_ns
 from raw_client import PRODUCE_VERSION, RawClient, produce_request
 
 from oncelog_protocol.api import ApiKey
@@ -56,7 +56,7 @@ class Prober:
 
     def probe(self, kind: str) -> None:
         """One request, measured. Samples are (kind, started, wall time, what of it the broker made), in ns."""
-        broker, own = self.broker.now(), self.own.now()
+        broker, own, stolen = self.broker.now(), self.own.now(), stolen_ns()
         started = time.monotonic_ns()
         try:
             self.kinds[kind]()
@@ -69,7 +69,7 @@ class Prober:
         prober = passed(own, self.own.now()).get(os.getpid(), Times())
         threads = passed(broker, self.broker.now())
         loop = threads.pop(self.broker_pid, Times())
-        others = sum(times.queued for times in threads.values())
+        others = sum(times.queued for times in threads.values()) + stolen_ns() - stolen
         self.samples.append((kind, started, wall, net_of_other_work(wall, prober, loop, others)))
 
     def _client(self, name: str) -> RawClient:

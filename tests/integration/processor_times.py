@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
+NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
 
 class Times(NamedTuple):
     """Of a thread, in ns: how long it ran, and how long it was ready and had no processor."""
@@ -18,8 +20,9 @@ def net_of_other_work(wall: int, prober: Times, loop: Times, others: int) -> int
     """The part of a wait of `wall` ns that its broker made, however many other processes there were.
 
     `prober` and `loop` are what the waiting thread and the broker's loop had of the processors meanwhile, `others` how
-    long the broker's other threads were ready and had none. Such a thread may hold the interpreter's lock, for which
-    the loop then sleeps: so that time counts against sleep, and never excuses a loop that runs.
+    long the broker's other threads were ready and had none, or a hypervisor had the processors. Such a thread may hold
+    the interpreter's lock, for which the loop then sleeps: so that time counts against sleep, and never excuses a loop
+    that runs. What is stolen from a loop that runs is not in the time that it ran.
     """
     waited = max(0, wall - prober.ran - prober.queued - loop.queued)
     asleep = max(0, waited - loop.ran)
@@ -51,6 +54,15 @@ class ThreadTimes:
             return Times(int(ran), int(queued))
         except (OSError, ValueError):
             return None  # it has just ended
+
+
+def stolen_ns() -> int:
+    """How long a hypervisor has kept this machine's processors from running what they had, in ns, since the start."""
+    try:
+        with open("/proc/stat", "rb") as file:
+            return int(file.readline().split()[8]) * NS_PER_TICK
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 def passed(before: Mapping[int, Times], after: Mapping[int, Times]) -> dict[int, Times]:

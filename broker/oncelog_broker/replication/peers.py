@@ -15,16 +15,18 @@ import logging
 import random
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from oncelog.backoff import backoff_s
-from oncelog.config import Address
-from oncelog.connection.transport import BrokerConnection, connect
+from oncelog.connection.address import Address
 from oncelog.errors import ConnectionFailed, KafkaError
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.network import Network
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.schema import Request
+
+if TYPE_CHECKING:
+    from oncelog.connection.transport import BrokerConnection
 
 logger = logging.getLogger(__name__)
 
@@ -182,6 +184,8 @@ class BrokerPeers:
             raise
 
     async def _connect(self, link: _Link, broker_id: int, purpose: Purpose) -> BrokerConnection:
+        from oncelog.connection.transport import connect  # a broker alone starts without it
+
         loop = asyncio.get_running_loop()
         try:
             await asyncio.sleep(max(0.0, link.not_before - loop.time()))

@@ -92,9 +92,12 @@ class Calls:
             *await ask_leaders(wanted, ask, metadata=self._metadata, config=self.config, timeout_s=timeout_s)
         )
 
-    async def coordinator(self, key: str, key_type: CoordinatorType) -> int:
-        """The node that looks after a group or a transactional id. Raises KafkaError, retriable while there is none."""
-        return (await find_coordinator(self._open_pool(), key, key_type)).node_id
+    async def coordinator(self, key: str, key_type: CoordinatorType, *, elsewhere: bool = False) -> int:
+        """The node that looks after a group or a transactional id; `elsewhere`: another broker is asked than the last.
+
+        Raises KafkaError, retriable while there is none.
+        """
+        return (await find_coordinator(self._open_pool(), key, key_type, elsewhere=elsewhere)).node_id
 
     async def list_offsets(
         self,

@@ -40,8 +40,12 @@ class Coordinators:
         errors: dict[str, KafkaError] = {}
 
         async def one(key: str) -> None:
+            is_again = False
+
             async def attempt() -> R:
-                return await ask(key, await self._calls.coordinator(key, self._key_type))
+                nonlocal is_again
+                elsewhere, is_again = is_again, True
+                return await ask(key, await self._calls.coordinator(key, self._key_type, elsewhere=elsewhere))
 
             try:
                 results[key] = await self.until_answered(attempt, passing)

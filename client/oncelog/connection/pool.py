@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 
 from oncelog.backoff import backoff_s
 from oncelog.cluster import Cluster
-from oncelog.config import Address, ClientConfig
+from oncelog.config import REBOOTSTRAP, ClientConfig
+from oncelog.connection.address import Address
 from oncelog.connection.transport import BrokerConnection, connect
 from oncelog.errors import ClientClosed, ConnectionFailed, KafkaError
 from oncelog_protocol.schema import Request
@@ -20,18 +21,35 @@ R = TypeVar("R")
 logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 1.0
+HANGING_S: Final = 2.0
+"""A broker that owes an answer for so long, four times what a Fetch waits for data, may hang."""
 
 
 class _Link:
-    """What is known of one address: the connection or the attempt at one, and how often it failed in a row."""
+    """What is known of one address: the connection or the attempt at one, how often it failed in a row, and when, in
+    turns, it was last asked as any broker."""
 
-    __slots__ = ("connecting", "connection", "failures", "not_before")
+    __slots__ = ("connecting", "connection", "failures", "not_before", "turn")
 
     def __init__(self) -> None:
         self.connection: BrokerConnection | None = None
         self.connecting: asyncio.Task[BrokerConnection] | None = None
         self.failures = 0
         self.not_before = 0.0
+        self.turn = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.connection is not None and self.connection.is_open
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it was, or is just now, not to be reached, or may hang."""
+        return self.failures > 0 or self.connecting is not None or self.is_hanging
+
+    @property
+    def is_hanging(self) -> bool:
+        return self.connection is not None and self.connection.silent_s >= HANGING_S
 
 
 class ConnectionPool:
@@ -43,6 +61,7 @@ class ConnectionPool:
         self._links: dict[Address, _Link] = {}
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._is_closed = False
+        self._turn = 0
         self.cluster = Cluster()
 
     def ready(self, node_id: int) -> BrokerConnection | None:
@@ -51,9 +70,7 @@ class ConnectionPool:
         if broker is None:
             return None
         link = self._links.get(Address(broker.host, broker.port))
-        if link is None or link.connection is None or not link.connection.is_open:
-            return None
-        return link.connection
+        return link.connection if link is not None and link.is_open else None
 
     async def connection(self, node_id: int) -> BrokerConnection:
         """An open connection to a node, after the backoff. Raises KafkaError."""
@@ -62,20 +79,18 @@ class ConnectionPool:
             raise ConnectionFailed(f"node {node_id} is not among the brokers of the cluster")
         return await self._open(Address(broker.host, broker.port))
 
-    async def any_connection(self) -> BrokerConnection:
-        """A connection to any broker: an open one, else the first that can be made, bootstrap servers last.
+    async def any_connection(self, *, elsewhere: bool = False) -> BrokerConnection:
+        """A connection to any broker: the open one that has the least to do, else the first that can be made, bootstrap
+        servers last (KIP-899), and only then one that hangs.
 
-        Raises ConnectionFailed when none can be made.
+        `elsewhere`: what the broker that was asked last has said did not help. It may be cut off from the others and
+        know nothing newer, so the others have their turns first. Raises ConnectionFailed when none can be made.
         """
-        for link in self._links.values():
-            if link.connection is not None and link.connection.is_open:
-                return link.connection
-        known = [Address(broker.host, broker.port) for broker in self.cluster.brokers.values()]
-        self._rng.shuffle(known)
-        candidates = list(dict.fromkeys([*known, *self._bootstrap]))
-        candidates.sort(key=lambda address: self._links[address].not_before if address in self._links else 0.0)
         errors = []
-        for address in candidates:
+        for address in self._candidates(elsewhere=elsewhere):
+            link = self._links.setdefault(address, _Link())
+            self._turn += 1
+            link.turn = self._turn
             try:
                 return await self._open(address)
             except ClientClosed:
@@ -86,14 +101,38 @@ class ConnectionPool:
                 errors.append(error.message)
         raise ConnectionFailed(f"no broker can be reached: {'; '.join(errors)}")
 
+    def start_over(self) -> None:
+        """Nothing that is known of the cluster holds: ask the bootstrap servers next."""
+        self.cluster = Cluster()
+
+    def _candidates(self, *, elsewhere: bool) -> list[Address]:
+        """All that may be asked as any broker, the best first."""
+        known = [Address(broker.host, broker.port) for broker in self.cluster.brokers.values()]
+        self._rng.shuffle(known)
+        if not known or self._config.metadata_recovery_strategy == REBOOTSTRAP:
+            known += self._bootstrap
+        fresh = _Link()
+
+        def rank(address: Address) -> tuple[float, ...]:
+            link = self._links.get(address, fresh)
+            is_open = link.is_open and not link.is_hanging
+            load = link.connection.in_flight if link.connection is not None else 0
+            if elsewhere and (is_open or not link.is_doubtful):
+                return (0, link.turn, not is_open)
+            if not elsewhere and is_open:
+                return (0, load, link.turn)
+            return (1, link.is_hanging, link.not_before)
+
+        return sorted(dict.fromkeys(known), key=rank)
+
     async def send(self, node_id: int, request: Request[R], timeout_s: float | None = None) -> R:
         """Send to a node, connecting first where needed. Raises KafkaError."""
         connection = self.ready(node_id) or await self.connection(node_id)
         return await connection.send(request, timeout_s=timeout_s)
 
-    async def send_to_any(self, request: Request[R]) -> R:
-        """Send to whichever broker answers first. Raises KafkaError."""
-        return await (await self.any_connection()).send(request)
+    async def send_to_any(self, request: Request[R], *, elsewhere: bool = False) -> R:
+        """Send to a broker as `any_connection` finds it. Raises KafkaError."""
+        return await (await self.any_connection(elsewhere=elsewhere)).send(request)
 
     async def finish(self) -> None:
         """Until brokers have read what they do not answer (acks=0). Those connections are closed then."""
@@ -121,7 +160,7 @@ class ConnectionPool:
         if self._is_closed:
             raise ClientClosed("the client is closed")
         link = self._links.setdefault(address, _Link())
-        if link.connection is not None and link.connection.is_open:
+        if link.connection is not None and link.is_open:
             return link.connection
         if link.connecting is None:
             link.connecting = asyncio.ensure_future(self._connect(address, link))

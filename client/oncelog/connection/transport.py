@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
 from oncelog.alarm import Alarm
-from oncelog.config import Address
+from oncelog.connection.address import Address
 from oncelog.connection.protocol import ConnectionProtocol
 from oncelog.connection.versions import FIRST_TRY, VersionTable, api_versions_request, next_try
 from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut
@@ -55,6 +55,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Requests without an answer that the socket has not taken yet, and until when it must have."""
         self._has_unanswered = False
         self._is_finishing = False
+        self._heard_at = 0.0
         self._alarm = Alarm(self.check_deadlines)
         self._error: KafkaError | None = None
         self._lost: asyncio.Future[None] = self._loop.create_future()
@@ -67,6 +68,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def in_flight(self) -> int:
         """Requests without an answer yet."""
         return len(self._protocol.in_flight)
+
+    @property
+    def silent_s(self) -> float:
+        """For how many seconds the broker has owed us an answer and sent nothing."""
+        return self._loop.time() - self._heard_at if self._protocol.in_flight else 0.0
 
     def start(
         self, request: Request[R], version: int | None = None, timeout_s: float | None = None
@@ -82,6 +88,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         future: asyncio.Future[R] = self._loop.create_future()
         self._write(request, version, future, deadline)
         if self.in_flight == 1:
+            self._heard_at = now
             self._set_alarm()
         return future
 
@@ -165,6 +172,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._error is not None:
             return
+        self._heard_at = self._loop.time()
         try:
             for future, response in self._protocol.received(nbytes):
                 if not future.done():

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -98,7 +99,8 @@ class Consumer:
         self._starts = Starts(
             self._positions,
             self.config,
-            list_offsets=self._list_offsets,
+            list_offsets=partial(self._list_offsets, is_once=True),
+            refresh=self._metadata.request_refresh,
             committed=None if self._group is None else self._committed,
             wake=self._wake,
         )
@@ -189,11 +191,13 @@ class Consumer:
     def assignment(self) -> set[TopicPartition]:
         return self._positions.assignment
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset`. Raises ValueError for one that is negative or above MAX_OFFSET, or a partition that is
-        not assigned."""
-        check_offset(offset)
-        self._positions.get(partition).seek(offset)
+    def seek(self, partition: TopicPartition, offset: Offset) -> None:
+        """Go on from `offset`; one with a `leader_epoch` is checked against the leader's log before it is read from.
+
+        Raises ValueError for one that is negative or above MAX_OFFSET, or a partition that is not assigned.
+        """
+        wanted = offset_and_metadata(offset)
+        self._positions.get(partition).seek(wanted.offset, wanted.leader_epoch)
         self._moved()
 
     def seek_to_committed(self, partition: TopicPartition, came_from: int) -> None:
@@ -311,9 +315,9 @@ class Consumer:
         """Records as soon as there are any, `max_records` (max_poll_records) at most; empty after `timeout_ms`.
 
         Each list is in offset order. Rebalances happen in here: listeners are called, which may take longer than
-        `timeout_ms`; joining itself goes on between polls. Raises OffsetOutOfRange, AuthorizationFailed,
-        CorruptRecords and what else does not go away by itself; the position stays before it, and who polls on has it
-        asked for again, after the backoff. Raises ClientClosed.
+        `timeout_ms`; joining itself goes on between polls. Raises OffsetOutOfRange (of which LogTruncationError is
+        one), AuthorizationFailed, CorruptRecords and what else does not go away by itself; the position stays before
+        it, and who polls on has it asked for again, after the backoff. Raises ClientClosed.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
@@ -477,7 +481,7 @@ class Consumer:
         return found
 
     async def _list_offsets(
-        self, timestamps: Mapping[TopicPartition, int]
+        self, timestamps: Mapping[TopicPartition, int], *, is_once: bool = False
     ) -> tuple[dict[TopicPartition, OffsetAndTimestamp], dict[TopicPartition, KafkaError]]:
         assert self._pool is not None
         return await list_offsets(
@@ -487,6 +491,7 @@ class Consumer:
             metadata=self._metadata,
             config=self.config,
             timeout_s=self.config.default_api_timeout_ms / 1000,
+            is_once=is_once,
         )
 
 

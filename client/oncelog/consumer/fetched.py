@@ -19,7 +19,8 @@ class FetchedPartition:
     """Batches of one partition, read from front to back.
 
     Invariants: `next_offset` is the offset that the next record has at least; `_records` from `_index` on are decoded
-    and not yet taken, the bytes from `_position` on not yet decoded. `end_offset` is where the next Fetch goes on.
+    and not yet taken, the bytes from `_position` on not yet decoded. `end_offset` is where the next Fetch goes on, and
+    `end_epoch` the leader epoch of the batch before it.
     """
 
     __slots__ = (
@@ -32,6 +33,7 @@ class FetchedPartition:
         "_max_decompressed_bytes",
         "_position",
         "_records",
+        "end_epoch",
         "end_offset",
         "next_offset",
         "partition",
@@ -70,7 +72,8 @@ class FetchedPartition:
         if not self.size:
             raise self._corrupt(fetch_offset, f"{len(data)} bytes hold no whole batch")
         try:
-            self.end_offset = self._last_batch().next_offset
+            last = self._last_batch()
+            self.end_offset, self.end_epoch = last.next_offset, last.partition_leader_epoch
         except CorruptBatch as error:
             raise self._corrupt(fetch_offset, str(error)) from error
         if not fetch_offset < self.end_offset <= MAX_OFFSET:
@@ -83,7 +86,8 @@ class FetchedPartition:
 
     @property
     def last_epoch(self) -> int:
-        """The leader epoch of the last record taken; -1 before the first one."""
+        """The leader epoch of the last batch before `next_offset`, also of one that has nothing to show (a marker): by
+        an older one the log would seem to end below that offset. -1 before the first one."""
         return self._epoch if self._index or not self._records else self._epoch_before
 
     def take(self, limit: int) -> list[ConsumerRecord]:
@@ -129,7 +133,6 @@ class FetchedPartition:
     def _decode_next(self) -> bool:
         """Decode the next batch that has records to show; False at the end, with `next_offset` behind all batches."""
         self._records, self._index = [], 0
-        self._epoch_before = self._epoch
         while self._position < self.size:
             try:
                 batch = RecordBatch(self._data, self._position)
@@ -144,8 +147,8 @@ class FetchedPartition:
             except CorruptBatch as error:
                 raise self._corrupt(self.next_offset, str(error)) from error
             self._position += batch.size
+            self._epoch_before, self._epoch = self._epoch, batch.partition_leader_epoch
             if self._records:
-                self._epoch = batch.partition_leader_epoch
                 return True
             self.next_offset = max(self.next_offset, batch.next_offset)
         self.next_offset = self.end_offset

@@ -22,6 +22,8 @@ from oncelog.consumer.fetch_session import FetchPartition, FetchSession, LogEnds
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.isolation import AbortedTransactions
 from oncelog.consumer.positions import PartitionPosition, Positions
+from oncelog.consumer.validation import EpochEnd
+from oncelog.consumer.validator import Validator
 from oncelog.errors import KafkaError, OffsetOutOfRange, StaleMetadata, error_for
 from oncelog.metadata.metadata import Metadata
 from oncelog_protocol.errors import ErrorCode
@@ -67,6 +69,7 @@ class Fetcher:
         # A node with nothing to tell answers after this time; what comes much sooner would come again and again.
         self._soon_s = SOON * (config.fetch_max_wait_ms / 1000 if config.fetch_min_bytes else 0.0)
         self._alarm = Alarm(self._retry)
+        self._validator = Validator(positions, metadata, pool, config, self._rng, on_done=self._retry)
         self._is_closed = False
 
     def send_fetches(self) -> None:
@@ -77,16 +80,17 @@ class Fetcher:
         wanted = self._positions.fetchable(
             now, buffer_bytes=config.max_partition_fetch_bytes, total_bytes=config.fetch_max_bytes
         )
-        retry_at = self._positions.next_retry(now)
-        if retry_at is not None:
-            self._alarm.set(retry_at)
         by_node: dict[int, list[PartitionPosition]] = {}
         for position in wanted:
             node_id = self._node_for(position)
             if node_id == NO_NODE:
                 self._metadata.request_refresh()
-            elif node_id not in self._busy:
+            elif node_id not in self._busy and self._validator.may_read(position):
                 by_node.setdefault(node_id, []).append(position)
+        self._validator.ask()
+        retry_at = self._positions.next_retry(now)
+        if retry_at is not None:
+            self._alarm.set(retry_at)
         for node_id, positions in by_node.items():
             connection = self._pool.ready(node_id)
             if connection is None:
@@ -108,6 +112,7 @@ class Fetcher:
                 # Nobody waits for the answer: a session that is not closed only keeps its slot a while longer.
                 connection.start(self._request(session.closing())).cancel()
         self._alarm.cancel()
+        await self._validator.close()
         attempts = list(self._connecting.values())
         for attempt in attempts:
             attempt.cancel()
@@ -143,10 +148,14 @@ class Fetcher:
             offset = position.fetch_offset
             assert offset is not None, "only partitions with a position are fetched"
             known = cluster.partition(name, index)
+            leader_epoch = NO_LEADER_EPOCH if known is None else known.leader_epoch
+            fetch_epoch = position.fetch_epoch
             wanted[position.topic_partition] = FetchPartition(
                 partition=index,
-                current_leader_epoch=NO_LEADER_EPOCH if known is None else known.leader_epoch,
+                current_leader_epoch=leader_epoch,
                 fetch_offset=offset,
+                # A leader only appends while its epoch lasts: of what it wrote itself it need not be asked.
+                last_fetched_epoch=NO_LEADER_EPOCH if fetch_epoch == leader_epoch else fetch_epoch,
                 partition_max_bytes=config.max_partition_fetch_bytes,
             )
             asked[position.topic_partition] = (position, position.seeks, offset)
@@ -159,7 +168,7 @@ class Fetcher:
             return
         self._busy.add(node_id)
         for position in positions:
-            position.is_fetching = True
+            position.fetching_from = node_id
         future.add_done_callback(partial(self._answered, node_id, asked, self._loop.time()))
 
     def _node_for(self, position: PartitionPosition) -> int:
@@ -192,8 +201,10 @@ class Fetcher:
 
     def _answered(self, node_id: int, asked: Asked, asked_at: float, future: asyncio.Future[FetchResponse]) -> None:
         self._busy.discard(node_id)
+        # Those that are asked of another leader meanwhile, since this one hangs, are not its to answer any more.
+        asked = {partition: place for partition, place in asked.items() if place[0].fetching_from == node_id}
         for position, _, _ in asked.values():
-            position.is_fetching = False
+            position.fetching_from = NO_NODE
         if self._is_closed:
             return
         session = self._sessions[node_id]
@@ -218,7 +229,7 @@ class Fetcher:
                         session.ends[partition] = LogEnds(
                             data.high_watermark, data.last_stable_offset, data.log_start_offset
                         )
-                    has_news |= self._read_safely(*place, data)
+                    has_news |= self._read_safely(node_id, *place, data)
         for partition, (position, _, _) in asked.items():
             ends = session.ends.get(partition)
             if ends is not None:
@@ -243,21 +254,26 @@ class Fetcher:
             else:
                 position.failures = 0
 
-    def _read_safely(self, position: PartitionPosition, seeks: int, offset: int, data: PartitionData) -> bool:
+    def _read_safely(
+        self, node_id: int, position: PartitionPosition, seeks: int, offset: int, data: PartitionData
+    ) -> bool:
         """Whatever an answer makes us raise is an error of its partition, and of no other one."""
         try:
-            return self._read(position, seeks, offset, data)
+            return self._read(node_id, position, seeks, offset, data)
         except Exception as error:
             logger.exception("%s: the answer to Fetch could not be read", position.topic_partition)
             self._failed_for_good(position, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
             return True
 
-    def _read(self, position: PartitionPosition, seeks: int, offset: int, data: PartitionData) -> bool:
+    def _read(self, node_id: int, position: PartitionPosition, seeks: int, offset: int, data: PartitionData) -> bool:
         """Whether there is something for poll to look at."""
         if position.seeks != seeks or not self._positions.owns(position):
             return False  # the application has moved elsewhere meanwhile
         if data.error_code:
-            return self._refused(position, offset, data)
+            return self._refused(node_id, position, offset, data)
+        if data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0:
+            self._validator.diverged(position, EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
+            return True
         if data.preferred_read_replica != NO_NODE:
             position.preferred_replica = data.preferred_read_replica
             position.preferred_until = self._loop.time() + self._config.metadata_max_age_ms / 1000
@@ -281,7 +297,7 @@ class Fetcher:
             position.add(fetched)
         return True
 
-    def _refused(self, position: PartitionPosition, offset: int, data: PartitionData) -> bool:
+    def _refused(self, node_id: int, position: PartitionPosition, offset: int, data: PartitionData) -> bool:
         topic_partition = position.topic_partition
         error = error_for(data.error_code)
         hint = data.current_leader
@@ -299,7 +315,8 @@ class Fetcher:
             if isinstance(error, StaleMetadata):
                 self._metadata.request_refresh()
             logger.info("%s: fetching again after %s", topic_partition, error)
-            position.back_off(self._loop.time(), self._config, self._rng)
+            if self._node_for(position) in (NO_NODE, node_id):  # else another one leads by now: no reason to wait
+                position.back_off(self._loop.time(), self._config, self._rng)
             return False
         self._failed_for_good(position, type(error)(error.code, f"{topic_partition}: {error.message}"))
         return True

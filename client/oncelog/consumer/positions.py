@@ -24,19 +24,23 @@ class PartitionPosition:
     `wants_committed` and there is one, else `came_from` if that is known, else by `reset_timestamp` (None: by the
     policy). `failures` counts answers in a row of which none could be handed out whole, after each of which it waits
     until `not_before` (loop time). `preferred_replica` is nearer than the leader, and to be asked until
-    `preferred_until` (loop time). `seeks` counts whatever made answers under way void. Invariant: `fetched` continue
-    one another, and the last one ends at `fetch_offset`.
+    `preferred_until` (loop time). `fetching_from` is the node that a Fetch is under way to. `agreed_epoch` is that of
+    the last leader whose log was found to have what is before the position, `behind` how often in a row only older
+    leaders than that of the position were known (see `validation`). `seeks` counts whatever made answers under way
+    void. Invariant: `fetched` continue one another, and the last one ends at `fetch_offset`.
     """
 
     __slots__ = (
         "_last_epoch",
+        "agreed_epoch",
+        "behind",
         "came_from",
         "error",
         "failures",
         "fetch_offset",
         "fetched",
+        "fetching_from",
         "high_watermark",
-        "is_fetching",
         "is_paused",
         "last_stable_offset",
         "log_start_offset",
@@ -56,7 +60,7 @@ class PartitionPosition:
         self.fetched: deque[FetchedPartition] = deque()
         self.seeks = 0
         self.is_paused = False
-        self.is_fetching = False
+        self.fetching_from = NO_NODE
         self.failures = 0
         self.not_before = 0.0
         self.error: KafkaError | None = None
@@ -65,6 +69,8 @@ class PartitionPosition:
         self.wants_committed = True
         self.came_from: int | None = None
         self._last_epoch = NO_LEADER_EPOCH
+        self.agreed_epoch = NO_LEADER_EPOCH
+        self.behind = 0
         self.high_watermark = UNKNOWN_OFFSET
         self.last_stable_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
@@ -76,18 +82,24 @@ class PartitionPosition:
 
     @property
     def last_epoch(self) -> int:
-        """The leader epoch of the last record that was handed out; -1 where there is none since the last seek."""
+        """The leader epoch of the last batch before `position`; -1 where that is not known, as after a seek."""
         epoch = self.fetched[0].last_epoch if self.fetched else NO_LEADER_EPOCH
         return self._last_epoch if epoch == NO_LEADER_EPOCH else epoch
+
+    @property
+    def fetch_epoch(self) -> int:
+        """The leader epoch of the last batch before `fetch_offset`; -1 where that is not known."""
+        return self.fetched[-1].end_epoch if self.fetched else self._last_epoch
 
     @property
     def buffered_bytes(self) -> int:
         return sum(fetched.size for fetched in self.fetched)
 
-    def seek(self, offset: int) -> None:
-        """Go on from `offset`."""
+    def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
+        """Go on from `offset`; `leader_epoch` is that of the batch before it."""
         self._forget()
         self.fetch_offset = offset
+        self._last_epoch = leader_epoch
 
     def go_back(self, came_from: int) -> None:
         """Go on from what is committed, else from `came_from`."""
@@ -97,7 +109,7 @@ class PartitionPosition:
         self.came_from = came_from
 
     def start_at(self, offset: int, leader_epoch: int) -> None:
-        """Go on from where somebody had come to, as it was committed."""
+        """Go on from where somebody had come to, or from what was looked up."""
         self.fetch_offset = offset
         self.wants_committed = False
         self._last_epoch = leader_epoch
@@ -112,6 +124,7 @@ class PartitionPosition:
         """An answer to the last Fetch."""
         self.fetched.append(fetched)
         self.fetch_offset = fetched.end_offset
+        self.behind = 0
 
     def fetch_again(self) -> None:
         """What comes next of what is buffered cannot be read: go on from the same place, with another answer."""
@@ -152,6 +165,8 @@ class PartitionPosition:
         self.wants_committed = False
         self.came_from = None
         self._last_epoch = NO_LEADER_EPOCH
+        self.agreed_epoch = NO_LEADER_EPOCH
+        self.behind = 0
         self.fetched.clear()
         self.seeks += 1
         self.error = None
@@ -218,7 +233,6 @@ class Positions:
             position
             for position in self
             if position.fetch_offset is not None
-            and not position.is_fetching
             and not position.is_paused
             and position.error is None
             and position.not_before <= now

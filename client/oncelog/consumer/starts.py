@@ -11,7 +11,7 @@ from typing import Final
 from oncelog.cluster import TopicPartition
 from oncelog.config import ConsumerConfig
 from oncelog.consumer.positions import PartitionPosition, Positions
-from oncelog.errors import ErrorCode, KafkaError, OffsetOutOfRange, RequestTimedOut
+from oncelog.errors import ErrorCode, KafkaError, OffsetOutOfRange
 from oncelog.group_offsets import OffsetAndMetadata
 from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndTimestamp
 
@@ -29,7 +29,8 @@ Committed = Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartitio
 class Starts:
     """One look-up at a time, of all partitions that need one. `committed` is None without a group.
 
-    What cannot be found is an error of the partition, for poll to raise; what timed out is looked up again.
+    What cannot be found is an error of the partition, for poll to raise; what may be found later is looked up again,
+    after a backoff and a `refresh` of the metadata, while the others are read.
     """
 
     def __init__(
@@ -39,8 +40,10 @@ class Starts:
         *,
         list_offsets: ListOffsets,
         committed: Committed | None,
+        refresh: Callable[[], None],
         wake: Callable[[], None],
     ) -> None:
+        self._refresh = refresh
         self._positions = positions
         self._config = config
         self._list_offsets = list_offsets
@@ -94,7 +97,7 @@ class Starts:
                 continue
             if partition in found:
                 position.fetch_offset = found[partition].offset
-            elif partition in errors and not isinstance(errors[partition], RequestTimedOut):
+            elif partition in errors:
                 self._failed(position, errors[partition])
 
     async def _start_from_committed(self, positions: Mapping[TopicPartition, tuple[PartitionPosition, int]]) -> None:
@@ -111,8 +114,7 @@ class Starts:
             if not self._is_current(position, seeks_then):
                 continue
             if error is not None:
-                if not isinstance(error, RequestTimedOut):
-                    self._failed(position, error)
+                self._failed(position, error)
             elif partition in committed:
                 position.start_at(committed[partition].offset, committed[partition].leader_epoch)
             else:
@@ -120,8 +122,11 @@ class Starts:
                 position.fetch_offset = position.came_from
 
     def _failed(self, position: PartitionPosition, error: KafkaError) -> None:
-        """For poll to raise; who polls on has it looked up again, after the backoff."""
-        position.error = error
+        """Looked up again after the backoff; what does not pass by itself, once poll has raised it."""
+        if error.retriable:
+            self._refresh()
+        else:
+            position.error = error
         position.back_off(asyncio.get_running_loop().time(), self._config, self._rng)
 
     def _is_current(self, position: PartitionPosition, seeks_then: int) -> bool:

@@ -8,14 +8,21 @@ from oncelog.errors import error_for
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 
 
-async def find_coordinator(pool: ConnectionPool, key: str, key_type: CoordinatorType) -> Broker:
-    """Ask any broker. Raises KafkaError, retriable while there is none yet."""
+async def find_coordinator(
+    pool: ConnectionPool, key: str, key_type: CoordinatorType, *, elsewhere: bool = False
+) -> Broker:
+    """Ask any broker; `elsewhere`, another one than the last, who named one that was none. The pool can reach it then.
+
+    Raises KafkaError, retriable while there is none yet.
+    """
     request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
-    response = await pool.send_to_any(request)
-    for found in response.coordinators:  # v4+; before that the response itself is the answer
-        if found.error_code:
-            raise error_for(found.error_code, found.error_message)
-        return Broker(found.node_id, found.host, found.port)
-    if response.error_code:
-        raise error_for(response.error_code, response.error_message)
-    return Broker(response.node_id, response.host, response.port)
+    response = await pool.send_to_any(request, elsewhere=elsewhere)
+    found = Broker(response.node_id, response.host, response.port)
+    code, message = response.error_code, response.error_message
+    for answer in response.coordinators[:1]:  # v4+; before that the response itself is the answer
+        found = Broker(answer.node_id, answer.host, answer.port)
+        code, message = answer.error_code, answer.error_message
+    if code:
+        raise error_for(code, message)
+    pool.cluster = pool.cluster.with_brokers([found])
+    return found

@@ -21,16 +21,23 @@ Ask = Callable[[int, dict[TopicPartition, V]], Awaitable[dict[TopicPartition, R 
 
 
 async def ask_leaders(
-    wanted: Mapping[TopicPartition, V], ask: Ask[V, R], *, metadata: Metadata, config: ClientConfig, timeout_s: float
+    wanted: Mapping[TopicPartition, V],
+    ask: Ask[V, R],
+    *,
+    metadata: Metadata,
+    config: ClientConfig,
+    timeout_s: float,
+    is_once: bool = False,
 ) -> tuple[dict[TopicPartition, R], dict[TopicPartition, KafkaError]]:
-    """The answers, and the errors that retries did not cure within `timeout_s`. Raises ClientClosed, InvalidTopic."""
+    """The answers, and the errors that retries did not cure within `timeout_s`; `is_once`: nothing is retried, so that
+    one partition without a leader holds up no other. Raises ClientClosed, InvalidTopic."""
     answers: dict[TopicPartition, R] = {}
     errors: dict[TopicPartition, KafkaError] = {}
     open_: dict[TopicPartition, V] = dict(wanted)
     try:
         with metadata.waiting_for({partition.topic for partition in wanted}):
             async with asyncio.timeout(timeout_s):
-                await _ask_until_answered(open_, ask, metadata, config, answers, errors)
+                await _ask_until_answered(open_, ask, metadata, config, answers, errors, is_once=is_once)
     except TimeoutError:
         for partition in open_:
             last = f": {errors[partition].message}" if partition in errors else ""
@@ -47,6 +54,8 @@ async def _ask_until_answered(
     config: ClientConfig,
     answers: dict[TopicPartition, R],
     errors: dict[TopicPartition, KafkaError],
+    *,
+    is_once: bool,
 ) -> None:
     """Takes out of `open_` what is answered, or has failed for good."""
     rng = random.Random()  # noqa: S311 - jitter, not a secret
@@ -63,9 +72,11 @@ async def _ask_until_answered(
                 answers[partition] = outcome
             else:
                 errors[partition] = outcome
-                if outcome.retriable:
+                if outcome.retriable and not is_once:
                     continue
             del open_[partition]
+        if is_once:
+            return
 
 
 async def _ask_once(

@@ -38,8 +38,12 @@ async def list_offsets(
     metadata: Metadata,
     config: ClientConfig,
     timeout_s: float,
+    is_once: bool = False,
 ) -> tuple[dict[TopicPartition, OffsetAndTimestamp], dict[TopicPartition, KafkaError]]:
-    """What each partition has for its timestamp (ms, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP), and the errors."""
+    """What each partition has for its timestamp (ms, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP), and the errors.
+
+    `is_once` is `ask_leaders`'.
+    """
 
     async def ask(
         node_id: int, part: dict[TopicPartition, int]
@@ -57,7 +61,7 @@ async def list_offsets(
                     outcomes[partition] = OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
         return outcomes
 
-    return await ask_leaders(timestamps, ask, metadata=metadata, config=config, timeout_s=timeout_s)
+    return await ask_leaders(timestamps, ask, metadata=metadata, config=config, timeout_s=timeout_s, is_once=is_once)
 
 
 def _topics(part: dict[TopicPartition, int], metadata: Metadata) -> list[Topic]:

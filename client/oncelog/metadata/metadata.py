@@ -12,10 +12,10 @@ from typing import Final
 
 from oncelog.alarm import Alarm
 from oncelog.backoff import backoff_s
-from oncelog.cluster import Cluster, Topic, error_of
+from oncelog.cluster import Broker, Cluster, Topic, error_of
 from oncelog.config import ClientConfig
 from oncelog.connection.pool import ConnectionPool
-from oncelog.errors import ClientClosed, ErrorCode, KafkaError, RequestTimedOut, error_for
+from oncelog.errors import ClientClosed, ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut, error_for
 from oncelog.names import check_topic
 from oncelog_protocol.messages.metadata import MetadataRequest
 
@@ -119,10 +119,13 @@ class Metadata:
         await asyncio.sleep(max(0.0, self._last_s + self._backoff(self._in_a_row) - now))
         return await self.refresh()
 
-    def learn_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
-        """A broker that is not the leader any more said who is (KIP-951)."""
-        cluster = self.cluster.with_leader(topic, partition, leader, leader_epoch)
-        if cluster is not self.cluster:
+    def learn_leader(
+        self, topic: str, partition: int, leader: int, leader_epoch: int, brokers: Iterable[Broker] = ()
+    ) -> None:
+        """A broker that is not the leader any more said who is, and where the `brokers` that it names are (KIP-951)."""
+        known = self.cluster.with_brokers(broker for broker in brokers if broker.node_id == leader)
+        cluster = known.with_leader(topic, partition, leader, leader_epoch)
+        if cluster is not known:
             self._pool.cluster = cluster
             self._notify()
 
@@ -201,9 +204,12 @@ class Metadata:
             topics=None if is_complete else named,
             allow_auto_topic_creation=self._allow_auto_topic_creation,
         )
-        response = await self._pool.send_to_any(request)
+        # Two in a row are usual, as at start; a third one says that whoever answers may lag behind.
+        elsewhere = self._in_a_row > 1 and self._is_in_a_row(asyncio.get_running_loop().time())
+        response = await self._pool.send_to_any(request, elsewhere=elsewhere)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            self._pool.cluster = Cluster()
+            self._pool.start_over()
+            raise ConnectionFailed("a broker says REBOOTSTRAP_REQUIRED: asking the bootstrap servers next")
         if response.error_code:
             raise error_for(response.error_code)
         self._asked = asked
@@ -214,6 +220,10 @@ class Metadata:
         self._pool.cluster = cluster
         return cluster
 
+    def _is_in_a_row(self, now: float) -> bool:
+        """Whether a refresh now follows one that has not helped."""
+        return now - self._last_s < IN_A_ROW * self._config.retry_backoff_max_ms / 1000
+
     def _topics_in_use(self) -> frozenset[str]:
         if self._max_idle_s is not None:
             oldest = asyncio.get_running_loop().time() - self._max_idle_s
@@ -222,8 +232,7 @@ class Metadata:
 
     def _refreshed(self, task: asyncio.Task[Cluster]) -> None:
         now = asyncio.get_running_loop().time()
-        is_soon = now - self._last_s < IN_A_ROW * self._config.retry_backoff_max_ms / 1000
-        self._in_a_row = self._in_a_row + 1 if is_soon else 1
+        self._in_a_row = self._in_a_row + 1 if self._is_in_a_row(now) else 1
         self._last_s = now
         if task.cancelled():
             return

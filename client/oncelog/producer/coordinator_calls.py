@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from oncelog.backoff import backoff_s
@@ -56,7 +55,7 @@ class CoordinatorCalls:
         name = type(request).__name__.removesuffix("Request")
         failures = 0
         while True:
-            connection = await self.connection(coordinator)
+            connection = await self.connection(coordinator, elsewhere=failures > 0)
             try:
                 response = await self._send(connection, request, is_v2=is_v2)
             except KafkaError as error:
@@ -76,12 +75,15 @@ class CoordinatorCalls:
             logger.debug("%s of %s (attempt %d): %s", name, coordinator.key, failures, reason)
             await self._back_off(failures, is_short=meaning is Meaning.CONCURRENT)
 
-    async def connection(self, coordinator: CoordinatorKey) -> BrokerConnection:
-        """To the broker that coordinates, looked for until it is found. Raises KafkaError that does not pass."""
+    async def connection(self, coordinator: CoordinatorKey, *, elsewhere: bool = False) -> BrokerConnection:
+        """To the broker that coordinates, looked for until it is found, `elsewhere` than the last time if it has to be.
+
+        Raises KafkaError that does not pass.
+        """
         failures = 0
         while True:
             try:
-                return await self._connect(coordinator)
+                return await self._connect(coordinator, elsewhere=elsewhere or failures > 0)
             except KafkaError as error:
                 if not error.retriable:
                     raise
@@ -98,14 +100,14 @@ class CoordinatorCalls:
         assert connection.versions is not None
         return connection.versions.transaction_version
 
-    async def _connect(self, coordinator: CoordinatorKey) -> BrokerConnection:
-        node_id = self._nodes.get(coordinator, NO_NODE)
-        if node_id == NO_NODE or node_id not in self._pool.cluster.brokers:
-            found = await find_coordinator(self._pool, coordinator.key, coordinator.key_type)
-            cluster = self._pool.cluster
-            self._pool.cluster = replace(cluster, brokers={**cluster.brokers, found.node_id: found})
-            node_id = self._nodes[coordinator] = found.node_id
-        return self._pool.ready(node_id) or await self._pool.connection(node_id)
+    async def _connect(self, coordinator: CoordinatorKey, *, elsewhere: bool) -> BrokerConnection:
+        """A coordinator is believed for as long as the connection to it lasts: what went down coordinates nothing."""
+        connection = self._pool.ready(self._nodes.get(coordinator, NO_NODE))
+        if connection is None:
+            found = await find_coordinator(self._pool, coordinator.key, coordinator.key_type, elsewhere=elsewhere)
+            self._nodes[coordinator] = found.node_id
+            connection = await self._pool.connection(found.node_id)
+        return connection
 
     async def _send(self, connection: BrokerConnection, request: Request[R], *, is_v2: bool) -> R:
         pending = connection.start(request, None if is_v2 else _version_before_v2(connection, request))

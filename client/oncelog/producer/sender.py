@@ -17,7 +17,7 @@ from typing import Final, NoReturn
 
 from oncelog.alarm import Alarm
 from oncelog.backoff import backoff_s
-from oncelog.cluster import NO_NODE
+from oncelog.cluster import NO_NODE, Broker
 from oncelog.config import ProducerConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection
@@ -248,51 +248,58 @@ class Sender:
             failure = error if isinstance(error, KafkaError) else ConnectionFailed(repr(error))
             for batch in batches:
                 batch.is_maybe_written = True
-                self._failed(batch, failure)
+                self._failed(batch, failure, node_id=node_id)
         else:
-            self._read(batches, future.result())
+            self._read(node_id, batches, future.result())
         self._abandon()
         self._on_progress()
         self._run()
 
-    def _read(self, batches: list[ProducerBatch], response: ProduceResponse | None) -> None:
+    def _read(self, node_id: int, batches: list[ProducerBatch], response: ProduceResponse | None) -> None:
         if response is None:  # acks=0: the socket has taken them, and that is all there is to know
             for batch in batches:
                 self._acknowledge(batch, NO_OFFSET)
             return
+        self._learn_leaders(response)
         answers = {
             (topic.name, answer.index): answer for topic in response.responses for answer in topic.partition_responses
         }
         for batch in batches:
             try:
-                self._read_one(batch, answers.get((batch.topic, batch.partition)))
+                self._read_one(node_id, batch, answers.get((batch.topic, batch.partition)))
             except Exception as error:
                 logger.exception("%s-%d: the answer could not be read", batch.topic, batch.partition)
                 batch.is_maybe_written = True
                 self._failed(batch, unsendable(error))
 
-    def _read_one(self, batch: ProducerBatch, answer: PartitionResponse | None) -> None:
+    def _learn_leaders(self, response: ProduceResponse) -> None:
+        """What a broker that is no leader any more says of who is (KIP-951)."""
+        for topic in response.responses:
+            for answer in topic.partition_responses:
+                hint = answer.current_leader
+                if answer.error_code and hint is not None and hint.leader_id >= 0:
+                    named = [Broker(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints]
+                    self._metadata.learn_leader(topic.name, answer.index, hint.leader_id, hint.leader_epoch, named)
+
+    def _read_one(self, node_id: int, batch: ProducerBatch, answer: PartitionResponse | None) -> None:
         if answer is None:
             batch.is_maybe_written = True
             self._failed(batch, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer lacks this batch"))
         elif answer.error_code == ErrorCode.NONE:
             self._acknowledge(batch, answer.base_offset, answer.log_append_time_ms)
         else:
-            self._refused(batch, answer)
+            self._refused(node_id, batch, answer)
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int = -1) -> None:
         self._accumulator.complete(batch, base_offset)
         batch.acknowledge(base_offset, log_append_time_ms)
 
-    def _refused(self, batch: ProducerBatch, answer: PartitionResponse) -> None:
+    def _refused(self, node_id: int, batch: ProducerBatch, answer: PartitionResponse) -> None:
         code = ErrorCode.of(answer.error_code)
         if code is ErrorCode.MESSAGE_TOO_LARGE and batch.records_count > 1 and self._is_wanted:
             logger.info("%s-%d: splitting a batch of %d bytes", batch.topic, batch.partition, batch.size)
             self._accumulator.split(batch)
             return
-        hint = answer.current_leader
-        if hint is not None and hint.leader_id >= 0:
-            self._metadata.learn_leader(batch.topic, batch.partition, hint.leader_id, hint.leader_epoch)
         error, at_fault = _errors_of(answer)
         verdict = Verdict.BY_ERROR
         if self._session is not None:
@@ -301,7 +308,7 @@ class Sender:
         if verdict is Verdict.DUPLICATE:
             self._acknowledge(batch, NO_OFFSET)
         elif verdict is Verdict.BY_ERROR:
-            self._failed(batch, error, at_fault)
+            self._failed(batch, error, at_fault, node_id=node_id)
         else:
             self._failed(batch, error, at_fault, is_retriable=verdict is Verdict.RETRY)
 
@@ -312,11 +319,12 @@ class Sender:
         at_fault: Mapping[int, KafkaError] | None = None,
         *,
         is_retriable: bool | None = None,
+        node_id: int = NO_NODE,
     ) -> None:
         """Send `batch` again if that may help and there is time and a try left; else tell those who wait.
 
         `at_fault` has errors of its own for some of the records. `is_retriable`: whether it may help, where that is not
-        for the error alone to say.
+        for the error alone to say. `node_id` failed it: there is no reason to wait if another one leads by now.
         """
         if isinstance(error, StaleMetadata | ConnectionFailed | RequestTimedOut):
             self._metadata.request_refresh()
@@ -325,7 +333,9 @@ class Sender:
         is_concurrent = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
         if is_concurrent:
             first_ms = min(first_ms, CONCURRENT_BACKOFF_MS)
-        not_before = self._loop.time() + backoff_s(batch.attempts, first_ms, config.retry_backoff_max_ms, self._rng)
+        not_before = self._loop.time()
+        if not self._has_moved(batch, error, node_id):
+            not_before += backoff_s(batch.attempts, first_ms, config.retry_backoff_max_ms, self._rng)
         if is_retriable is None:
             is_retriable = error.retriable
         has_try = batch.attempts <= config.retries or is_concurrent  # that is only waiting for one's turn
@@ -340,6 +350,12 @@ class Sender:
             at_fault = None
         self._accumulator.give_up(batch)
         self._give_up(batch, error, at_fault)
+
+    def _has_moved(self, batch: ProducerBatch, error: KafkaError, node_id: int) -> bool:
+        """Whether we know of a newer leader than the one that failed the batch."""
+        if node_id == NO_NODE or not isinstance(error, StaleMetadata | ConnectionFailed | RequestTimedOut):
+            return False
+        return self._metadata.cluster.leader(batch.topic, batch.partition) not in (NO_NODE, node_id)
 
     @property
     def _is_wanted(self) -> bool:

@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from oncelog.backoff import backoff_s
 from oncelog.cluster import Broker, Cluster
-from oncelog.config import Address, ConsumerConfig
+from oncelog.config import ConsumerConfig
+from oncelog.connection.address import Address
 from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection, connect
 from oncelog.errors import ConnectionFailed, RequestTimedOut
@@ -38,6 +39,7 @@ class CoordinatorConnection:
         self._config = config
         self._pool = ConnectionPool(config)
         self._coordinator: Broker | None = None
+        self._was_lost = False
         self._finding = asyncio.Lock()
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
@@ -75,6 +77,7 @@ class CoordinatorConnection:
         if self._coordinator is not None:
             logger.info("group %s: looking for the coordinator again: %s", self._group_id, reason)
         self._coordinator = None
+        self._was_lost = True
 
     async def backoff(self, failures: int) -> None:
         """Wait before the next try."""
@@ -87,9 +90,10 @@ class CoordinatorConnection:
     async def _find(self) -> Broker:
         async with self._finding:
             if self._coordinator is None:
-                brokers = self._metadata.cluster.brokers
-                self._pool.cluster = Cluster(brokers=brokers)
-                found = await find_coordinator(self._pool, self._group_id, CoordinatorType.GROUP)
-                self._pool.cluster = Cluster(brokers={**brokers, found.node_id: found})
-                self._coordinator = found
+                self._pool.cluster = Cluster(brokers=self._metadata.cluster.brokers)
+                # Whoever named the one that was lost may not know better.
+                self._coordinator = await find_coordinator(
+                    self._pool, self._group_id, CoordinatorType.GROUP, elsewhere=self._was_lost
+                )
+                self._was_lost = False
             return self._coordinator

@@ -12,7 +12,13 @@ from oncelog.connection.transport import BrokerConnection
 from oncelog.consumer.group.assignors.assignor import Assignor, Topics
 from oncelog.consumer.group.coordinator_connection import CoordinatorConnection
 from oncelog.consumer.group.membership import Generation, Membership, MemberState, Reaction
-from oncelog.consumer.group.subscription import Member, Subscription, decode_assignment, encode_assignment
+from oncelog.consumer.group.subscription import (
+    NO_GENERATION,
+    Member,
+    Subscription,
+    decode_assignment,
+    encode_assignment,
+)
 from oncelog.errors import ErrorCode, InvalidTopic, KafkaError, error_for
 from oncelog.metadata.metadata import Metadata
 from oncelog.names import check_partition, is_topic_name
@@ -117,6 +123,8 @@ class Joining:
         if code is not ErrorCode.NONE:
             return self._failed(ApiKey.JOIN_GROUP, code, sent, response)
         generation = Generation(response.generation_id, response.member_id)
+        if generation.generation_id == NO_GENERATION:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {config.group_id}: joined, but no generation")
         self._membership.complete(generation)
         return await self._sync(connection, response, generation)
 

@@ -146,3 +146,26 @@ def test_a_batch_behind_the_last_one_is_corrupt() -> None:
     assert offsets(part.take(2)) == [0, 1]
     with pytest.raises(CorruptRecords, match=f"offset {2**40} comes before offset 2"):
         part.take(10)
+
+
+def test_the_epoch_of_a_position_is_that_of_the_batch_before_it_also_of_a_marker() -> None:
+    """By the epoch of the last record, the log would seem to end before the marker."""
+    marker = marker_batch(
+        EndTransactionMarker(ControlType.COMMIT, 0),
+        producer_id=1,
+        producer_epoch=0,
+        timestamp=1,
+        base_offset=2,
+        partition_leader_epoch=4,
+    )
+    data = bytes(batch(0, 2, partition_leader_epoch=3)) + bytes(marker)
+    behind = fetched(data)
+    assert behind.end_epoch == 4
+    assert offsets(behind.take(2)) == [0, 1]
+    assert (behind.next_offset, behind.last_epoch) == (2, 3)
+    assert behind.take(1) == []
+    assert (behind.next_offset, behind.last_epoch) == (3, 4)
+    between = fetched(data + bytes(batch(3, 1, partition_leader_epoch=6)))
+    assert offsets(between.take(2)) == [0, 1]
+    assert between.take_one() is not None
+    assert (between.next_offset, between.last_epoch, between.end_epoch) == (4, 6, 6)

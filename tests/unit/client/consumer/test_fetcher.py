@@ -107,7 +107,7 @@ async def follower(fake_broker: Any) -> Any:
 
     from oncelog_protocol.messages.metadata import MetadataRequest
 
-    fake_broker.handlers[MetadataRequest] = metadata
+    fake_broker.handlers[MetadataRequest] = other.handlers[MetadataRequest] = metadata
     fake_broker.handlers[FetchRequest] = lead
     yield other
     await other.stop()

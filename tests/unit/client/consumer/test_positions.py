@@ -87,7 +87,7 @@ def test_what_is_worth_fetching() -> None:
     assert assigned.fetchable(0.0, **PLENTY) == [position]  # room for more
     assert assigned.fetchable(0.0, buffer_bytes=50, total_bytes=10_000) == []
     assert assigned.fetchable(0.0, buffer_bytes=1000, total_bytes=50) == []
-    for name, value in (("is_paused", True), ("is_fetching", True), ("not_before", 1.0)):
+    for name, value in (("is_paused", True), ("not_before", 1.0)):
         before = getattr(position, name)
         setattr(position, name, value)
         assert assigned.fetchable(0.5, **PLENTY) == [], name

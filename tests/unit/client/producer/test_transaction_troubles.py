@@ -103,8 +103,9 @@ async def test_s44_a_coordinator_that_is_gone_is_not_waited_for(coordinator: Fak
         return found
 
     broker.others[2] = gone.port
-    broker.handlers[FindCoordinatorRequest] = find
+    broker.handlers[FindCoordinatorRequest] = gone.handlers[FindCoordinatorRequest] = find
     gone.finalized = broker.finalized
+    gone.handlers[MetadataRequest] = broker.on_metadata  # it may be asked what any broker is asked
     for kind in (InitProducerIdRequest, EndTxnRequest, AddPartitionsToTxnRequest):
         gone.handlers[kind] = lambda request: coordinator.answer(request, gone.version)
     async with started(coordinator) as producer:

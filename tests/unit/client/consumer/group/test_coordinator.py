@@ -291,6 +291,28 @@ async def test_commits_go_in_the_order_in_which_they_were_asked_for(
     assert [partition.committed_offset for partition in sent] == [3, 3, 1, 2]
 
 
+async def test_a_generation_that_is_none_is_an_error_and_joined_for_again(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    works = fake_broker.handlers[JoinGroupRequest]
+    broken = [True]
+
+    def join(request: Any) -> Any:
+        answer = works(request)
+        if answer.error_code == ErrorCode.NONE and broken:
+            broken.pop()
+            answer.generation_id = -1
+        return answer
+
+    fake_broker.handlers[JoinGroupRequest] = join
+    listener = Listener()
+    async with consumer_of(fake_broker, fast) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        with pytest.raises(KafkaError, match="joined, but no generation"):
+            await consumer.poll(10_000)
+        await poll_until(consumer, listener, "assigned 2")
+
+
 async def test_an_assignment_that_cannot_be_read_is_an_error_and_joined_for_again(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:

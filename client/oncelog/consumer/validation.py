@@ -1,0 +1,73 @@
+"""Whether a position still lies in the log of its leader (KIP-320). Pure.
+
+A position carries the leader epoch of the batch before it. A leader of a newer epoch may have another log from some
+offset on: after an unclean election, or where what a consumer had read was lost with the only replica that had it.
+"Where does that epoch end with you?" finds it out: an end below the position means that the log was cut below it.
+
+    leader's epoch == position's epoch      READ: a leader only appends while its epoch lasts
+    leader's epoch == the one agreed with   READ
+    either is not known                     READ: nothing to compare (Metadata < 7, nothing read since a seek)
+    leader's epoch <  position's epoch      BEHIND: whoever named this leader lags, or the topic was made anew
+    leader's epoch >  position's epoch      ASK, by OffsetForLeaderEpoch, before the next Fetch
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from oncelog.cluster import NO_LEADER_EPOCH, TopicPartition
+from oncelog.errors import LogTruncationError
+
+NO_END: Final = -1
+MAX_BEHIND: Final = 10
+"""Looks at the metadata in a row that show an older leader epoch than the position's: after that they are believed."""
+
+
+class Standing(Enum):
+    """What a position may do."""
+
+    READ = auto()
+    ASK = auto()
+    BEHIND = auto()
+
+
+class EpochEnd(NamedTuple):
+    """The last epoch of a leader that is not above the one asked for, and where it ends; both -1 for "none"."""
+
+    epoch: int
+    end_offset: int
+
+
+def standing(position_epoch: int, agreed_epoch: int, leader_epoch: int) -> Standing:
+    """`position_epoch` is that of the batch before the position, `agreed_epoch` that of the last leader whose log was
+    found to have it, `leader_epoch` that of the leader to be read from; each may be NO_LEADER_EPOCH."""
+    if leader_epoch in (position_epoch, agreed_epoch) or NO_LEADER_EPOCH in (position_epoch, leader_epoch):
+        return Standing.READ
+    return Standing.BEHIND if leader_epoch < position_epoch else Standing.ASK
+
+
+def is_truncated(offset: int, position_epoch: int, end: EpochEnd) -> bool:
+    """Whether the log of a leader that answers `end` has something else, or nothing, before `offset`.
+
+    Kafka's consumer compares offsets alone. An end in an older epoch is none of ours however far it goes: what we read
+    was cut off, and something else has taken its place since.
+    """
+    return end.end_offset < offset or end.epoch < position_epoch
+
+
+def divergent_offset(offset: int, end: EpochEnd) -> int | None:
+    """The first offset at which a log that `is_truncated` has something else than was read; None: not known."""
+    return end.end_offset if NO_END < end.end_offset < offset and end.epoch > NO_LEADER_EPOCH else None
+
+
+def truncation_error(partition: TopicPartition, offset: int, divergent: int | None) -> LogTruncationError:
+    """For the application, where auto.offset.reset is none."""
+    where = "where it leaves what was read is not known" if divergent is None else f"from offset {divergent} on"
+    return LogTruncationError(
+        f"{partition}: the log was truncated below offset {offset}, {where}, and auto.offset.reset is none:"
+        " seek to where to go on",
+        partition,
+        offset,
+        divergent,
+    )

@@ -1,0 +1,220 @@
+"""Asking leaders where leader epochs end, before positions of older epochs are read on; what follows from the answers.
+
+One request per node is under way at a time. What is buffered is handed out first: it was in the log when it was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
+from oncelog.config import ConsumerConfig
+from oncelog.connection.pool import ConnectionPool
+from oncelog.connection.transport import BrokerConnection
+from oncelog.consumer.positions import PartitionPosition, Positions
+from oncelog.consumer.validation import (
+    MAX_BEHIND,
+    NO_END,
+    EpochEnd,
+    Standing,
+    divergent_offset,
+    is_truncated,
+    standing,
+    truncation_error,
+)
+from oncelog.errors import ErrorCode, KafkaError, error_for
+from oncelog.metadata.metadata import Metadata
+from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+
+Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+Asked = dict[TopicPartition, tuple[PartitionPosition, int, int]]
+"""What a request asked about: the position, its `seeks`, and the epoch of the leader that was asked."""
+
+CONSUMER: Final = -1
+"""The replica id of whoever is not a replica: it is told of nothing beyond the high watermark."""
+FIRST_VERSION: Final = 3
+"""Older ones need a permission for the whole cluster (KIP-320): the check is left out, as in Kafka's client."""
+
+logger = logging.getLogger(__name__)
+
+
+class Validator:
+    """`may_read` before each Fetch; `on_done` is called when positions that had to wait may have got further."""
+
+    def __init__(
+        self,
+        positions: Positions,
+        metadata: Metadata,
+        pool: ConnectionPool,
+        config: ConsumerConfig,
+        rng: random.Random,
+        *,
+        on_done: Callable[[], None],
+    ) -> None:
+        self._positions = positions
+        self._metadata = metadata
+        self._pool = pool
+        self._config = config
+        self._rng = rng
+        self._on_done = on_done
+        self._loop = asyncio.get_running_loop()
+        self._asking: dict[int, asyncio.Task[None]] = {}
+        self._waiting: dict[int, list[PartitionPosition]] = {}
+
+    def may_read(self, position: PartitionPosition) -> bool:
+        """Whether a Fetch may go on from its position. If not, `ask` sees to it that it may some time."""
+        name, index = position.topic_partition
+        cluster = self._metadata.cluster
+        known = cluster.partition(name, index)
+        epoch = NO_LEADER_EPOCH if known is None else known.leader_epoch
+        where = standing(position.fetch_epoch, position.agreed_epoch, epoch)
+        if where is Standing.READ:
+            return True
+        if position.fetched:
+            return False
+        if where is Standing.BEHIND:
+            self._is_behind(position, epoch)
+            return False
+        node_id = cluster.leader(name, index)
+        if node_id == NO_NODE:
+            self._metadata.request_refresh()
+        elif node_id not in self._asking:
+            self._waiting.setdefault(node_id, []).append(position)
+        return False
+
+    def ask(self) -> None:
+        """About the positions that `may_read` has held back."""
+        waiting, self._waiting = self._waiting, {}
+        for node_id, positions in waiting.items():
+            task = self._asking[node_id] = self._loop.create_task(self._ask(node_id, positions))
+            task.add_done_callback(partial(self._asked, node_id))
+
+    def diverged(self, position: PartitionPosition, end: EpochEnd) -> None:
+        """A leader has something else before the position: its log leaves what was read where `end` says.
+
+        With auto.offset.reset the position goes back to there, as Kafka's client does: nothing that the log has is left
+        out or read twice. Where that is not known, to where auto.offset.reset says.
+        """
+        offset = position.fetch_offset
+        if position.fetched or offset is None:
+            return
+        partition, divergent = position.topic_partition, divergent_offset(offset, end)
+        if self._config.auto_offset_reset == "none":
+            position.error = truncation_error(partition, offset, divergent)
+        elif divergent is not None:
+            logger.warning("%s: the log was truncated below %d: going on at %d", partition, offset, divergent)
+            position.seek(divergent, end.epoch)
+        else:
+            logger.warning("%s: the log was truncated somewhere below %d: resetting", partition, offset)
+            position.reset(None)
+        position.back_off(self._loop.time(), self._config, self._rng)
+
+    async def close(self) -> None:
+        tasks = list(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _is_behind(self, position: PartitionPosition, epoch: int) -> None:
+        """The leader that we know is older than what is before the position: it may serve what others have cut off.
+
+        It is not asked, until it has been named again and again: then the topic is another one of the same name.
+        """
+        position.behind += 1
+        if position.behind > MAX_BEHIND:
+            position.behind = 0
+            self.diverged(position, EpochEnd(NO_LEADER_EPOCH, NO_END))
+            self._loop.call_soon(self._on_done)
+            return
+        logger.info(
+            "%s: at leader epoch %d, but the metadata have %d: looking again",
+            position.topic_partition,
+            position.fetch_epoch,
+            epoch,
+        )
+        self._metadata.request_refresh()
+        position.back_off(self._loop.time(), self._config, self._rng)
+
+    async def _ask(self, node_id: int, positions: list[PartitionPosition]) -> None:
+        asked: Asked = {}
+        cluster = self._metadata.cluster
+        for position in positions:
+            known = cluster.partition(*position.topic_partition)
+            assert known is not None, "only a leader that is known is asked"
+            asked[position.topic_partition] = (position, position.seeks, known.leader_epoch)
+        try:
+            connection = self._pool.ready(node_id) or await self._pool.connection(node_id)
+            if not _can_ask(connection):
+                for position, _, epoch in asked.values():
+                    position.agreed_epoch = epoch
+                return
+            response = await connection.send(_request(asked))
+        except KafkaError as error:
+            for position, seeks, _ in asked.values():
+                self._failed(position, seeks, error)
+        else:
+            self._read(asked, response)
+
+    def _asked(self, node_id: int, task: asyncio.Task[None]) -> None:
+        del self._asking[node_id]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            logger.error("asking node %d where epochs end failed", node_id, exc_info=error)
+        self._on_done()
+
+    def _read(self, asked: Asked, response: OffsetForLeaderEpochResponse) -> None:
+        answers = {
+            TopicPartition(topic.topic, answer.partition): answer
+            for topic in response.topics
+            for answer in topic.partitions
+        }
+        for partition, (position, seeks, leader_epoch) in asked.items():
+            answer = answers.get(partition)
+            if answer is None or answer.error_code:
+                code = ErrorCode.LEADER_NOT_AVAILABLE if answer is None else answer.error_code
+                self._failed(position, seeks, error_for(code))
+            elif self._is_current(position, seeks):
+                end = EpochEnd(answer.leader_epoch, answer.end_offset)
+                assert position.fetch_offset is not None, "a position that has moved is not current"
+                if is_truncated(position.fetch_offset, position.fetch_epoch, end):
+                    self.diverged(position, end)
+                else:
+                    position.agreed_epoch = leader_epoch
+                    position.failures = 0
+
+    def _failed(self, position: PartitionPosition, seeks: int, error: KafkaError) -> None:
+        if not self._is_current(position, seeks):
+            return
+        logger.info("%s: not validated: %s", position.topic_partition, error)
+        if error.retriable:
+            self._metadata.request_refresh()
+        else:
+            position.error = type(error)(error.code, f"{position.topic_partition}: {error.message}")
+        position.back_off(self._loop.time(), self._config, self._rng)
+
+    def _is_current(self, position: PartitionPosition, seeks: int) -> bool:
+        return position.seeks == seeks and self._positions.owns(position)
+
+
+def _can_ask(connection: BrokerConnection) -> bool:
+    versions = connection.versions
+    assert versions is not None, "a connection that is open has negotiated"
+    kind = OffsetForLeaderEpochRequest
+    return versions.supports(kind) and versions.choose(kind) >= FIRST_VERSION
+
+
+def _request(asked: Asked) -> OffsetForLeaderEpochRequest:
+    topics: dict[str, Topic] = {}
+    for (name, index), (position, _, leader_epoch) in asked.items():
+        wanted = Topic.OffsetForLeaderPartition(
+            partition=index, current_leader_epoch=leader_epoch, leader_epoch=position.fetch_epoch
+        )
+        topics.setdefault(name, Topic(topic=name, partitions=[])).partitions.append(wanted)
+    return OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=list(topics.values()))

@@ -1,0 +1,210 @@
+"""What a consumer sees of a log that has lost its end (KIP-320)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.support.fake_cluster import FakeCluster
+from tests.support.virtual_time import run_virtually
+
+from oncelog.cluster import TopicPartition
+from oncelog.consumer.consumer import Consumer
+from oncelog.errors import LogTruncationError
+from oncelog.group_offsets import OffsetAndMetadata
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.fetch import FetchRequest
+from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record
+
+T = TopicPartition("topic", 0)
+
+
+def batch(*values: bytes) -> bytes:
+    return bytes(build_batch([Record(n, 1, None, value, []) for n, value in enumerate(values)]))
+
+
+async def read(consumer: Consumer, count: int) -> list[Any]:
+    values: list[Any] = []
+    for _ in range(count + 5):
+        if len(values) >= count:
+            break
+        for records in (await consumer.poll(60_000)).values():
+            values += [record.value for record in records]
+    assert len(values) == count, values
+    return values
+
+
+def asked(cluster: FakeCluster, kind: type) -> list[Any]:
+    return [request for broker in cluster.brokers.values() for request in broker.requests_of(kind)]
+
+
+async def unclean(cluster: FakeCluster) -> None:
+    """The log was read to its end, 4; a leader is elected that has it up to 2 alone, and takes "x"."""
+    cluster.lead(2)
+    cluster.truncate(2)
+    cluster.append(batch(b"x"))
+
+
+def with_consumer(reset: str) -> Callable[..., Any]:
+    """A test in virtual time, of a consumer that has read four records of epoch 5."""
+
+    def decorate(body: Callable[[FakeCluster, Consumer], Any]) -> Callable[[], None]:
+        async def main() -> None:
+            async with FakeCluster() as cluster:
+                cluster.append(batch(b"a", b"b"))
+                cluster.append(batch(b"c", b"d"))
+                async with Consumer(cluster.addresses, auto_offset_reset=reset) as consumer:
+                    consumer.assign([T])
+                    consumer.seek(T, 0)
+                    assert await read(consumer, 4) == [b"a", b"b", b"c", b"d"]
+                    await body(cluster, consumer)
+
+        def test() -> None:
+            run_virtually(main())
+
+        test.__name__, test.__doc__ = body.__name__, body.__doc__
+        return test
+
+    return decorate
+
+
+@with_consumer("latest")
+async def test_the_position_goes_back_to_where_the_log_was_cut(cluster: FakeCluster, consumer: Consumer) -> None:
+    await unclean(cluster)
+    assert await read(consumer, 1) == [b"x"]
+    assert await consumer.position(T) == 3
+
+
+@with_consumer("none")
+async def test_without_a_reset_policy_the_application_is_told_where(cluster: FakeCluster, consumer: Consumer) -> None:
+    await unclean(cluster)
+    for _ in range(2):  # whoever polls on is told again
+        with pytest.raises(LogTruncationError, match="truncated below offset 4, from offset 2 on") as raised:
+            await read(consumer, 1)
+        assert (raised.value.partition, raised.value.offset, raised.value.divergent_offset) == (T, 4, 2)
+    consumer.seek(T, 2)
+    assert await read(consumer, 1) == [b"x"]
+
+
+@with_consumer("none")
+async def test_something_else_in_the_same_place_is_found_too(cluster: FakeCluster, consumer: Consumer) -> None:
+    """The new log is as long as the position, in an epoch older than that of what was read."""
+    cluster.lead(3)
+    cluster.append(batch(b"e"))
+    assert await read(consumer, 1) == [b"e"]  # at epoch 6
+    cluster.truncate(4)
+    cluster.view.leaders["topic", 0] = (1, 5)
+    cluster.append(batch(b"other", b"others"))
+    cluster.view.leaders["topic", 0] = (1, 7)
+    with pytest.raises(LogTruncationError, match="is not known") as raised:
+        await read(consumer, 1)
+    assert raised.value.divergent_offset is None
+
+
+@with_consumer("none")
+async def test_a_clean_election_is_not_noticed(cluster: FakeCluster, consumer: Consumer) -> None:
+    cluster.lead(2)
+    cluster.append(batch(b"e"))
+    assert await read(consumer, 1) == [b"e"]
+    (request,) = asked(cluster, OffsetForLeaderEpochRequest)
+    (topic,) = request.topics
+    assert (topic.partitions[0].leader_epoch, topic.partitions[0].current_leader_epoch) == (5, 6)
+    assert request.replica_id == -1
+
+
+@with_consumer("none")
+async def test_while_only_the_leader_knows_of_its_epoch_nobody_is_asked_in_a_loop(
+    cluster: FakeCluster, consumer: Consumer
+) -> None:
+    """FENCED_LEADER_EPOCH, and metadata that say the old epoch: both are asked for again with a backoff."""
+    for broker in cluster.brokers.values():
+        broker.tells = cluster.view.copy()
+    cluster.lead(1)
+    fetches, refreshes = len(asked(cluster, FetchRequest)), len(asked(cluster, MetadataRequest))
+    assert await consumer.poll(10_000) == {}
+    assert 5 <= len(asked(cluster, FetchRequest)) - fetches <= 20
+    assert 5 <= len(asked(cluster, MetadataRequest)) - refreshes <= 20
+    for broker in cluster.brokers.values():
+        broker.tells = None
+    cluster.append(batch(b"e"))
+    assert await read(consumer, 1) == [b"e"]
+
+
+def test_an_old_broker_is_not_asked() -> None:
+    """OffsetForLeaderEpoch before v3 needs a permission that consumers do not have."""
+
+    async def main() -> None:
+        async with FakeCluster() as cluster:
+            for broker in cluster.brokers.values():
+                broker.max_versions[ApiKey.OFFSET_FOR_LEADER_EPOCH] = 2
+            cluster.append(batch(b"a"))
+            async with Consumer(cluster.addresses, auto_offset_reset="none") as consumer:
+                consumer.assign([T])
+                consumer.seek(T, 0)
+                assert await read(consumer, 1) == [b"a"]
+                cluster.lead(2)
+                cluster.append(batch(b"b"))
+                assert await read(consumer, 1) == [b"b"]
+                assert not asked(cluster, OffsetForLeaderEpochRequest)
+                cluster.lead(1)  # and a Fetch finds it out all the same
+                cluster.truncate(1)
+                with pytest.raises(LogTruncationError, match="from offset 1 on"):
+                    await read(consumer, 1)
+
+    run_virtually(main())
+
+
+def test_a_seek_with_an_epoch_is_checked_first() -> None:
+    async def main() -> None:
+        async with FakeCluster() as cluster:
+            cluster.append(batch(b"a", b"b"))
+            cluster.lead(2)
+            cluster.append(batch(b"c"))
+            async with Consumer(cluster.addresses, auto_offset_reset="earliest") as consumer:
+                consumer.assign([T])
+                consumer.seek(T, OffsetAndMetadata(3, leader_epoch=5))
+                assert await read(consumer, 1) == [b"c"]
+
+    run_virtually(main())
+
+
+def test_a_leader_older_than_the_position_is_not_read_from() -> None:
+    """What was committed is of epoch 6, and the broker that we ask for metadata has heard of epoch 5 only: its leader
+    would answer OFFSET_OUT_OF_RANGE, and the consumer begin anew."""
+
+    async def main() -> None:
+        async with FakeCluster() as cluster:
+            cluster.append(batch(b"a"))
+            for node_id in (1, 2, 3):
+                cluster.brokers[node_id].lag()
+            cluster.lead(2)
+            cluster.append(batch(b"b", b"c"))
+            async with Consumer(cluster.addresses, auto_offset_reset="earliest") as consumer:
+                consumer.assign([T])
+                consumer.seek(T, OffsetAndMetadata(2, leader_epoch=6))
+                assert await consumer.poll(1_000) == {}
+                assert not asked(cluster, FetchRequest)
+                for broker in cluster.brokers.values():
+                    broker.lagging = None
+                assert await read(consumer, 1) == [b"c"]
+
+    run_virtually(main())
+
+
+def test_a_topic_made_anew_is_believed_in_the_end() -> None:
+    """Of an older epoch than the position's, again and again."""
+
+    async def main() -> None:
+        async with FakeCluster() as cluster:
+            cluster.append(batch(b"a"))
+            async with Consumer(cluster.addresses, auto_offset_reset="earliest") as consumer:
+                consumer.assign([T])
+                consumer.seek(T, OffsetAndMetadata(50, leader_epoch=9))
+                assert await read(consumer, 1) == [b"a"]
+                assert len(asked(cluster, MetadataRequest)) <= 15
+
+    run_virtually(main())
