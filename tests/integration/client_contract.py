@@ -285,7 +285,7 @@ class ClientContract:
             client.delete_topic(topic)
         assert refusal.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         client.create_topic(topic, 2)
-        eventually(lambda: topic in client.topics(), "the broker has heard of the new one")
+        eventually(lambda: is_led(client, topic), "the leader has heard of the new one")
         assert client.offsets(topic) == (0, 0)
         assert client.produce(topic, [Record(b"new")])[0].offset == 0
         assert client.consume(topic, 1)[0].value == b"new"
