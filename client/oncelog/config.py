@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
-from oncelog.connection.address import Address
+from oncelog.address import Address
 from oncelog.errors import ConfigError
 from oncelog.names import why_not_a_string
 from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES

@@ -83,7 +83,11 @@ def test_c12_a_controller_of_the_past_changes_nothing(cluster: ReplicatedCluster
     assert answer.error_code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT), answer
     cluster.until_registered(1, 2, 3)
     cluster.until_whole(f"{topic}-before")
-    assert cluster.metadata().controller_id == new
+    for node_id in (1, 2, 3):
+        cluster.until(
+            lambda: cluster.metadata(node_id=node_id).controller_id == new,  # noqa: B023
+            "all know the new controller",
+        )
     after = cluster.part(f"{topic}-before")
     assert (after.leader, after.epoch) == (before.leader, before.epoch), "its coming back changed a leader"
     assert cluster.metadata(f"{topic}-late").topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

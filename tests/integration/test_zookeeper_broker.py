@@ -196,7 +196,8 @@ def test_an_ensemble_that_is_gone_shuts_the_gate_and_its_return_opens_it(
 ) -> None:
     """No leader that might have been replaced, nothing torn down, and no new epoch: it is the same session."""
     ensemble = zookeeper_factory()
-    broker = broker_factory(on_zookeeper(ensemble.connect_string + "/oncelog", SHORT_SESSION))
+    alone = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
+    broker = broker_factory({**on_zookeeper(ensemble.connect_string + "/oncelog", SHORT_SESSION), **alone})
     broker.log_level = "info"
     broker.start()
     with RawClient(broker.port) as client:

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
+from oncelog.address import Address
 from oncelog.backoff import backoff_s
-from oncelog.connection.address import Address
 from oncelog.errors import ConnectionFailed, KafkaError
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.network import Network

@@ -1,6 +1,5 @@
 """Connections to brokers.
 
-address.py    where a broker is
 framing.py    (pure) size-delimited frames out of received bytes
 protocol.py   (pure) requests to bytes, frames to responses, the queue of requests in flight
 versions.py   (pure) which version of an API to speak with a broker

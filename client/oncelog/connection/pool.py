@@ -8,10 +8,10 @@ import random
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from oncelog.address import Address
 from oncelog.backoff import backoff_s
 from oncelog.cluster import Cluster
 from oncelog.config import REBOOTSTRAP, ClientConfig
-from oncelog.connection.address import Address
 from oncelog.connection.transport import BrokerConnection, connect
 from oncelog.errors import ClientClosed, ConnectionFailed, KafkaError
 from oncelog_protocol.schema import Request

@@ -16,8 +16,8 @@ from ipaddress import ip_address
 from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
+from oncelog.address import Address
 from oncelog.alarm import Alarm
-from oncelog.connection.address import Address
 from oncelog.connection.protocol import ConnectionProtocol
 from oncelog.connection.versions import FIRST_TRY, VersionTable, api_versions_request, next_try
 from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from oncelog.address import Address
 from oncelog.backoff import backoff_s
 from oncelog.cluster import Broker, Cluster
 from oncelog.config import ConsumerConfig
-from oncelog.connection.address import Address
 from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection, connect
 from oncelog.errors import ConnectionFailed, RequestTimedOut

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.connection.address import Address
+from oncelog.address import Address
 from oncelog.connection.transport import BrokerConnection, connect
 from oncelog.errors import ClientClosed, ConnectionFailed, KafkaError, RequestTimedOut
 from oncelog_protocol.api import ApiKey
