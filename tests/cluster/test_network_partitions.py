@@ -77,12 +77,14 @@ def test_c2_a_duplicate_is_not_taken_for_written_before_it_is(
         producer.send(first, 0)
         assert producer.receive(first, 0) == 0
         network.hold(*FROM_FOLLOWERS, purposes=FETCHES)
-        for sequence in range(1, IN_FLIGHT + 2):
+        producer.send(first, 1)  # answers the fetches that wait at the leader; none comes after them
+        cluster.until(lambda: len(stored_batches(cluster, 1, place)) == 2, "the leader has appended it")
+        for sequence in range(2, IN_FLIGHT + 3):
             producer.send(first, sequence)
         cluster.until(
-            lambda: len(stored_batches(cluster, 1, place)) == IN_FLIGHT + 2, "the leader has appended all of them"
+            lambda: len(stored_batches(cluster, 1, place)) == IN_FLIGHT + 3, "the leader has appended all of them"
         )
-        for sequence in (1, IN_FLIGHT + 1):
+        for sequence in (2, IN_FLIGHT + 2):
             producer.send(again, sequence)
         cluster.metadata(node_id=1)  # the broker is at work, and looks at what came before
         time.sleep(0.3)
@@ -93,9 +95,9 @@ def test_c2_a_duplicate_is_not_taken_for_written_before_it_is(
     network.let_pass(*FROM_FOLLOWERS)
     leader = cluster.until_led(topic, but_by=1).leader
     with cluster.client(leader, 60) as client:
-        for sequence in range(1, IN_FLIGHT + 2):
+        for sequence in range(1, IN_FLIGHT + 3):
             producer.send(client, sequence)
-        for sequence in range(1, IN_FLIGHT + 2):
+        for sequence in range(1, IN_FLIGHT + 3):
             assert producer.receive(client, sequence) == 0
     settle_and_check(cluster, history, topic)
 

@@ -10,10 +10,13 @@ zookeeper_factory  makes servers of the test's own: `zookeeper_factory(size=1)` 
 from __future__ import annotations
 
 import os
+import random
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import kazoo.protocol.connection
+import kazoo.retry
 import pytest
 from tests.support.zookeeper.cutting_proxy import CuttingProxy
 from tests.support.zookeeper.shared_server import SHORT, shared_address
@@ -21,6 +24,9 @@ from tests.support.zookeeper.shared_server import SHORT, shared_address
 from oncelog_broker.local_cluster.ensemble import Ensemble
 from oncelog_broker.local_cluster.java import find_java
 from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
+
+# A client's thread draws numbers at any time, also while Hypothesis, which takes note of that, has a test in hand.
+kazoo.protocol.connection.random = kazoo.retry.random = random.Random()
 
 ZooKeeperFactory = Callable[..., Ensemble]
 
