@@ -219,6 +219,8 @@ class PartitionController:
             key = find_partition(self.view, topic_id, partition)
             return decide(self.view, key, proposal, self.controllership.epoch)
         except KafkaError as error:
+            if error.code is ErrorCode.NOT_CONTROLLER:
+                self.distrust()  # a write of ours took place after we had read that it had not
             return error
 
     def _after(self, change: PartitionChange) -> Altered:

@@ -180,6 +180,8 @@ class IsrKeeper:
             partition = proposal.partition
             answer = answers.get((partition.topic_id, partition.index))
             if answer is None or answer.error_code in ASK_AGAIN:
+                code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else ErrorCode.of(answer.error_code)
+                logger.warning("ISR not decided on", extra={"partition": partition.log.name, "error": code.name})
                 done = False
                 continue
             self._open.pop(partition, None)

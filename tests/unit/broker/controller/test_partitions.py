@@ -301,6 +301,19 @@ async def test_a_proposal_of_a_former_incarnation_is_refused_as_a_whole(cluster,
     assert raised.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
+async def test_a_leader_that_knows_a_newer_state_is_not_told_so_for_ever(cluster, term, topic):
+    """A write of ours took place after we had read that it had not: what we know is read again."""
+    path = paths.partition_state("t", 0)
+    data, stat = await cluster.admin.get(path)
+    await cluster.admin.set(path, data, stat.version)
+    wanted = [(topic.topic_id, 0, proposal(1, [1, 2], partition_epoch=stat.version + 1))]
+    (first,) = await term.alter(1, cluster_epoch(term, 1), wanted)
+    assert isinstance(first, KafkaError)
+    assert first.code is ErrorCode.NOT_CONTROLLER
+    (second,) = await term.alter(1, cluster_epoch(term, 1), wanted)
+    assert second.state.isr == (1, 2)
+
+
 async def test_an_expansion_does_not_get_in_who_was_registered_anew_unnoticed(cluster, term, topic):
     """The controller has not heard of the bounce: the write itself finds it (KIP-903)."""
     await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, [1, 2]))])
