@@ -118,7 +118,7 @@ class ConnectionPool:
             is_open = link.is_open and not link.is_hanging
             load = link.connection.in_flight if link.connection is not None else 0
             if elsewhere and (is_open or not link.is_doubtful):
-                return (0, link.turn, not is_open)
+                return (0, load > 0, link.turn, not is_open)  # what it owes may be what it hangs on
             if not elsewhere and is_open:
                 return (0, load, link.turn)
             return (1, link.is_hanging, link.not_before)
