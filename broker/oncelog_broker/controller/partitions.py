@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from oncelog_broker.controller import reading
@@ -19,7 +19,7 @@ from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.controller.writer import Deposed, Refused, StateWriter, in_pieces
 from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP
 from oncelog_broker.metadata.reader import PartitionKey
-from oncelog_broker.metadata.store import ConnectionLost, MetadataStore, StoreUnavailable
+from oncelog_broker.metadata.store import ConnectionLost, MetadataStore
 from oncelog_broker.runtime.slices import Pause, no_pause
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -107,11 +107,13 @@ class PartitionController:
     async def _guarded(self, work: Awaitable[T]) -> T:
         try:
             return await work
-        except (StoreUnavailable, Unsettled):
-            self.distrust()
+        except KafkaError:
             raise
         except Deposed:
             self.on_trouble()
+            raise
+        except Exception:  # what was read and not settled would never be looked at again
+            self.distrust()
             raise
 
     async def _brokers_changed(self) -> None:
@@ -138,8 +140,9 @@ class PartitionController:
             if not pending:
                 return
             refused: set[PartitionKey] = set()
+            incarnations = self.view.incarnations
             for piece in in_pieces(await self._wanted(pending)):
-                refused |= await self._write(piece)
+                refused |= await self._write(piece, incarnations)
             pending = refused
         raise Unsettled(f"{len(pending)} partitions changed in each of {MAX_ATTEMPTS} attempts")
 
@@ -163,12 +166,12 @@ class PartitionController:
                 changes.append(change)
         return in_order(changes)
 
-    async def _write(self, piece: Sequence[PartitionChange]) -> set[PartitionKey]:
-        """The partitions to look at again: none, if all was written."""
+    async def _write(self, piece: Sequence[PartitionChange], incarnations: Mapping[int, int]) -> set[PartitionKey]:
+        """The partitions to look at again: none, if all was written. `incarnations`: see StateWriter.write."""
         keys = {change.key for change in piece}
         topics = {key.topic for key in keys}
         try:
-            await self._writer.write(self.view, piece)
+            await self._writer.write(self.view, piece, incarnations)
         except Refused as refused:
             if refused.brokers:
                 return keys | self.view.keys_on(await reading.read_brokers(self._store, self.view))
@@ -189,6 +192,7 @@ class PartitionController:
         pending = list(range(len(proposals)))
         for _ in range(MAX_ATTEMPTS):
             check_sender(self.view, broker, broker_epoch)
+            incarnations = self.view.incarnations
             changes: dict[PartitionKey, int] = {}
             wanted = []
             for index in pending:
@@ -203,7 +207,7 @@ class PartitionController:
                     wanted.append(decided)
             again: set[PartitionKey] = set()
             for piece in in_pieces(wanted):
-                again |= await self._write(piece)
+                again |= await self._write(piece, incarnations)
             for change in wanted:
                 if change.key not in again:
                     answers[changes[change.key]] = self._after(change)
@@ -226,4 +230,5 @@ class PartitionController:
     def _after(self, change: PartitionChange) -> Altered:
         if change.is_election:
             return KafkaError(ErrorCode.NEW_LEADER_ELECTED)
-        return self.view.states[change.key]
+        known = self.view.states.get(change.key)
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if known is None else known

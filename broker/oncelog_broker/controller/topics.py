@@ -344,7 +344,7 @@ def _first_states(name: str, placed: Assignment, term: PartitionController) -> l
         state = first_leader(replicas, view.brokers, epoch)
         if state is not None:
             states[partition] = state
-    operations = incarnation_checks(view, {broker for state in states.values() for broker in state.isr})
+    operations = incarnation_checks(view.incarnations, {broker for state in states.values() for broker in state.isr})
     for partition, state in states.items():
         operations.append(Create(paths.partition(name, partition)))
         operations.append(Create(paths.partition_state(name, partition), encode_partition_state(state)))

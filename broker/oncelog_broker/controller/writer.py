@@ -9,7 +9,7 @@ Written late, the first attempt then fails by its versions, or has made what the
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from oncelog_broker.controller.leadership import Controllership
@@ -74,9 +74,9 @@ def size_of(operations: Sequence[Operation]) -> int:
     return sum(len(o.path) + len(getattr(o, "data", b"")) + OPERATION_BYTES for o in operations)
 
 
-def incarnation_checks(view: ClusterView, brokers: set[int]) -> list[Operation]:
-    """That none of the brokers was registered anew since the view was read."""
-    counted = ((broker, view.incarnations.get(broker)) for broker in sorted(brokers))
+def incarnation_checks(incarnations: Mapping[int, int], brokers: set[int]) -> list[Operation]:
+    """That none of the brokers was registered anew since a decision was made that saw these incarnations."""
+    counted = ((broker, incarnations.get(broker)) for broker in sorted(brokers))
     return [Check(paths.incarnation(broker), version) for broker, version in counted if version is not None]
 
 
@@ -87,11 +87,15 @@ class StateWriter:
         self._store = store
         self._controllership = controllership
 
-    async def write(self, view: ClusterView, piece: Sequence[PartitionChange]) -> None:
-        """Write a piece (`in_pieces`), and take it over into the view. Deposed, Refused, StoreUnavailable."""
+    async def write(self, view: ClusterView, piece: Sequence[PartitionChange], incarnations: Mapping[int, int]) -> None:
+        """Write a piece (`in_pieces`), and take it over into the view. Deposed, Refused, StoreUnavailable.
+
+        `incarnations` are those that the decisions saw. The view may know newer ones by now, of brokers that were away
+        since and may have lost what the decisions count on.
+        """
         operations: list[Operation] = [
             self._controllership.fence,
-            *incarnation_checks(view, set().union(*(change.brokers() for change in piece))),
+            *incarnation_checks(incarnations, set().union(*(change.brokers() for change in piece))),
             *await self._missing_parents([change.key for change in piece if change.version is None]),
         ]
         first = len(operations)

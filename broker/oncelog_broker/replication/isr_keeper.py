@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from oncelog_broker.metadata.image import ClusterImage
@@ -49,6 +49,8 @@ class Proposal(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
+    epochs: Mapping[int, int]
+    """Broker epochs of the incarnations that were seen to be in sync: another one may lack what they had."""
 
     @property
     def is_open(self) -> bool:
@@ -115,7 +117,11 @@ class IsrKeeper:
         if isr is None:
             return
         logger.info("proposing an ISR", extra={"partition": partition.log.name, "from": partition.isr, "to": isr})
-        self._open[partition] = Proposal(partition, partition.leader_epoch, partition.in_sync.partition_epoch, isr)
+        epochs = {other: follower.broker_epoch for other, follower in partition.followers.items()}
+        epochs[self._broker_id] = self._own_epoch()
+        self._open[partition] = Proposal(
+            partition, partition.leader_epoch, partition.in_sync.partition_epoch, isr, epochs
+        )
         partition.propose_isr(isr)
         if self._work is None or self._work.done():
             self._work = self._tasks.spawn("propose in-sync replicas", self._ask())
@@ -142,6 +148,10 @@ class IsrKeeper:
                 logger.warning("the controller does not answer", extra={"reason": error})
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
+            except Exception:  # the proposals stay open, and nobody else asks about them
+                logger.exception("the controller could not be asked")
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
             if response.error_code:
                 logger.warning("the controller refuses", extra={"error": ErrorCode.of(response.error_code).name})
                 await asyncio.sleep(RETRY_SECONDS)
@@ -150,13 +160,9 @@ class IsrKeeper:
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _request(self, proposals: Iterable[Proposal]) -> AlterPartitionRequest:
-        me = self._image().brokers.get(self._broker_id)
-        epoch = -1 if me is None else me.epoch
         topics: dict[bytes, AlterPartitionRequest.TopicData] = {}
-        for partition, leader_epoch, partition_epoch, isr in proposals:
+        for partition, leader_epoch, partition_epoch, isr, epochs in proposals:
             topic = topics.setdefault(partition.topic_id, TopicData(topic_id=partition.topic_id, partitions=[]))
-            epochs = {other: follower.broker_epoch for other, follower in partition.followers.items()}
-            epochs[self._broker_id] = epoch
             topic.partitions.append(
                 PartitionData(
                     partition_index=partition.index,
@@ -168,7 +174,13 @@ class IsrKeeper:
                     partition_epoch=partition_epoch,
                 )
             )
-        return AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=epoch, topics=list(topics.values()))
+        return AlterPartitionRequest(
+            broker_id=self._broker_id, broker_epoch=self._own_epoch(), topics=list(topics.values())
+        )
+
+    def _own_epoch(self) -> int:
+        me = self._image().brokers.get(self._broker_id)
+        return -1 if me is None else me.epoch
 
     def _take_all(self, proposals: Iterable[Proposal], response: AlterPartitionResponse) -> bool:
         """Whether all were answered with something that ends them."""

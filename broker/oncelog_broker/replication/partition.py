@@ -11,6 +11,7 @@ from collections.abc import Callable, Container
 from typing import Final
 
 from oncelog.fail_points.point import fail_point
+from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.replication.follower_progress import FetchPosition, FollowerProgress
@@ -96,6 +97,12 @@ class Partition(Replica):
     def isr(self) -> tuple[int, ...]:
         """As the controller last said."""
         return self.in_sync.committed
+
+    def update_config(self, config: LogConfig) -> None:
+        """The topic's settings are these now; among them is how many replicas must be in sync."""
+        self.log.update_config(config)
+        if not self.is_resigned:
+            self._see_who_is_in_sync()
 
     def _see_who_is_in_sync(self) -> None:
         """The replicas, the ISR or the proposal for it are others than before."""

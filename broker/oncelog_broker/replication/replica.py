@@ -178,6 +178,8 @@ class Replica:
         """
         if last_fetched_epoch < 0:
             return None
+        if self._is_empty and fetch_offset == self.log.log_end_offset:
+            return None  # nothing lies before it, here nor there
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if epoch < 0 or fetch_offset < self.log.log_start_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -186,8 +188,11 @@ class Replica:
     def divergence_of_follower(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
         """As `divergence`, for another replica. Where this log is empty and has no epoch, whatever the other one holds
         has to go: it may be a leader that was elected though it was not in sync."""
-        log = self.log
-        is_empty = log.latest_epoch < 0 and log.log_start_offset == log.log_end_offset
-        if is_empty and last_fetched_epoch >= 0 and fetch_offset > log.log_end_offset:
-            return NO_EPOCH_IN_COMMON, log.log_end_offset
+        if self._is_empty and last_fetched_epoch >= 0 and fetch_offset > self.log.log_end_offset:
+            return NO_EPOCH_IN_COMMON, self.log.log_end_offset
         return self.divergence(fetch_offset, last_fetched_epoch)
+
+    @property
+    def _is_empty(self) -> bool:
+        """Whether the log has no record and knows of none that it had."""
+        return self.log.latest_epoch < 0 and self.log.log_start_offset == self.log.log_end_offset

@@ -324,12 +324,12 @@ class Replicas:
             for index in topic.partitions:
                 partition = self._hosts.get((name, index))
                 if partition is not None:
-                    partition.log.update_config(config)
+                    partition.update_config(config)
 
     def reconfigure_all(self) -> None:
         """The broker's own settings have changed, which topics inherit."""
         for (name, _), partition in self._hosts.items():
-            partition.log.update_config(self._config_of(name))
+            partition.update_config(self._config_of(name))
 
     def close(self) -> None:
         """Answer whoever waits; the logs are closed by their manager."""

@@ -16,14 +16,16 @@ from oncelog_broker.metadata import paths, reader
 from oncelog_broker.metadata.payloads import (
     BrokerRegistration,
     Endpoint,
+    Incarnation,
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
+    encode_incarnation,
     encode_topic,
 )
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, register_broker
-from oncelog_broker.metadata.store import Create, SessionExpired, Set, StoreUnavailable
+from oncelog_broker.metadata.store import Create, Delete, SessionExpired, Set, StoreUnavailable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
@@ -312,6 +314,75 @@ async def test_a_leader_that_knows_a_newer_state_is_not_told_so_for_ever(cluster
     assert first.code is ErrorCode.NOT_CONTROLLER
     (second,) = await term.alter(1, cluster_epoch(term, 1), wanted)
     assert second.state.isr == (1, 2)
+
+
+def lose_power(cluster, broker):
+    """Before the next write of the controller lands, the broker goes down with its machine and comes back."""
+    session = cluster.shared.connect()
+    unsure = encode_incarnation(Incarnation(is_log_tail_kept=False))
+
+    def bounce(_):
+        cluster.sessions[1].on_write = None
+        cluster.stop(broker)
+        data = cluster.shared.tree.node(paths.broker_id(1)).data
+        registration = Create(paths.broker_id(broker), data, ephemeral=True)
+        cluster.shared.write([Set(paths.incarnation(broker), unsure), registration], session.session_id)
+
+    cluster.sessions[1].on_write = bounce
+
+
+@pytest.mark.parametrize("per_write", [250, 2, 1])
+async def test_what_was_decided_before_a_refusal_is_not_written_after_it(cluster, term, topic, monkeypatch, per_write):
+    """Broker 3 would lead with the end of its log cut off, vouched for by a registration that nobody had seen."""
+    monkeypatch.setattr(writer, "MAX_PARTITIONS_PER_MULTI", per_write)
+    cluster.stop(2)
+    lose_power(cluster, 3)
+    await term.brokers_changed()
+    assert await cluster.states() == {0: (1, 0, (1,)), 1: (1, 1, (1,)), 2: (1, 1, (1,))}
+
+
+async def test_a_proposal_is_not_granted_to_an_incarnation_that_it_does_not_name(cluster, term, topic, monkeypatch):
+    monkeypatch.setattr(writer, "MAX_PARTITIONS_PER_MULTI", 1)
+    made = await TopicController(cluster.sessions[1], lambda: term).create_topic(
+        "u", -1, -1, assignment={0: [1, 2, 3], 1: [1, 3, 2]}
+    )
+
+    def proposals(isr, partition_epoch):
+        members = [Member(broker, cluster_epoch(term, broker)) for broker in isr]
+        return [(made.topic_id, partition, Proposal(1, 0, partition_epoch, members)) for partition in (0, 1)]
+
+    await term.alter(1, cluster_epoch(term, 1), proposals([1, 2], 0))
+    caught_up = proposals([1, 2, 3], 1)
+    lose_power(cluster, 3)
+    answers = await term.alter(1, cluster_epoch(term, 1), caught_up)
+    assert [answer.code for answer in answers] == [ErrorCode.INELIGIBLE_REPLICA] * 2
+    assert await cluster.states("u") == {0: (1, 0, (1, 2)), 1: (1, 0, (1, 2))}
+
+
+async def test_a_topic_that_goes_while_its_proposals_are_written(cluster, term, topic, monkeypatch):
+    monkeypatch.setattr(writer, "MAX_PARTITIONS_PER_MULTI", 1)
+    admin = TopicController(cluster.sessions[1], lambda: term)
+    made = await admin.create_topic("u", -1, -1, assignment={0: [1, 2, 3], 1: [1, 3, 2]})
+    writes = []
+
+    def delete(_):
+        writes.append(None)
+        if len(writes) == 2:
+            cluster.sessions[1].on_write = None
+            nodes = [path(p) for p in (0, 1) for path in (state_path, partition_path)]
+            gone = [*nodes, paths.partitions("u"), paths.topic("u")]
+            cluster.shared.write([Delete(node) for node in gone], 99)
+
+    def state_path(partition):
+        return paths.partition_state("u", partition)
+
+    def partition_path(partition):
+        return paths.partition("u", partition)
+
+    cluster.sessions[1].on_write = delete
+    wanted = [(made.topic_id, partition, proposal(1, [1, 2])) for partition in (0, 1)]
+    answers = await term.alter(1, cluster_epoch(term, 1), wanted)
+    assert all(isinstance(answer, KafkaError) for answer in answers)
 
 
 async def test_an_expansion_does_not_get_in_who_was_registered_anew_unnoticed(cluster, term, topic):

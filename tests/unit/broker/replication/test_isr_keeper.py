@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,12 +14,13 @@ from tests.support.storage import make_batch, open_log
 
 from oncelog_broker.metadata.image import Broker, ClusterImage
 from oncelog_broker.replication import isr_keeper
+from oncelog_broker.replication.following import BeginAt, cut, position_of
 from oncelog_broker.replication.isr_keeper import IsrKeeper
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 REPLICAS = (1, 2, 3)
@@ -202,3 +204,67 @@ async def test_the_last_in_sync_stays(led: Led) -> None:
     led.clock.advance_ms(31_000)
     await led.keeper.look()
     assert led.controller.asked == []
+
+
+async def test_a_proposal_that_is_made_again_names_the_incarnations_of_the_first_time(led: Led) -> None:
+    """Broker 3 had everything, went down with its machine, and came back with less."""
+    led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)
+    append(led)
+    led.fetch(2, 1)
+    led.fetch(3, 1)
+    first = await led.until(1)
+    assert first.new_isr_with_epochs[2].broker_epoch == EPOCH
+    led.image = ClusterImage("", {**led.image.brokers, 3: Broker(3, EPOCH + 10, ())})
+    led.fetch(3, 0, epoch=EPOCH + 10)
+    led.controller.lose()
+    again = await led.until(2)
+    assert again.new_isr_with_epochs[2].broker_epoch == EPOCH
+
+
+async def test_whatever_goes_wrong_with_a_request_it_is_made_again(led: Led) -> None:
+    ask, failures = led.controller.alter, []
+
+    async def fail_once(request: Any) -> Any:
+        if not failures:
+            failures.append(request)
+            raise KeyError("a defect")
+        return await ask(request)
+
+    led.keeper._alter_partition = fail_once
+    append(led)
+    led.clock.advance_ms(31_000)
+    led.fetch(2, 1)
+    await led.keeper.look()
+    assert (await led.until(1)).new_isr == [1, 2]
+    assert failures
+
+
+def test_fewer_replicas_that_must_be_in_sync_are_enough_at_once(tmp_path: Path) -> None:
+    partition = Partition("orders", bytes(16), 0, open_log(tmp_path / "orders-0"), broker_id=1)
+    config = partition.log.config
+    partition.update_config(replace(config, min_insync_replicas=2))
+    partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)
+    partition.append(memoryview(make_batch()), required_acks=1)
+    partition.lead(4, (1,), REPLICAS, partition_epoch=9)
+    assert partition.high_watermark == 0
+    partition.update_config(replace(config, min_insync_replicas=1))
+    assert partition.high_watermark == 1
+
+
+def test_an_empty_log_without_epochs_can_be_followed(tmp_path: Path) -> None:
+    """Retention has emptied an idle log; a replica on a new disk begins where it ends, and is elected."""
+    old = Partition("t", bytes(16), 0, open_log(tmp_path / "a" / "t-0"), broker_id=1)
+    old.lead(5, (1,), (1, 2), partition_epoch=1)
+    old.append(memoryview(make_batch()), required_acks=1)
+    old.log.roll()
+    old.log.delete_records_before(1)
+    new = Partition("t", bytes(16), 0, open_log(tmp_path / "b" / "t-0"), broker_id=2)
+    new.follow(1, 5)
+    with pytest.raises(KafkaError):
+        old.check_follower(2, position_of(new))
+    cut(new, BeginAt(1))
+    new.on_truncated()
+    assert old.check_follower(2, position_of(new)) is None
+    new.lead(6, (2, 1), (1, 2), partition_epoch=3)
+    old.follow(2, 6)
+    assert new.check_follower(1, position_of(old)) is None
