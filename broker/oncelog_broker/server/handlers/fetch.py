@@ -61,7 +61,8 @@ def _follower(request: FetchRequest, context: RequestContext) -> Follower:
     known = brokers.get(state.replica_id)
     if known is None or state.replica_id == context.services.node_id:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if state.replica_epoch < known.epoch:
+    if state.replica_epoch != known.epoch:
+        # One that is newer than what we know comes again, when the image shows it: once believed, no other would count.
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
     return Follower(state.replica_id, state.replica_epoch)
 

@@ -54,9 +54,13 @@ def _write_each(request: WriteTxnMarkersRequest, context: RequestContext) -> Ste
             asked.coordinator_epoch,
             asked.transaction_version,
         )
+        is_sound = asked.producer_id >= 0 and asked.producer_epoch >= 0
         for topic in asked.topics:
             for index in topic.partition_indexes:
-                answers.append(context.services.markers.append(marker, TopicPartition(topic.name, index)))
+                where = TopicPartition(topic.name, index)
+                answers.append(
+                    context.services.markers.append(marker, where) if is_sound else ErrorCode.INVALID_REQUEST
+                )
                 yield None
     return answers
 

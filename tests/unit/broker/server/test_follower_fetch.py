@@ -76,8 +76,9 @@ def plain() -> Any:
         ({"replica": 9}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         ({"replica": LEADER}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         ({"epoch": EPOCH - 1}, ErrorCode.STALE_BROKER_EPOCH),
+        ({"epoch": EPOCH + 1}, ErrorCode.STALE_BROKER_EPOCH),
     ],
-    ids=["no broker of the cluster", "this broker", "a former incarnation"],
+    ids=["no broker of the cluster", "this broker", "a former incarnation", "one that is not known"],
 )
 async def test_who_may_not_see_past_the_high_watermark(
     served: Served, options: dict[str, int], code: ErrorCode

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.handlers import add_partitions_to_txn, write_txn_markers
 from oncelog_protocol.api import ApiKey
@@ -23,7 +26,9 @@ NAMED = LISTENERS | {"inter.broker.listener.name": "BROKERS"}
 
 
 def context(listener: str, settings: dict[str, str] = NAMED, api: ApiKey = ApiKey.WRITE_TXN_MARKERS) -> RequestContext:
-    services: Any = SimpleNamespace(config=BrokerConfig.of(settings))
+    services: Any = SimpleNamespace(
+        config=BrokerConfig.of(settings), slices=Slices(ManualClock(), Tasks()), deadlines=Deadlines()
+    )
     connection: Any = SimpleNamespace(listener=listener)
     return RequestContext(services, connection, api, 5, 0, "test")
 
@@ -58,6 +63,23 @@ def test_s6_strangers_end_no_transaction() -> None:
     (topic,) = answer.markers[0].topics  # type: ignore[union-attr]
     codes = {partition.partition_index: partition.error_code for partition in topic.partitions}
     assert codes == dict.fromkeys([0, 3], ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+@pytest.mark.parametrize(("producer_id", "producer_epoch"), [(-1, -1), (-7, 0), (5, -1)])
+def test_a_marker_of_no_producer_is_not_written(producer_id: int, producer_epoch: int) -> None:
+    asked = WriteTxnMarkersRequest.WritableTxnMarker
+    marker = asked(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transaction_result=True,
+        topics=[asked.WritableTxnMarkerTopic(name="orders", partition_indexes=[0])],
+        coordinator_epoch=0,
+    )
+    asking = context("BROKERS")
+    asking.services.markers = SimpleNamespace(append=lambda *_: pytest.fail("written"))  # type: ignore[assignment]
+    answer = write_txn_markers.handle(WriteTxnMarkersRequest(markers=[marker]), asking)
+    (topic,) = answer.markers[0].topics  # type: ignore[union-attr]
+    assert topic.partitions[0].error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_s6_strangers_ask_nothing_for_the_producers_of_others() -> None:
