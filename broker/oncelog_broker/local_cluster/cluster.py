@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.declared import InvalidConfig
 from oncelog_broker.local_cluster.broker_process import (
     address_of,
     log_of,
@@ -257,7 +259,12 @@ def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
     elif wanted.zookeepers not in (None, state.zookeeper_count):
         raise ClusterError(f"this cluster has {state.zookeeper_count} ZooKeeper servers, and cannot get other ones")
     if wanted.settings:
-        state.settings = {**state.settings, **wanted.settings}
+        merged = {**state.settings, **wanted.settings}
+        state.settings = {key: value for key, value in merged.items() if value}
+        try:
+            BrokerConfig.of(state.settings)
+        except InvalidConfig as error:  # before it is kept: no broker would start with it, now or later
+            raise ClusterError(f"--set: {error}") from error
     there = len(state.brokers)
     first = state.brokers[0].port if there else wanted.port or DEFAULT_PORT
     if there and wanted.port not in (None, first):

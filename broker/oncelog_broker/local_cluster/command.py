@@ -56,7 +56,7 @@ def cluster() -> None:
     type=KEY_VALUE,
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of all brokers; repeatable.",
+    help="A setting of all brokers that are started from now on; repeatable. KEY= takes it back.",
 )
 def up(
     data: Path,

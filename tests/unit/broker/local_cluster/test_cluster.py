@@ -31,6 +31,16 @@ def test_it_goes_on_as_it_was() -> None:
     assert planned(cluster_of(2), Wanted()) == cluster_of(2)
 
 
+def test_a_setting_that_no_broker_would_start_with_is_not_kept() -> None:
+    with pytest.raises(ClusterError, match="nosuch"):
+        planned(cluster_of(2), Wanted(settings={"nosuch.key": "1"}))
+
+
+def test_a_setting_is_taken_back_by_an_empty_value() -> None:
+    state = planned(cluster_of(2), Wanted(settings={"num.partitions": "3"}))
+    assert planned(state, Wanted(settings={"num.partitions": ""})).settings == {}
+
+
 def test_it_may_grow() -> None:
     assert planned(cluster_of(2), Wanted(brokers=4)) == cluster_of(4)
 
@@ -49,8 +59,9 @@ def test_nothing_else_changes(wanted: Wanted, message: str) -> None:
 
 
 def test_settings_are_kept_and_the_last_one_counts() -> None:
-    state = planned(cluster_of(1), Wanted(settings={"a": "1", "b": "1"}))
-    assert planned(state, Wanted(settings={"b": "2"})).settings == {"a": "1", "b": "2"}
+    state = planned(cluster_of(1), Wanted(settings={"num.partitions": "1", "log.retention.ms": "1"}))
+    again = planned(state, Wanted(settings={"log.retention.ms": "2"}))
+    assert again.settings == {"num.partitions": "1", "log.retention.ms": "2"}
 
 
 def test_three_brokers_replicate_all_and_fewer_as_far_as_they_go() -> None:
