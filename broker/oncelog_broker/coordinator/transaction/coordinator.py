@@ -194,11 +194,12 @@ class TransactionCoordinator:
             if not self._try_to_complete(shard, end):
                 self._tasks.spawn(f"end of {end.transactional_id}", self._complete(shard, end))
         elif self.runtime.is_current(shard) and epoch > decision.coordinator_epoch:
-            # A log has heard of a coordinator between two terms of this one: nobody but us will write the rest.
-            self._write_markers(shard, end, epoch)
-        else:
+            decision.coordinator_epoch = epoch  # the log has heard of a coordinator between two terms of this one
+        elif not decision.was_fenced:
+            decision.was_fenced = True
             logger.warning(
-                "transaction is left to another coordinator", extra={"transactional_id": end.transactional_id}
+                "a log knows a later coordinator of a transaction than this one, its marker waits",
+                extra={"transactional_id": end.transactional_id, "epoch": decision.coordinator_epoch},
             )
 
     async def _complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:

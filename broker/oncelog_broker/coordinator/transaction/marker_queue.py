@@ -38,27 +38,29 @@ NEEDS_NO_MARKER: Final = frozenset(
 class Decision:
     """A decided transaction whose markers are being written, by the coordinator of `coordinator_epoch`."""
 
-    __slots__ = ("_is_current", "_left", "coordinator_epoch", "end", "is_given_up", "on_end")
+    __slots__ = ("_is_current", "_left", "coordinator_epoch", "end", "on_answer", "was_fenced")
 
     def __init__(
         self,
         end: TransactionEnd,
         coordinator_epoch: int,
         is_current: Callable[[], bool],
-        on_end: Callable[[Decision, Outcome], None],
+        on_answer: Callable[[Decision, Outcome], None],
     ) -> None:
-        """`is_current` says whether this broker coordinates the transaction still; `on_end` is for who asks for the
-        markers, and hears of it once."""
+        """`is_current` says whether this broker coordinates the transaction still; `on_answer` is for who asks for the
+        markers, and hears of each outcome but MORE_TO_COME, of COMPLETE once."""
         self.end = end
-        self.on_end = on_end
+        self.on_answer = on_answer
         self.coordinator_epoch = coordinator_epoch
-        self.is_given_up = False
+        """What its markers carry from now on."""
+        self.was_fenced = False
+        """Whether that was said."""
         self._is_current = is_current
         self._left = set(end.partitions)
 
     @property
     def is_live(self) -> bool:
-        return not self.is_given_up and self._is_current()
+        return self._is_current()
 
     def is_complete_without(self, where: TopicPartition) -> bool:
         """`where` is done with. Whether it was the last partition; that is said once (E8)."""
@@ -84,7 +86,7 @@ class Outcome(Enum):
 
     MORE_TO_COME = "other partitions, or this one again"
     COMPLETE = "every partition has its marker"
-    FENCED = "a log knows a later coordinator (S40)"
+    FENCED = "a log knows a later coordinator (S40): this one again, while we are the coordinator all the same"
 
 
 class Leaders(Protocol):
@@ -135,7 +137,7 @@ class MarkerQueue:
     def take(self, broker_id: int, most: int = MAX_MARKERS) -> list[WaitingMarker]:
         """The markers to send to a broker now; of each the answer is told by `answered`.
 
-        Those of decisions that are given up are forgotten; those whose partition has another leader meanwhile go there.
+        Those of decisions that are ours no more are forgotten; those whose partition has another leader meanwhile go there.
         """
         image, queue = self._image(), self._queues.get(broker_id)
         taken: list[WaitingMarker] = []
@@ -160,7 +162,9 @@ class MarkerQueue:
         if not decision.is_live:
             return Outcome.MORE_TO_COME
         if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            decision.is_given_up = True
+            # If there is another one, we shall hear of it, and the decision lives no longer. If there is none, and a
+            # log was told a wrong epoch, the other partitions must not wait for it.
+            self.again(marker, now)
             return Outcome.FENCED
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._unknown.append(marker)

@@ -155,7 +155,7 @@ class MarkerSender:
     @staticmethod
     def _end(decision: Decision, outcome: Outcome) -> None:
         if outcome is not Outcome.MORE_TO_COME:
-            decision.on_end(decision, outcome)
+            decision.on_answer(decision, outcome)
 
     async def _look_into_unknown(self) -> None:
         """Partitions that this broker, or their leader, does not know: done with only if they do not exist."""

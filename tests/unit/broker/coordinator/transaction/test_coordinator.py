@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +23,7 @@ from oncelog_broker.coordinator.transaction.records import TransactionRecord
 from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
 from oncelog_broker.coordinator.transaction.states import TransactionState
 from oncelog_protocol.errors import ErrorCode, KafkaError
-from oncelog_protocol.features import TRANSACTIONS_V1, TRANSACTIONS_V2
+from oncelog_protocol.features import TRANSACTIONS_V1
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 TIMEOUT_MS = 1000
@@ -51,7 +50,7 @@ def producer_ids() -> ProducerIds:
 
 def all_written(decision: Decision) -> None:
     """The markers of a decision, in the place of MarkerSender."""
-    decision.on_end(decision, Outcome.COMPLETE)
+    decision.on_answer(decision, Outcome.COMPLETE)
 
 
 @pytest.fixture
@@ -93,23 +92,23 @@ def states(transactions: TransactionCoordinator) -> dict[str, TransactionState]:
 S = TransactionState
 
 
-@pytest.mark.parametrize("version", [TRANSACTIONS_V1, TRANSACTIONS_V2])
-async def test_s38_many_markers_are_written_before_the_next_request(
-    transactions: TransactionCoordinator, internal_topic: Any, version: int
+async def test_s40_a_marker_that_a_log_fences_between_two_terms_goes_on_in_the_later_one(
+    transactions: TransactionCoordinator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As long as the clock says that no slice is over, all markers are written in the turn after the answer: what comes
-    by a socket is read after that."""
+    decisions: list[Decision] = []
+    monkeypatch.setattr(transactions._markers, "write", decisions.append)
     open_all(transactions, {})
-    producer = ProducerIdAndEpoch(100, 0)
-    many = [TopicPartition("t", number) for number in range(120)]
-    for _ in range(3):
-        added = transactions.add_partitions("a", producer, many, version)
-        assert added is ErrorCode.NONE
-        ended = transactions.end_txn("a", producer, True, version)
-        assert isinstance(ended, ProducerIdAndEpoch)
-        producer = ended
-        await asyncio.sleep(0)
-    await internal_topic.tasks.close()
+    transactions.end_txn("a", ProducerIdAndEpoch(100, 0), True, TRANSACTIONS_V1)
+    (decision,) = decisions
+    before = decision.coordinator_epoch
+    partition = transactions.runtime.shard("a").partition
+    monkeypatch.setattr(partition, "leader_epoch", before + 2)
+    decision.on_answer(decision, Outcome.FENCED)
+    assert decision.coordinator_epoch == before + 2
+    decision.on_answer(decision, Outcome.FENCED)
+    decision.on_answer(decision, Outcome.FENCED)
+    assert decision.coordinator_epoch == before + 2
+    assert caplog.text.count("knows a later coordinator") == 1
 
 
 async def test_s42_one_that_cannot_be_aborted_keeps_none_of_the_others_waiting(

@@ -151,15 +151,28 @@ def test_a_partition_that_nobody_knows_is_done_with_only_if_it_is_gone() -> None
 
 
 def test_s40_a_later_coordinator_takes_over() -> None:
-    """The other partitions are its business."""
+    """The other partitions are its business, as soon as this broker hears of it."""
     cluster = Cluster(1, 1, 2)
     cluster.decide(0, 1, 2)
-    cluster.decide(2, name="another", producer_id=8)
     first, second = cluster.take(1)
     assert cluster.queue.answered(first, FENCED, 0.0) is Outcome.FENCED
-    assert cluster.queue.answered(second, FENCED, 0.0) is Outcome.MORE_TO_COME, "that is said once"
-    assert [marker.decision.end.transactional_id for marker in cluster.take(2)] == ["another"]
-    assert cluster.queue.next_due() is None
+    cluster.is_current = False
+    assert cluster.queue.answered(second, FENCED, 0.0) is Outcome.MORE_TO_COME
+    cluster.queue.wake(RETRY_SECONDS)
+    assert (cluster.take(1), cluster.take(2), len(cluster.queue)) == ([], [], 0)
+
+
+def test_s40_a_log_that_was_told_a_wrong_epoch_holds_up_no_other() -> None:
+    """There is no other coordinator. The partition itself is tried again, the rest of the transaction ends."""
+    cluster = Cluster(1, 2)
+    cluster.decide(0, 1)
+    (fenced,) = cluster.take(1)
+    assert cluster.queue.answered(fenced, FENCED, 0.0) is Outcome.FENCED
+    (other,) = cluster.take(2)
+    assert cluster.queue.answered(other, ErrorCode.NONE, 0.0) is Outcome.MORE_TO_COME
+    cluster.queue.wake(RETRY_SECONDS)
+    assert cluster.take(1) == [fenced]
+    assert cluster.queue.answered(fenced, ErrorCode.NONE, 1.0) is Outcome.COMPLETE
 
 
 def test_s40_who_coordinates_no_more_writes_no_more() -> None:
