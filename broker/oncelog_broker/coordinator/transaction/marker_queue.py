@@ -137,7 +137,7 @@ class MarkerQueue:
     def take(self, broker_id: int, most: int = MAX_MARKERS) -> list[WaitingMarker]:
         """The markers to send to a broker now; of each the answer is told by `answered`.
 
-        Those of decisions that are ours no more are forgotten; those whose partition has another leader meanwhile go there.
+        Those of decisions that are ours no more are forgotten; those whose partition is led by another broker go there.
         """
         image, queue = self._image(), self._queues.get(broker_id)
         taken: list[WaitingMarker] = []
