@@ -14,6 +14,8 @@ export PYTHONDONTWRITEBYTECODE :=
 # Most tests wait most of the time, for a broker or a client: twice as many run side by side as there are cores.
 WORKERS ?= $(shell expr 2 \* `getconf _NPROCESSORS_ONLN`)
 PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal --durations=5
+# Those that measure a broker, one after another.
+ALONE   := $(BIN)/pytest -q -m "measured and not soak"
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
 .PHONY: run cluster test lint tests unit integration zookeeper soak kill-matrix fuzz hostile bench interop clean help
@@ -47,13 +49,15 @@ lint: $(STAMP)        ## ruff, mypy --strict, import layers
 	$(BIN)/lint-imports
 
 tests: zookeeper      ## all tests but other clients' and the long ones
-	$(PYTEST) tests --ignore=tests/interop
+	$(PYTEST) -m "not soak and not measured" tests --ignore=tests/interop
+	$(ALONE) tests/integration
 
 unit: zookeeper       ## of these: pure logic and property tests
 	$(PYTEST) tests/unit tests/property
 
 integration: zookeeper ## of these: a live broker process, foreign clients, kill -9, mutated frames
-	$(PYTEST) tests/integration
+	$(PYTEST) -m "not soak and not measured" tests/integration
+	$(ALONE) tests/integration
 
 soak: zookeeper       ## the same for longer: more kills, frames and seeds, new examples in each run (half an hour)
 	$(PYTEST) $(LONG) -m soak tests --ignore=tests/interop

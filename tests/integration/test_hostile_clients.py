@@ -11,8 +11,10 @@ from hostile.clients import CLIENTS
 from hostile.pending import PENDING
 from hostile.run import run
 from hostile.table import row
-from hostile.verdict import problems
+from hostile.verdict import is_doubtful, problems
 
+MEASUREMENTS = 3
+"""At most: the least that was measured counts."""
 SMALL = [client for client in CLIENTS if client.small is not None]
 
 
@@ -22,10 +24,16 @@ def marked(client: HostileClient) -> object:
 
 
 @NEEDS_PROC
+@pytest.mark.measured
 @pytest.mark.parametrize("client", [marked(client) for client in SMALL])
 def test_an_honest_client_does_not_notice(client: HostileClient, undisturbed_directory: Path) -> None:
     assert client.small is not None
-    measured = run(client, undisturbed_directory, client.small)
+    for number in range(MEASUREMENTS):
+        directory = undisturbed_directory / str(number)
+        directory.mkdir()
+        measured = run(client, directory, client.small)
+        if not is_doubtful(measured):
+            break
     assert not problems(measured), row(measured)
 
 

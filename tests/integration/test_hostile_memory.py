@@ -6,6 +6,7 @@ import socket
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from broker_process import BrokerProcess
 from raw_client import FETCH_VERSION, PRODUCE_VERSION, RawClient, frame, produce_request
 
@@ -91,6 +92,7 @@ def batch(size: int) -> bytearray:
     return build_batch([Record(0, 1_700_000_000_000, None, b"v" * size, [])], compression=Compression.NONE)
 
 
+@pytest.mark.measured
 def test_n_hostile_connections_take_the_budgets_and_little_more(tmp_path: Path) -> None:
     settings = {
         "queued.max.request.bytes": str(REQUEST_BUDGET),

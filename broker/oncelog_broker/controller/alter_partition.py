@@ -84,6 +84,8 @@ def decide(
         return PartitionChange(key, granted, known.version, is_election=False)
     if not set(isr) <= set(state.isr):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "who gives the lead away leaves it to the ISR as it is")
+    if any(view.unsure.get(broker, -1) > known.written for broker in isr):
+        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "one of them has come back since, perhaps with less")
     successor = next(broker for broker in view.replicas(key) if broker in isr)
     elected = replace(granted, leader=successor, leader_epoch=state.leader_epoch + 1)
     return PartitionChange(key, elected, known.version)

@@ -178,4 +178,13 @@ class Elector:
         if configs:
             await term.configs_changed(configs)
         if is_new and self.on_term is not None:
-            self._tasks.spawn("beginning of a term", self.on_term(term))
+            self._tasks.spawn("beginning of a term", self._begin_work(term, self.on_term))
+
+    async def _begin_work(self, term: PartitionController, on_term: TermCallback) -> None:
+        """What is not done because the store failed is begun again with it; after a session, by the next controller."""
+        try:
+            await on_term(term)
+        except (KafkaError, StoreUnavailable, Deposed) as error:
+            logger.warning("the work of a term is begun again", extra={"reason": error})
+            await asyncio.sleep(RETRY_SECONDS)
+            term.distrust()

@@ -49,6 +49,8 @@ COMMIT_SECONDS: Final = 5.0
 """How long replies wait for the replicas in sync, however slow those are: nobody waits for ever."""
 TIMER_RETRY_SECONDS: Final = 1.0
 """When a timer is tried again whose records could not be appended."""
+LOAD_RETRY_SECONDS: Final = 5.0
+"""When a log is read again that could not be read to its end."""
 
 
 class StepFailed(KafkaError):
@@ -130,7 +132,8 @@ class CoordinatorRuntime(Generic[M]):
             self._tasks.spawn(f"load {self._topic}-{shard.index}", self._load(shard))
 
     async def _load(self, shard: Shard[M]) -> None:
-        """Replay the log of `shard`. If it cannot be read the shard stays failed, and the broker's log says why."""
+        """Replay the log of `shard`. If it cannot be read, the broker's log says why, and it is loaded again later; if
+        what it says makes the machine raise, the shard stays failed."""
         log, started = shard.partition.log, self._clock.monotonic()
         offset = log.log_start_offset
         try:
@@ -140,6 +143,8 @@ class CoordinatorRuntime(Generic[M]):
         except (KafkaError, CorruptBatch, ValueError) as error:
             shard.failure = str(error)
             logger.error("coordinator not loaded", extra={"partition": log.name, "reason": error})
+            # A disk may answer again, and an offline log may be led by another broker by then.
+            self._deadlines.after(LOAD_RETRY_SECONDS, partial(self._load_again, shard))
             return
         except Exception as error:
             shard.failure = f"{type(error).__name__}: {error}"
@@ -151,6 +156,11 @@ class CoordinatorRuntime(Generic[M]):
                 extra={"partition": log.name, "seconds": round(self._clock.monotonic() - started, 3)},
             )
             self._loaded(shard)
+
+    def _load_again(self, shard: Shard[M]) -> None:
+        if self.is_current(shard):
+            self._unload(shard)
+            self._follow()
 
     def _loaded(self, shard: Shard[M]) -> None:
         try:

@@ -8,6 +8,7 @@ until that is taken back nobody else may change the log, upkeep included.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from oncelog_broker.log.log_content import LogContent
 from oncelog_broker.log.producers.ended_transaction import EndedTransaction
@@ -19,11 +20,13 @@ from oncelog_broker.runtime.disk import is_out_of_space
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
 
+NOT_REFUSED: Final = -1
+
 
 class TrimmedLog(ReadableLog):
     """Not thread-safe. Public methods raise KafkaError only, with the codes that they name."""
 
-    __slots__ = ("_clock", "_recovery_point", "before_truncation", "cleaner_checkpoint", "is_truncating")
+    __slots__ = ("_clock", "_recovery_point", "_refused_at", "before_truncation", "cleaner_checkpoint", "is_truncating")
 
     def __init__(
         self,
@@ -46,6 +49,8 @@ class TrimmedLog(ReadableLog):
         and what is below the cleaner checkpoint counts as compacted. May raise OSError."""
         self.cleaner_checkpoint = cleaner_checkpoint
         """Up to where the log was compacted, as last noted; None if no compaction of it was ever begun."""
+        self._refused_at = NOT_REFUSED
+        """The end of the log when an append was last refused, and nothing was appended."""
         self.is_truncating = False
         """A worker thread is cutting its end."""
         self._clock = clock
@@ -223,4 +228,14 @@ class TrimmedLog(ReadableLog):
         """`log_end_offset` is what it was before. What was appended in part can be neither kept nor undone."""
         if self._local.log_end_offset != log_end_offset:
             return self._fail("append to", error)
+        self._refused_at = log_end_offset
         return self._fail_unless_refused("append to", error)
+
+    @property
+    def refuses_appends(self) -> bool:
+        """Whether the last append was refused, by a full disk say, and the log is online nevertheless."""
+        return self._refused_at == self.log_end_offset
+
+    def forget_refusal(self) -> None:
+        """It is to be tried again."""
+        self._refused_at = NOT_REFUSED

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
 from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.replication.isr import changed_isr
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_broker.replication.replicas import Replicas
@@ -36,6 +38,7 @@ MAX_PROPOSALS: Final = 1000
 """In one request."""
 REFUSED: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST, ErrorCode.OPERATION_NOT_ATTEMPTED})
 """The state is what the proposal named, and stays so."""
+UNKNOWN_BROKER_EPOCH: Final = -1
 ASK_AGAIN: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR})
 
 AlterPartition = Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]]
@@ -89,6 +92,7 @@ class IsrKeeper:
         self._not_before: dict[Partition, float] = {}
         """When the next proposal for a partition may come whose last one was refused."""
         self._work: asyncio.Task[None] | None = None
+        self._giving_away: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Look for those that lag, from now on; ends with the broker's tasks."""
@@ -103,6 +107,10 @@ class IsrKeeper:
                 self._propose(partition)
             if number % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
                 await asyncio.sleep(0)
+        if self._giving_away is None or self._giving_away.done():
+            request = self._without_what_is_offline()
+            if request.topics:
+                self._giving_away = self._tasks.spawn("give away what is offline", self._give_away(request))
 
     def consider(self, partitions: Iterable[Partition]) -> None:
         """A follower of these has caught up, it seems."""
@@ -159,24 +167,42 @@ class IsrKeeper:
             if not self._take_all(proposals, response):
                 await asyncio.sleep(RETRY_SECONDS)
 
+    async def _give_away(self, request: AlterPartitionRequest) -> None:
+        """Ask once: who looks the next time sees what is left."""
+        try:
+            response = await self._alter_partition(request)
+        except PeerUnavailable as error:
+            logger.warning("the controller does not answer", extra={"reason": error})
+            return
+        for topic in response.topics:
+            for answer in topic.partitions:
+                if answer.error_code:
+                    logger.info(
+                        "an offline partition stays ours",
+                        extra={"topic_id": topic.topic_id.hex(), "partition": answer.partition_index,
+                               "error": ErrorCode.of(answer.error_code).name},
+                    )  # fmt: skip
+
+    def _without_what_is_offline(self) -> AlterPartitionRequest:
+        """The others of the ISR lead what we were given to lead and could not open.
+
+        In which incarnation they were in sync we have not seen: that the controller must know.
+        """
+        request = self._empty_request()
+        for topic, index, state in islice(self._replicas.led_offline(), MAX_PROPOSALS):
+            isr = changed_isr(state.isr, [self._broker_id], ())
+            if isr is not None:
+                _add(request, topic.topic_id, index, state.leader_epoch, state.partition_epoch, isr, {})
+        return request
+
     def _request(self, proposals: Iterable[Proposal]) -> AlterPartitionRequest:
-        topics: dict[bytes, AlterPartitionRequest.TopicData] = {}
+        request = self._empty_request()
         for partition, leader_epoch, partition_epoch, isr, epochs in proposals:
-            topic = topics.setdefault(partition.topic_id, TopicData(topic_id=partition.topic_id, partitions=[]))
-            topic.partitions.append(
-                PartitionData(
-                    partition_index=partition.index,
-                    leader_epoch=leader_epoch,
-                    new_isr=list(isr),
-                    new_isr_with_epochs=[
-                        BrokerState(broker_id=member, broker_epoch=epochs.get(member, -1)) for member in isr
-                    ],
-                    partition_epoch=partition_epoch,
-                )
-            )
-        return AlterPartitionRequest(
-            broker_id=self._broker_id, broker_epoch=self._own_epoch(), topics=list(topics.values())
-        )
+            _add(request, partition.topic_id, partition.index, leader_epoch, partition_epoch, isr, epochs)
+        return request
+
+    def _empty_request(self) -> AlterPartitionRequest:
+        return AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=self._own_epoch(), topics=[])
 
     def _own_epoch(self) -> int:
         me = self._image().brokers.get(self._broker_id)
@@ -212,3 +238,29 @@ class IsrKeeper:
             partition.withdraw_proposal()
             self._not_before[partition] = self._clock.monotonic() + RETRY_SECONDS
         # Else the state is newer than what we know, and the image will show it; until then both ISRs may be true.
+
+
+def _add(
+    request: AlterPartitionRequest,
+    topic_id: bytes,
+    index: int,
+    leader_epoch: int,
+    partition_epoch: int,
+    isr: Iterable[int],
+    epochs: Mapping[int, int],
+) -> None:
+    """One partition more. A request names few topics, and mostly the same one again."""
+    topic = next((topic for topic in reversed(request.topics) if topic.topic_id == topic_id), None)
+    if topic is None:
+        topic = TopicData(topic_id=topic_id, partitions=[])
+        request.topics.append(topic)
+    members = [BrokerState(broker_id=member, broker_epoch=epochs.get(member, UNKNOWN_BROKER_EPOCH)) for member in isr]
+    topic.partitions.append(
+        PartitionData(
+            partition_index=index,
+            leader_epoch=leader_epoch,
+            new_isr=list(isr),
+            new_isr_with_epochs=members,
+            partition_epoch=partition_epoch,
+        )
+    )

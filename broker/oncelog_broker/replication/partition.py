@@ -82,6 +82,7 @@ class Partition(Replica):
             self.followers.clear()
             self.guards.on_new_leader_epoch()
             self.epoch_start_offset = self.log.log_end_offset
+            self.log.forget_refusal()
         self.leader, self.leader_epoch, self.is_resigned = self.broker_id, leader_epoch, False
         self._replicas = isr if replicas is None else replicas
         others = [broker_id for broker_id in self._replicas if broker_id != self.broker_id]
@@ -179,11 +180,11 @@ class Partition(Replica):
         """The ISR to propose to the controller, None while there is nothing to be changed or a proposal is open.
 
         `is_eligible(broker id, broker epoch)` says whether that very incarnation of a broker is alive. A leader whose
-        log is offline proposes one without itself, and so resigns.
+        log is offline, or takes no appends, proposes one without itself, and so resigns.
         """
         if self.is_resigned or self.in_sync.proposed is not None:
             return None
-        if self.log.is_offline:
+        if self.log.is_offline or self.log.refuses_appends:
             return changed_isr(self.isr, [self.broker_id], ())
         joining = [
             broker_id

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from oncelog_broker.log.config import LogConfig
@@ -137,6 +137,14 @@ class Replicas:
     def led(self) -> Iterable[Partition]:
         """All that this broker leads."""
         return self._leaders.values()
+
+    def led_offline(self) -> Iterator[tuple[Topic, int, PartitionState]]:
+        """What the image lets this broker lead and whose log could not be opened: topic, partition and state."""
+        for name, index in self._offline:
+            topic = self._image.topic(name)
+            state = None if topic is None else topic.partitions.get(index)
+            if topic is not None and state is not None and isinstance(self._role_in(state), Lead):
+                yield topic, index, state
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """For replication-offset-checkpoint."""

@@ -11,10 +11,15 @@ from hostile.run import Measured
 
 
 def problems(measured: Measured) -> list[str]:
-    return list(_problems(measured))
+    return [*_defects(measured), *_excesses(measured)]
 
 
-def _problems(measured: Measured) -> Iterator[str]:
+def is_doubtful(measured: Measured) -> bool:
+    """Nothing is wrong but a figure. Whatever else the machine does only adds to those: measured again, it may go."""
+    return not list(_defects(measured)) and bool(list(_excesses(measured)))
+
+
+def _defects(measured: Measured) -> Iterator[str]:
     if not measured.is_running:
         yield "the broker died"
     if measured.has_traceback:
@@ -23,6 +28,9 @@ def _problems(measured: Measured) -> Iterator[str]:
         yield measured.trouble
     for kind, _, failure in measured.waits.failures[:3]:
         yield f"the honest client's {kind}: {failure}"
+
+
+def _excesses(measured: Measured) -> Iterator[str]:
     waits = measured.waits.net
     without = [measured.quiet] if measured.idle is None else [measured.quiet, measured.idle]
     if waits.p99 > MAX_P99_MS + max(each.p99 for each in without):

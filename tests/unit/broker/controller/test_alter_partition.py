@@ -43,6 +43,13 @@ def test_a_leader_that_cannot_write_gives_its_place_away(view):
     assert change == PartitionChange(KEY, PartitionState(2, 6, (2,), 9), 7)
 
 
+def test_a_leader_gives_its_place_to_nobody_who_came_back_since_perhaps_with_less(view):
+    view.put_brokers(view.brokers, {}, {2: 101})
+    with pytest.raises(KafkaError) as raised:
+        decide(view, KEY, propose(Member(2)), controller_epoch=9)
+    assert raised.value.code is ErrorCode.INELIGIBLE_REPLICA
+
+
 @pytest.mark.parametrize(
     ("proposal", "code"),
     [

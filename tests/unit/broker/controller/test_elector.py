@@ -25,14 +25,14 @@ class Cluster:
         self.tasks = Tasks()
         self.sessions, self.electors = {}, {}
 
-    async def start(self, *brokers):
+    async def start(self, *brokers, on_term=None):
         for broker in brokers:
             self.sessions[broker] = self.shared.connect()
             await self.register(broker)
             elector = Elector(self.sessions[broker], broker, ManualClock(), self.tasks, _no_pause, lambda: False)
             self.electors[broker] = elector
             topics = TopicController(self.sessions[broker], elector.term)
-            elector.on_term = topics.finish_deletions
+            elector.on_term = on_term or topics.finish_deletions
             await elector.start()
 
     async def register(self, broker):
@@ -93,6 +93,25 @@ async def test_the_first_broker_is_controller_and_the_others_wait():
         with pytest.raises(KafkaError) as raised:
             await cluster.topics(2).create_topic("t", 1, 1)
         assert raised.value.code is ErrorCode.NOT_CONTROLLER
+
+
+@virtually
+async def test_what_a_term_begins_with_is_begun_again_if_the_store_fails_meanwhile():
+    async with running() as cluster:
+        begun = []
+
+        async def begin(term):
+            begun.append(term)
+            if len(begun) == 1:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
+        await cluster.start(1, on_term=begin)
+
+        async def is_begun_twice():
+            return len(begun) == 2
+
+        await cluster.until(is_begun_twice)
+        assert begun[0] is begun[1]
 
 
 @virtually

@@ -12,7 +12,7 @@ from tests.support.compacted import put as put_records
 from tests.support.storage import NOW
 
 from oncelog_broker.coordinator.effects import Effects, Encoded, Interruption
-from oncelog_broker.coordinator.runtime import CoordinatorRuntime, divided
+from oncelog_broker.coordinator.runtime import LOAD_RETRY_SECONDS, CoordinatorRuntime, divided
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.metadata.image import NO_LEADER
@@ -266,6 +266,26 @@ async def test_loading_lets_others_in_between(runtime, internal_topic, monkeypat
     runtime.on_image(internal_topic.image)
     assert await loaded(runtime) > 50
     assert len(counters(runtime).numbers) == 500
+
+
+async def test_a_log_that_could_not_be_read_is_loaded_again(runtime, internal_topic, monkeypatch):
+    runtime.on_image(internal_topic.lead())
+    runtime.write("a", put("a", 1), failed)
+    runtime.on_image(internal_topic.resign())
+
+    def unreadable(*args, **options):
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(internal_topic.logs[0]), "read", unreadable)
+        runtime.on_image(internal_topic.lead())
+        await loaded(runtime)
+    assert runtime.write("a", put("a", 2), failed) is ErrorCode.NOT_COORDINATOR
+    ((seconds, load_again),) = internal_topic.wake_ups
+    assert seconds == LOAD_RETRY_SECONDS
+    load_again()
+    await loaded(runtime)
+    assert counters(runtime).numbers == {"a": 1}
 
 
 async def test_leadership_lost_while_loading(runtime, internal_topic):

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.support.storage import make_batch, open_log
+from tests.support.storage import FaultyDisk, make_batch, open_log
 
-from oncelog_broker.metadata.image import Broker, ClusterImage
+from oncelog_broker.metadata.image import Broker, ClusterImage, PartitionState
 from oncelog_broker.replication import isr_keeper
 from oncelog_broker.replication.following import BeginAt, cut, position_of
 from oncelog_broker.replication.isr_keeper import IsrKeeper
@@ -61,10 +61,13 @@ class Led:
     """One partition that broker 1 leads, with its keeper."""
 
     def __init__(self, directory: Path) -> None:
-        self.partition = Partition("orders", bytes(16), 0, open_log(directory / "orders-0"), broker_id=1)
+        self.disk = FaultyDisk()
+        log = open_log(directory / "orders-0", disk=self.disk)
+        self.partition = Partition("orders", bytes(16), 0, log, broker_id=1)
         self.controller, self.clock, self.tasks = Controller(), ManualClock(), Tasks()
         self.image = ClusterImage("", {broker: Broker(broker, EPOCH, ()) for broker in REPLICAS})
-        replicas: Any = SimpleNamespace(led=lambda: [self.partition])
+        self.offline: list[Any] = []
+        replicas: Any = SimpleNamespace(led=lambda: [self.partition], led_offline=lambda: iter(self.offline))
         self.keeper = IsrKeeper(
             1, replicas, lambda: self.image, self.controller.alter, lambda: LAG_SECONDS, self.clock, self.tasks
         )
@@ -196,6 +199,47 @@ async def test_a_leader_whose_log_is_offline_resigns(led: Led) -> None:
     await led.keeper.look()
     asked = await led.until(1)
     assert asked.new_isr == [2, 3]
+
+
+async def test_a_leader_whose_disk_is_full_resigns_and_tries_again_when_it_is_chosen_again(led: Led) -> None:
+    append(led)
+    led.disk.full()
+    with pytest.raises(KafkaError) as raised:
+        append(led)
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    await led.keeper.look()
+    asked = await led.until(1)
+    assert asked.new_isr == [2, 3]
+    led.partition.lead(6, (1, 2), REPLICAS, partition_epoch=9)
+    await led.keeper.look()
+    assert len(led.controller.asked) == 1
+
+
+async def test_a_disk_that_takes_appends_again_is_no_reason_to_resign(led: Led) -> None:
+    led.disk.full()
+    with pytest.raises(KafkaError):
+        append(led)
+    led.disk.append_fault = None
+    append(led)
+    await led.keeper.look()
+    assert led.controller.asked == []
+
+
+async def test_what_could_not_be_opened_is_given_to_the_others_in_sync(led: Led) -> None:
+    led.offline = [
+        (SimpleNamespace(topic_id=b"o" * 16), 3, PartitionState(REPLICAS, (1, 2), 1, 4, 7)),
+        (SimpleNamespace(topic_id=b"o" * 16), 5, PartitionState(REPLICAS, (1,), 1, 4, 7)),
+    ]
+    await led.keeper.look()
+    asked = await led.until(1)
+    assert (asked.partition_index, asked.new_isr, asked.leader_epoch, asked.partition_epoch) == (3, [2], 4, 7)
+    assert [member.broker_epoch for member in asked.new_isr_with_epochs] == [isr_keeper.UNKNOWN_BROKER_EPOCH]
+    await led.keeper.look()
+    assert len(led.controller.asked) == 1, "one request at a time"
+    led.controller.lose()
+    while len(led.controller.asked) < 2:
+        await led.keeper.look()
+        await asyncio.sleep(0)
 
 
 async def test_the_last_in_sync_stays(led: Led) -> None:
