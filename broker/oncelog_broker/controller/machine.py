@@ -9,9 +9,10 @@ names the partitions to look at.
     brokers came, went, or came again            those with a replica there
     topics created, grown, deleted               those of the topics
     a write was refused                          those of the write
+    a reassignment was asked for, an ISR grew    those that are reassigned
     the deletion of a topic was cut short        (`topics.py` goes on with it)
 
-AlterPartition is decided in `alter_partition.py`.
+AlterPartition is decided in `alter_partition.py`, what a reassignment begins with in `reassignment.py`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from oncelog_broker.controller.election import first_leader, next_state
-from oncelog_broker.controller.view import ClusterView
-from oncelog_broker.metadata.payloads import PartitionState
+from oncelog_broker.controller.reassignment import Reassigned, completed
+from oncelog_broker.controller.view import ClusterView, KnownState
+from oncelog_broker.metadata.payloads import PartitionState, ReplicaAssignment
 from oncelog_broker.metadata.reader import PartitionKey
 
 
@@ -33,6 +35,8 @@ class PartitionChange(NamedTuple):
     version: int | None
     is_election: bool = True
     may_lose: bool = False
+    assignment: ReplicaAssignment | None = None
+    """To be written with the state: the partition begins or ends to be reassigned."""
 
     def brokers(self) -> set[int]:
         """Those whose incarnation must still be the one that the decision was made for."""
@@ -61,6 +65,21 @@ def wanted_change(view: ClusterView, key: PartitionKey, controller_epoch: int) -
     unclean = view.allows_unclean_election(key.topic)
     decision = next_state(replicas, known, view.brokers, view.unsure, controller_epoch, unclean)
     if decision is None:
-        return None
+        return _completion(view, key, known, controller_epoch)
     is_election = decision.state.leader_epoch != known.state.leader_epoch
     return PartitionChange(key, decision.state, known.version, is_election, decision.may_lose)
+
+
+def _completion(
+    view: ClusterView, key: PartitionKey, known: KnownState, controller_epoch: int
+) -> PartitionChange | None:
+    """The end of a reassignment, if it has come."""
+    assignment = view.assignment(key)
+    reassigned = None if assignment is None else completed(assignment, known, controller_epoch)
+    return None if reassigned is None else reassignment_change(key, reassigned, known)
+
+
+def reassignment_change(key: PartitionKey, reassigned: Reassigned, known: KnownState) -> PartitionChange:
+    """What is to be written for a step of a reassignment. Nobody waits for it."""
+    is_election = reassigned.state.leader != known.state.leader
+    return PartitionChange(key, reassigned.state, known.version, is_election, assignment=reassigned.assignment)

@@ -14,7 +14,8 @@ from typing import Final, TypeVar
 from oncelog_broker.controller import reading
 from oncelog_broker.controller.alter_partition import Proposal, check_sender, decide, find_partition
 from oncelog_broker.controller.leadership import Controllership
-from oncelog_broker.controller.machine import PartitionChange, in_order, wanted_change
+from oncelog_broker.controller.machine import PartitionChange, in_order, reassignment_change, wanted_change
+from oncelog_broker.controller.reassignment import begin
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.controller.writer import Deposed, Refused, StateWriter, in_pieces
 from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP
@@ -29,6 +30,9 @@ T = TypeVar("T")
 
 MAX_ATTEMPTS: Final = 20
 """How often in a row writes for the same partitions may be refused: each time something else must have changed."""
+
+Wanted = tuple[PartitionKey, Sequence[int] | None]
+"""A partition, and who is to hold it; None: its reassignment is cancelled."""
 
 Altered = KnownState | KafkaError
 """What becomes of a proposal: the state afterwards, or why it was refused."""
@@ -101,6 +105,14 @@ class PartitionController:
         """
         async with self._turn:
             return await self._guarded(self._alter(broker, broker_epoch, proposals))
+
+    async def reassign(
+        self, wanted: Sequence[Wanted], *, may_change_replication_factor: bool = True
+    ) -> list[KafkaError | None]:
+        """Begin, replace or cancel the reassignment of partitions: None for each that is under way, or done, or why it
+        is refused."""
+        async with self._turn:
+            return await self._guarded(self._reassign(wanted, may_change_replication_factor))
 
     # --- with the turn taken
 
@@ -213,10 +225,57 @@ class PartitionController:
                     answers[changes[change.key]] = self._after(change)
             pending = [index for key, index in changes.items() if key in again]
             # Brokers that came again were noticed on the way: what that means for the ISRs as they are comes first.
-            await self._settle(again)
+            # And an ISR may have got what the end of a reassignment waits for.
+            await self._settle(again.union(key for key in changes if self._is_reassigned(key)))
             if not pending:
                 return [answers[index] for index in range(len(proposals))]
         raise Unsettled("proposals were refused by the store again and again")
+
+    def _is_reassigned(self, key: PartitionKey) -> bool:
+        assignment = self.view.assignment(key)
+        return assignment is not None and assignment.is_reassigned
+
+    async def _reassign(self, wanted: Sequence[Wanted], may_change_replication_factor: bool) -> list[KafkaError | None]:
+        await self._brokers_changed()  # one that is to hold something may have come just now
+        errors: dict[int, KafkaError] = {}
+        pending = list(range(len(wanted)))
+        for _ in range(MAX_ATTEMPTS):
+            incarnations = self.view.incarnations
+            changes: dict[PartitionKey, int] = {}
+            begun = []
+            for index in pending:
+                await self.pause()
+                key, target = wanted[index]
+                try:
+                    if key in changes:
+                        raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition is named twice.")
+                    change = self._begin(key, target, may_change_replication_factor)
+                except KafkaError as error:
+                    errors[index] = error
+                    continue
+                changes[key] = index
+                if change is not None:
+                    begun.append(change)
+            again: set[PartitionKey] = set()
+            for piece in in_pieces(begun):
+                again |= await self._write(piece, incarnations)
+            pending = [index for key, index in changes.items() if key in again]
+            await self._settle({*again, *changes})  # what has nobody to wait for is completed now
+            if not pending:
+                return [errors.get(index) for index in range(len(wanted))]
+        raise Unsettled("reassignments were refused by the store again and again")
+
+    def _begin(
+        self, key: PartitionKey, target: Sequence[int] | None, may_change_replication_factor: bool
+    ) -> PartitionChange | None:
+        reassigned = begin(
+            self.view,
+            key,
+            target,
+            self.controllership.epoch,
+            may_change_replication_factor=may_change_replication_factor,
+        )
+        return None if reassigned is None else reassignment_change(key, reassigned, self.view.states[key])
 
     def _decide(self, topic_id: bytes, partition: int, proposal: Proposal) -> PartitionChange | Altered:
         try:

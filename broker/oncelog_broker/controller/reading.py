@@ -77,10 +77,10 @@ async def read_topics(store: MetadataStore, view: ClusterView, names: Collection
     keys: list[PartitionKey] = []
     for name, path, found in zip(ordered, wanted, await store.get_many(wanted), strict=True):
         topic = None if found is None else await _parsed_topic(found[0], path, pause)
-        if topic is None:
+        if found is None or topic is None:
             await with_pauses(view.topic_removed(name), pause)
             continue
-        await with_pauses(view.topic_put(name, topic), pause)
+        await with_pauses(view.topic_put(name, topic, found[1].version), pause)
         for partition in topic.partitions:
             keys.append(PartitionKey(name, partition))
             await pause()

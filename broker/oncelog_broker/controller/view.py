@@ -6,10 +6,11 @@ each of its writes; what it does not know it reads again. Changed in place, by w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
-from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP, PartitionState, TopicAssignment
+from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP, PartitionState, ReplicaAssignment, TopicAssignment
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.runtime.steps import Steps, run_steps
 
@@ -42,6 +43,8 @@ class ClusterView:
         """Broker id -> the epoch of its last registration after which it may lack the end of its logs (the machine had
         gone down); also of brokers that are away. A state that is newer was decided with that in mind."""
         self.topics: dict[str, TopicAssignment] = {}
+        self.topic_versions: dict[str, int] = {}
+        """Of the topics' nodes: what a change of an assignment must name."""
         self.states: dict[PartitionKey, KnownState] = {}
         self.unclean_by_default = unclean_by_default
         self.unclean: dict[str, bool] = {}
@@ -65,10 +68,14 @@ class ClusterView:
         """The partitions that have a replica on any of these brokers."""
         return set().union(*(self._hosted.get(broker, ()) for broker in brokers))
 
+    def assignment(self, key: PartitionKey) -> ReplicaAssignment | None:
+        """None for a partition that does not exist."""
+        topic = self.topics.get(key.topic)
+        return None if topic is None else topic.partitions.get(key.partition)
+
     def replicas(self, key: PartitionKey) -> tuple[int, ...]:
         """Empty for a partition that does not exist."""
-        topic = self.topics.get(key.topic)
-        assignment = None if topic is None else topic.partitions.get(key.partition)
+        assignment = self.assignment(key)
         return () if assignment is None else assignment.replicas
 
     def allows_unclean_election(self, topic: str) -> bool:
@@ -77,27 +84,44 @@ class ClusterView:
     def topic_by_id(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)
 
-    def put_topic(self, name: str, topic: TopicAssignment) -> None:
-        """A topic as it is now. States of partitions that it has no more, or of an older topic, are forgotten."""
-        run_steps(self.topic_put(name, topic))
+    def put_topic(self, name: str, topic: TopicAssignment, version: int = 0) -> None:
+        """A topic as it is now, in that version of its node. States of partitions that it has no more, or of an older
+        topic, are forgotten."""
+        run_steps(self.topic_put(name, topic, version))
 
-    def topic_put(self, name: str, topic: TopicAssignment) -> Steps[None]:
+    def topic_put(self, name: str, topic: TopicAssignment, version: int = 0) -> Steps[None]:
         """`put_topic` in steps: a topic may have thousands of partitions."""
         before = self.topics.get(name)
-        added: Collection[int] = topic.partitions.keys()
-        if before is not None:
-            if before.topic_id == topic.topic_id and before.partitions.items() <= topic.partitions.items():
-                added = topic.partitions.keys() - before.partitions.keys()
-            else:
-                yield from self.topic_removed(name)
+        if before is not None and (
+            before.topic_id != topic.topic_id or not before.partitions.keys() <= topic.partitions.keys()
+        ):
+            yield from self.topic_removed(name)
+            before = None
+        known = {} if before is None else before.partitions
         self.topics[name] = topic
+        self.topic_versions[name] = version
         if topic.topic_id is not None:
             self._names[topic.topic_id] = name
-        for number, partition in enumerate(added):
-            for broker in topic.partitions[partition].replicas:
-                self._hosted.setdefault(broker, set()).add(PartitionKey(name, partition))
+        for number, (partition, assignment) in enumerate(topic.partitions.items()):
+            if known.get(partition) != assignment:
+                self._host(PartitionKey(name, partition), known.get(partition), assignment)
             if number % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
                 yield None
+
+    def _host(self, key: PartitionKey, before: ReplicaAssignment | None, now: ReplicaAssignment) -> None:
+        for broker in () if before is None else before.replicas:
+            self._hosted[broker].discard(key)
+        for broker in now.replicas:
+            self._hosted.setdefault(broker, set()).add(key)
+
+    def put_assignments(self, name: str, changed: Mapping[int, ReplicaAssignment], version: int) -> None:
+        """Partitions of a topic have other replicas since that version of its node. KeyError: there is no such topic,
+        or partition."""
+        topic = self.topics[name]
+        for partition, assignment in changed.items():
+            self._host(PartitionKey(name, partition), topic.partitions[partition], assignment)
+        self.topics[name] = replace(topic, partitions={**topic.partitions, **changed})
+        self.topic_versions[name] = version
 
     def remove_topic(self, name: str) -> None:
         """Harmless for a topic that is not known."""
@@ -106,6 +130,7 @@ class ClusterView:
     def topic_removed(self, name: str) -> Steps[None]:
         """`remove_topic` in steps."""
         topic = self.topics.pop(name, None)
+        self.topic_versions.pop(name, None)
         self.doomed.discard(name)
         if topic is None:
             return

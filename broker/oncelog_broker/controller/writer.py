@@ -1,5 +1,5 @@
-"""Writes changes of partition states: each piece one `multi`, behind the controller's fence and the incarnations of the
-brokers that it puts into an ISR.
+"""Writes changes of partition states, and of assignments with them: each piece one `multi`, behind the controller's
+fence and the incarnations of the brokers that it puts into an ISR.
 
 A piece is refused where somebody knows better: another controller, a broker that was registered anew, a topic that is
 gone. An outcome that nobody knows is not guessed at: whoever wrote reads again, and decides again from what is there.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from oncelog_broker.controller.leadership import Controllership
@@ -17,7 +18,7 @@ from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.payloads import encode_partition_state
+from oncelog_broker.metadata.payloads import ReplicaAssignment, encode_partition_state, encode_topic
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.store import (
     Check,
@@ -55,18 +56,27 @@ class Refused(Exception):
 
 
 def in_pieces(changes: Sequence[PartitionChange]) -> Iterator[Sequence[PartitionChange]]:
-    """Parts that fit into a write each."""
+    """Parts that fit into a write each. Assignments are written with all others of their topic, which may have very
+    many: so there is one topic of them in a piece, and no other change."""
     piece: list[PartitionChange] = []
     size = 0
     for change in changes:
         expected = 2 * len(change.key.topic) + len(change.state.isr) * 12 + _LONGEST_STATE
-        if piece and (len(piece) == MAX_PARTITIONS_PER_MULTI or size + expected > MAX_MULTI_BYTES):
+        if piece and (
+            len(piece) == MAX_PARTITIONS_PER_MULTI
+            or size + expected > MAX_MULTI_BYTES
+            or _reassigned_topic(change) != _reassigned_topic(piece[-1])
+        ):
             yield piece
             piece, size = [], 0
         piece.append(change)
         size += expected
     if piece:
         yield piece
+
+
+def _reassigned_topic(change: PartitionChange) -> str | None:
+    return None if change.assignment is None else change.key.topic
 
 
 def size_of(operations: Sequence[Operation]) -> int:
@@ -98,6 +108,9 @@ class StateWriter:
             *incarnation_checks(incarnations, set().union(*(change.brokers() for change in piece))),
             *await self._missing_parents([change.key for change in piece if change.version is None]),
         ]
+        assigned = _assignments(piece)
+        where = len(operations)
+        operations.extend(_topic_operation(view, name, changed) for name, changed in assigned.items())
         first = len(operations)
         operations.extend(map(_operation, piece))
         try:
@@ -108,6 +121,9 @@ class StateWriter:
             if error.path == paths.CONTROLLER_EPOCH:
                 raise Deposed from error
             raise Refused(error) from error
+        for (name, changed), stat in zip(assigned.items(), stats[where:first], strict=True):
+            assert stat is not None
+            view.put_assignments(name, changed, stat.version)
         for change, stat in zip(piece, stats[first:], strict=True):
             assert stat is not None
             view.put_state(change.key, KnownState(change.state, stat.version, stat.mzxid))
@@ -120,6 +136,21 @@ class StateWriter:
         return [Create(path) for path, node in zip(ordered, found, strict=True) if node is None]
 
 
+def _assignments(piece: Sequence[PartitionChange]) -> dict[str, dict[int, ReplicaAssignment]]:
+    """The new assignments, by topic and partition."""
+    assigned: dict[str, dict[int, ReplicaAssignment]] = {}
+    for change in piece:
+        if change.assignment is not None:
+            assigned.setdefault(change.key.topic, {})[change.key.partition] = change.assignment
+    return assigned
+
+
+def _topic_operation(view: ClusterView, name: str, changed: Mapping[int, ReplicaAssignment]) -> Operation:
+    topic = view.topics[name]
+    reassigned = replace(topic, partitions={**topic.partitions, **changed})
+    return Set(paths.topic(name), encode_topic(reassigned), view.topic_versions[name])
+
+
 def _operation(change: PartitionChange) -> Operation:
     path, data = paths.partition_state(*change.key), encode_partition_state(change.state)
     return Create(path, data) if change.version is None else Set(path, data, change.version)
@@ -127,6 +158,12 @@ def _operation(change: PartitionChange) -> Operation:
 
 def _tell(change: PartitionChange) -> None:
     extra = {"partition": f"{change.key.topic}-{change.key.partition}", "leader": change.state.leader}
+    if change.assignment is not None:
+        assigned = change.assignment
+        logger.info(
+            "reassigned" if not assigned.is_reassigned else "on its way to other brokers",
+            extra={**extra, "replicas": assigned.target, "removing": assigned.removing_replicas},
+        )
     if change.may_lose:
         logger.error("the new leader may lack committed records", extra=extra)
     elif change.state.leader == NO_LEADER:

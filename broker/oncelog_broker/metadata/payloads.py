@@ -80,6 +80,21 @@ class ReplicaAssignment:
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
 
+    @property
+    def is_reassigned(self) -> bool:
+        """Whether the replicas are on their way to being others."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    @property
+    def original(self) -> tuple[int, ...]:
+        """Who held it before."""
+        return _without(self.replicas, self.adding_replicas)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """Who is to hold it in the end."""
+        return _without(self.replicas, self.removing_replicas)
+
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
@@ -337,6 +352,10 @@ class _Document:
     def brokers_by_partition(self, name: str) -> dict[int, tuple[int, ...]]:
         ids = self.optional(name, dict, {})
         return {_decimal(p, name, self._path): _broker_ids(brokers, name, self._path) for p, brokers in ids.items()}
+
+
+def _without(replicas: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(replica for replica in replicas if replica not in others) if others else replicas
 
 
 def _broker_ids(value: object, name: str, path: str) -> tuple[int, ...]:

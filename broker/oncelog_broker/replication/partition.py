@@ -36,14 +36,15 @@ class Partition(Replica):
     while as many replicas are in sync as acks=all asks for (KIP-966).
     """
 
-    __slots__ = ("_is_whole", "_replicas", "epoch_start_offset", "followers", "guards", "in_sync", "is_alone")
+    __slots__ = ("_is_whole", "_lasting", "epoch_start_offset", "followers", "guards", "in_sync", "is_alone")
 
     def __init__(
         self, topic: str, topic_id: bytes, index: int, log: PartitionLog, *, broker_id: int, high_watermark: int = 0
     ) -> None:
         """See `Replica`."""
         super().__init__(topic, topic_id, index, log, broker_id=broker_id, high_watermark=high_watermark)
-        self._replicas: tuple[int, ...] = (broker_id,)
+        self._lasting: tuple[int, ...] = (broker_id,)
+        """The replicas, without those that a reassignment adds: of them so many must be in sync as ever."""
         self.in_sync = InSync((broker_id,))
         self.followers: dict[int, FollowerProgress] = {}
         """The other replicas, as far as they have come in this leader epoch."""
@@ -52,7 +53,7 @@ class Partition(Replica):
         self.is_alone = True
         """There is no other replica: what is appended is replicated."""
         self._is_whole = True
-        """All replicas are in sync, which is enough for whatever is asked."""
+        """All of these are in sync, which is enough for whatever is asked."""
         self.guards = VerificationGuards()
 
     # --- leading
@@ -63,12 +64,14 @@ class Partition(Replica):
         isr: tuple[int, ...],
         replicas: tuple[int, ...] | None = None,
         *,
+        adding: tuple[int, ...] = (),
         partition_epoch: int = -1,
         now: float = 0.0,
     ) -> None:
-        """Lead from now on with this epoch, these replicas in sync among `replicas` (None: these are all), as the state
-        with version `partition_epoch` says. The log learns of the epoch with the first batch that carries it, so that a
-        start with very many partitions writes no files. `now` is monotonic, in seconds.
+        """Lead from now on with this epoch, these replicas in sync among `replicas` (None: these are all), of which a
+        reassignment is `adding` some, as the state with version `partition_epoch` says. The log learns of the epoch
+        with the first batch that carries it, so that a start with very many partitions writes no files. `now` is
+        monotonic, in seconds.
 
         What is older than what the controller has answered since changes nothing.
         """
@@ -84,8 +87,9 @@ class Partition(Replica):
             self.epoch_start_offset = self.log.log_end_offset
             self.log.forget_refusal()
         self.leader, self.leader_epoch, self.is_resigned = self.broker_id, leader_epoch, False
-        self._replicas = isr if replicas is None else replicas
-        others = [broker_id for broker_id in self._replicas if broker_id != self.broker_id]
+        replicas = isr if replicas is None else replicas
+        self._lasting = tuple(broker_id for broker_id in replicas if broker_id not in adding)
+        others = [broker_id for broker_id in replicas if broker_id != self.broker_id]
         self.followers = {other: self.followers.get(other) or FollowerProgress(now) for other in others}
         self._see_who_is_in_sync()
 
@@ -108,7 +112,7 @@ class Partition(Replica):
     def _see_who_is_in_sync(self) -> None:
         """The replicas, the ISR or the proposal for it are others than before."""
         self.is_alone = not self.followers and self.in_sync.maximal == {self.broker_id}
-        self._is_whole = set(self._replicas) <= set(self.isr)
+        self._is_whole = set(self._lasting) <= set(self.isr)
         if not self.has_enough_in_sync:
             self.waiting.on_too_few_replicas()
         elif self.high_watermark < self.log.log_end_offset:
@@ -118,7 +122,7 @@ class Partition(Replica):
     def has_enough_in_sync(self) -> bool:
         """Whether as many replicas are in sync as acks=all asks for."""
         return self._is_whole or len(self.isr) >= needed_in_sync(
-            self.log.config.min_insync_replicas, len(self._replicas)
+            self.log.config.min_insync_replicas, len(self._lasting)
         )
 
     @property

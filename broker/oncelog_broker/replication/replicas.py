@@ -208,7 +208,7 @@ class Replicas:
         if isinstance(role, Wait):
             return
         if isinstance(role, Stop):
-            if self._forget(*key):
+            if self._forget(*key) or self._is_left_over(topic, index):
                 self._hosted.delete(key)
             return
         partition = self._hosts.get(key)
@@ -216,6 +216,11 @@ class Replicas:
             self._follow_role(partition, role)
         elif key not in self._opening:
             self._open(topic, index, role)
+
+    def _is_left_over(self, topic: Topic, index: int) -> bool:
+        """Whether there is a log of what others hold now: it was taken away while this broker was not there."""
+        key = (topic.name, index)
+        return not self._hosted.is_pending(key) and self._logs.topic_id(*key) == topic.topic_id
 
     def _open(self, topic: Topic, index: int, role: Lead | Follow) -> None:
         key = (topic.name, index)
@@ -248,7 +253,12 @@ class Replicas:
         if partition.log.is_truncating:
             return  # `on_truncated` will be called
         partition.lead(
-            role.leader_epoch, role.isr, role.replicas, partition_epoch=role.partition_epoch, now=self._monotonic()
+            role.leader_epoch,
+            role.isr,
+            role.replicas,
+            adding=role.adding,
+            partition_epoch=role.partition_epoch,
+            now=self._monotonic(),
         )
         self._leaders[key] = partition
         self._leaders_by_id[partition.topic_id, partition.index] = partition

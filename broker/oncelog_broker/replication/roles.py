@@ -14,6 +14,8 @@ class Lead(NamedTuple):
     partition_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    """Of the replicas those that a reassignment brings."""
 
 
 class Follow(NamedTuple):
@@ -53,5 +55,5 @@ def role_of(state: PartitionState, broker_id: int, broker_epoch: int = -1) -> Ro
     if state.leader == broker_id and state.written < broker_epoch:
         return Follow(NO_LEADER, state.leader_epoch, broker_id in state.isr)
     if state.leader == broker_id:
-        return Lead(state.leader_epoch, state.partition_epoch, state.isr, state.replicas)
+        return Lead(state.leader_epoch, state.partition_epoch, state.isr, state.replicas, state.adding_replicas)
     return Follow(state.leader, state.leader_epoch, broker_id in state.isr)

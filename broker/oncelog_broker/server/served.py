@@ -74,6 +74,8 @@ SERVED: Final[dict[int, Served]] = {
         _served(ApiKey.CREATE_PARTITIONS, 0, 3),
         _served(ApiKey.DELETE_GROUPS, 0, 2),
         _served(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
+        _served(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1),
+        _served(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0),
         _served(ApiKey.OFFSET_DELETE, 0, 0),
         # Kafka's brokers advertise it while they have ZooKeeper; versions 0 and 1 named topics without their ids.
         _served(ApiKey.ALTER_PARTITION, 2, 3, is_for_brokers=True),

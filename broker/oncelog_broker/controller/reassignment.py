@@ -1,0 +1,130 @@
+"""How partitions come to lie on other brokers: the rules of KIP-455. Pure.
+
+    asked for        replicas = target + original, with who is added and who is removed; in one write with the state
+    catching up      whoever is added fetches like any follower, and joins the ISR by AlterPartition
+    completed        when the whole target is in sync: replicas = target, the ISR is those of them, one of them leads
+
+All of it stands in the topic's node, as in Kafka, so whoever is controller goes on from there. A step is wanted as long
+as it is not written (`machine.py`), and each changes the state in the same write: what a leader proposed by the older
+assignment is refused by its version.
+
+Where a replica goes there is a new leader epoch, in which it fetches no more. Where one only comes there is none:
+nobody's log is another one for it, and clients notice nothing. A step that would take the last replica in sync away is
+refused. Source: KafkaController.onPartitionReassignment, and KRaft's PartitionReassignmentRevert and
+PartitionChangeBuilder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from oncelog_broker.controller.view import ClusterView, KnownState
+from oncelog_broker.metadata.image import NO_LEADER
+from oncelog_broker.metadata.payloads import PartitionState, ReplicaAssignment
+from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+
+class Reassigned(NamedTuple):
+    """What a step makes of a partition: both are written together."""
+
+    assignment: ReplicaAssignment
+    state: PartitionState
+
+
+def reassigned_to(assignment: ReplicaAssignment, target: Sequence[int]) -> ReplicaAssignment:
+    """The assignment while the partition is on its way to `target`; who was to be added by an earlier reassignment, and
+    is not of this one, goes at once."""
+    original = assignment.original
+    replicas = tuple(dict.fromkeys((*target, *original)))
+    return ReplicaAssignment(
+        replicas,
+        tuple(broker for broker in replicas if broker not in original),
+        tuple(broker for broker in replicas if broker not in target),
+    )
+
+
+def begin(
+    view: ClusterView,
+    key: PartitionKey,
+    target: Sequence[int] | None,
+    controller_epoch: int,
+    *,
+    may_change_replication_factor: bool = True,
+) -> Reassigned | None:
+    """The first step towards `target`, which replaces what is under way; None as target: back to where it was. None if
+    that is how it is.
+
+    Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT,
+    INVALID_REPLICATION_FACTOR.
+    """
+    assignment, known = view.assignment(key), view.states.get(key)
+    if assignment is None or key.topic in view.doomed:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+    if target is None:
+        if not assignment.is_reassigned:
+            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+        target = assignment.original
+    else:
+        _check_target(target, assignment, view.brokers, may_change_replication_factor)
+    wanted = reassigned_to(assignment, target)
+    if wanted == assignment:
+        return None
+    if known is None:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "None of its replicas has ever lived.")
+    state = _among(wanted.replicas, assignment.replicas, known, controller_epoch)
+    if state is None:
+        message = f"Of the replicas in sync, {list(known.state.isr)}, none would stay: its records would be lost."
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    return Reassigned(wanted, state)
+
+
+def completed(assignment: ReplicaAssignment, known: KnownState, controller_epoch: int) -> Reassigned | None:
+    """The last step, of a partition whose ISR is as it should be; None while one of the target is not in sync."""
+    if not assignment.is_reassigned or not set(assignment.target) <= set(known.state.isr):
+        return None
+    state = _among(assignment.target, assignment.replicas, known, controller_epoch)
+    assert state is not None, "the target is in sync"
+    return Reassigned(ReplicaAssignment(assignment.target), state)
+
+
+def _among(
+    replicas: Sequence[int], before: Sequence[int], known: KnownState, controller_epoch: int
+) -> PartitionState | None:
+    """The state when these are the replicas; None if none of them is in sync. Who is in sync lives, where the partition
+    has a leader: else it would have left the ISR first."""
+    state = known.state
+    isr = tuple(broker for broker in state.isr if broker in replicas)
+    if not isr:
+        return None
+    state = replace(state, isr=isr, controller_epoch=controller_epoch)
+    if state.leader == NO_LEADER or set(before) <= set(replicas):
+        return state
+    leader = state.leader if state.leader in isr else next(broker for broker in replicas if broker in isr)
+    return replace(state, leader=leader, leader_epoch=state.leader_epoch + 1)
+
+
+def _check_target(
+    target: Sequence[int], assignment: ReplicaAssignment, live: Collection[int], may_change_replication_factor: bool
+) -> None:
+    """Raises KafkaError INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR."""
+    if not target:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "No replicas are listed.")
+    if len(set(target)) != len(target):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"A broker is listed twice: {_shown(target)}.")
+    if any(broker < 0 for broker in target):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Broker ids are not negative: {_shown(target)}.")
+    away = [broker for broker in target if broker not in assignment.original and broker not in live]
+    if away:
+        message = f"Brokers that are to hold it do not live: {_shown(away)} of {_shown(target)}."
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    present = len(assignment.target)
+    if not may_change_replication_factor and len(target) != present:
+        message = f"The replication factor would change from {present} to {len(target)}."
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+
+
+def _shown(brokers: Sequence[int]) -> str:
+    return f"{list(brokers[:10])}" + (" and more" if len(brokers) > 10 else "")

@@ -1,0 +1,67 @@
+"""ListPartitionReassignments (46), v0: which partitions are on their way to other brokers (KIP-455).
+
+Behaviour: of the partitions that are named, each once, or of all; a partition that is not on its way, or does not
+exist, is left out. Served by the controller alone, from what it knows now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from oncelog_broker.controller.view import ClusterView
+from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import by_topic
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+TopicResult = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+PartitionResult = TopicResult.OngoingPartitionReassignment
+
+PARTITIONS_PER_STEP = 500
+
+
+def handle(
+    request: ListPartitionReassignmentsRequest, context: RequestContext
+) -> Answer[ListPartitionReassignmentsResponse]:
+    try:
+        view = context.services.elector.term().view
+    except KafkaError as error:
+        return ListPartitionReassignmentsResponse(error_code=error.code, topics=[])
+    return context.in_slices(_list(request, view))
+
+
+def _list(request: ListPartitionReassignmentsRequest, view: ClusterView) -> Steps[ListPartitionReassignmentsResponse]:
+    if request.topics is None:
+        # The view may change between two steps.
+        keys: Iterable[PartitionKey] = (key for name in list(view.topics) for key in view.keys_of((name,)))
+    else:
+        named = yield from by_topic((topic.name, topic.partition_indexes) for topic in request.topics)
+        keys = _keys(named.items())
+    topics: dict[str, TopicResult] = {}
+    for number, key in enumerate(keys, 1):
+        assignment = view.assignment(key)
+        if assignment is not None and assignment.is_reassigned:
+            topic = topics.setdefault(key.topic, TopicResult(name=key.topic, partitions=[]))
+            topic.partitions.append(
+                PartitionResult(
+                    partition_index=key.partition,
+                    replicas=list(assignment.replicas),
+                    adding_replicas=list(assignment.adding_replicas),
+                    removing_replicas=list(assignment.removing_replicas),
+                )
+            )
+        if number % PARTITIONS_PER_STEP == 0:
+            yield None
+    return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, topics=list(topics.values()))
+
+
+def _keys(named: Iterable[tuple[str, Iterable[int]]]) -> Iterator[PartitionKey]:
+    for topic, partitions in named:
+        for partition in partitions:
+            yield PartitionKey(topic, partition)

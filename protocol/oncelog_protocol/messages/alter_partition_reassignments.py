@@ -1,0 +1,55 @@
+"""AlterPartitionReassignments (45): let other brokers hold partitions (KIP-455). Served by the controller."""
+
+from __future__ import annotations
+
+from oncelog_protocol.schema import Request, array, boolean, int16, int32, message, string, struct
+
+
+@message(api_key=45, versions="0-1", flexible="0+")
+class AlterPartitionReassignmentsRequest(Request["AlterPartitionReassignmentsResponse"]):
+    """Begin, replace or cancel the reassignment of partitions.
+
+    v1: the number of replicas may be held fast (KIP-860).
+    """
+
+    timeout_ms: int = int32(default=60_000)
+    allow_replication_factor_change: bool = boolean("1+", default=True)
+    topics: list[ReassignableTopic] = array()
+
+    @struct
+    class ReassignableTopic:
+        name: str = string()
+        partitions: list[ReassignablePartition] = array()
+
+        @struct
+        class ReassignablePartition:
+            partition_index: int = int32()
+            # the preferred leader first; None: cancel what is under way
+            replicas: list[int] | None = array(of=int32(), nullable="0+", default=None)
+
+
+@message(api_key=45, versions="0-1", flexible="0+")
+class AlterPartitionReassignmentsResponse:
+    """One result per partition: that a reassignment has begun, not that it is done.
+
+    Errors of the whole: NOT_CONTROLLER, CLUSTER_AUTHORIZATION_FAILED, REQUEST_TIMED_OUT. Errors of a partition:
+    UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR (v1, where that must not change),
+    NO_REASSIGNMENT_IN_PROGRESS (there is nothing to cancel), INVALID_REQUEST (a partition is named twice).
+    """
+
+    throttle_time_ms: int = int32(default=0)
+    allow_replication_factor_change: bool = boolean("1+", default=True)
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    responses: list[ReassignableTopicResponse] = array()
+
+    @struct
+    class ReassignableTopicResponse:
+        name: str = string()
+        partitions: list[ReassignablePartitionResponse] = array()
+
+        @struct
+        class ReassignablePartitionResponse:
+            partition_index: int = int32()
+            error_code: int = int16()
+            error_message: str | None = string(nullable="0+", default=None)

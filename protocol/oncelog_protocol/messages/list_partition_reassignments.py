@@ -1,0 +1,44 @@
+"""ListPartitionReassignments (46): which partitions are on their way to other brokers (KIP-455). Served by the
+controller."""
+
+from __future__ import annotations
+
+from oncelog_protocol.schema import Request, array, int16, int32, message, string, struct
+
+
+@message(api_key=46, versions="0", flexible="0+")
+class ListPartitionReassignmentsRequest(Request["ListPartitionReassignmentsResponse"]):
+    """Of these partitions, or of all."""
+
+    timeout_ms: int = int32(default=60_000)
+    topics: list[ListPartitionReassignmentsTopics] | None = array(nullable="0+", default=None)  # None: all
+
+    @struct
+    class ListPartitionReassignmentsTopics:
+        name: str = string()
+        partition_indexes: list[int] = array(of=int32())
+
+
+@message(api_key=46, versions="0", flexible="0+")
+class ListPartitionReassignmentsResponse:
+    """Those that are under way; a partition that is not, or does not exist, is left out.
+
+    Errors: NOT_CONTROLLER, CLUSTER_AUTHORIZATION_FAILED.
+    """
+
+    throttle_time_ms: int = int32(default=0)
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    topics: list[OngoingTopicReassignment] = array()
+
+    @struct
+    class OngoingTopicReassignment:
+        name: str = string()
+        partitions: list[OngoingPartitionReassignment] = array()
+
+        @struct
+        class OngoingPartitionReassignment:
+            partition_index: int = int32()
+            replicas: list[int] = array(of=int32())  # all that hold it now, or are to
+            adding_replicas: list[int] = array(of=int32())
+            removing_replicas: list[int] = array(of=int32())
