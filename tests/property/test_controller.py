@@ -1,5 +1,5 @@
 """The controller under anything: brokers die, come back and bounce, controllers are deposed and go on as zombies,
-replies are lost, leaders propose from what they knew long ago.
+replies are lost, leaders propose from what they knew long ago, partitions are sent to other brokers and back.
 
 The real classes run on a tree in memory with several sessions; each write of a partition's state is judged as it lands.
 """
@@ -27,14 +27,17 @@ from oncelog_broker.metadata.payloads import (
     BrokerRegistration,
     Endpoint,
     PartitionState,
+    ReplicaAssignment,
     parse_controller_epoch,
     parse_partition_state,
+    parse_topic,
 )
+from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.registration import register_broker
 from oncelog_broker.metadata.store import Create, StoreUnavailable
 from oncelog_protocol.errors import KafkaError
 
-BROKERS = (1, 2, 3)
+BROKERS = (1, 2, 3, 4)
 broker_ids = st.sampled_from(BROKERS)
 losses = st.sampled_from(["", "reply", "request"])
 delays = st.integers(0, 2)
@@ -51,6 +54,8 @@ class Judge:
         """Who may lack records of a partition, being in its ISR all the same: since it lost the end of its log."""
         self.granted: set[tuple[str, int, int]] = set()
         """Who may be in an ISR that it was not in, by the path of the state, in which incarnation."""
+        self._assignments: dict[str, ReplicaAssignment] = {}
+        """By the path of the state, as of its last write."""
 
     def loses_its_tail(self, broker: int) -> None:
         self.unsure |= {(path, broker) for path, state in self._states.items() if broker in state.isr}
@@ -62,6 +67,7 @@ class Judge:
         state = parse_partition_state(node.data, path)
         before = self._states.get(path)
         self._states[path] = state
+        self._look_at_replicas(path, before, state)
         current = self._shared.tree.node(paths.CONTROLLER_EPOCH)
         assert current is not None
         assert state.controller_epoch == parse_controller_epoch(current.data, ""), "a zombie wrote"
@@ -88,9 +94,28 @@ class Judge:
                 self.unsure.discard((path, state.leader))  # what it has is now what there is
         self.unsure -= {(path, broker) for broker in before.isr if broker not in state.isr}
 
+    def _look_at_replicas(self, path: str, before: PartitionState | None, state: PartitionState) -> None:
+        """Assignments are written with states, so that both agree whenever either is read."""
+        topic, _, partition, _ = path.removeprefix(f"{paths.TOPICS}/").split("/")
+        node = self._shared.tree.node(paths.topic(topic))
+        assert node is not None
+        assignment = parse_topic(node.data, "").partitions[int(partition)]
+        was = self._assignments.get(path, assignment)
+        self._assignments[path] = assignment
+        assert set(state.isr) <= set(assignment.replicas), "one is in sync that holds nothing"
+        assert state.leader in (NO_LEADER, *assignment.replicas), "led by one that was taken away"
+        if before is None or assignment == was:
+            return
+        assert set(state.isr) <= set(before.isr), "one joined the ISR by being assigned"
+        gone = set(was.replicas) - set(assignment.replicas)
+        if gone and state.leader != NO_LEADER:
+            assert state.leader_epoch == before.leader_epoch + 1, "who was taken away may fetch as if it were not"
+        if gone & set(was.removing_replicas) and not assignment.is_reassigned:
+            assert set(was.target) <= set(before.isr), "taken away from before others had everything"
+
 
 class ControllerMachine(RuleBasedStateMachine):
-    """Up to three brokers; at most one of the controllers is not deposed."""
+    """Up to four brokers; at most one of the controllers is not deposed."""
 
     @initialize()
     def found(self) -> None:
@@ -212,6 +237,20 @@ class ControllerMachine(RuleBasedStateMachine):
 
         self.at_work(which, lost, alter, late)
 
+    @rule(which=st.integers(0, 2), data=st.data(), lost=losses, late=delays)
+    @precondition(lambda self: self.images and any(image.topics for image in self.images))
+    def reassign(self, which: int, data: st.DataObject, lost: str, late: int) -> None:
+        """Somebody sends partitions elsewhere, or wants them back."""
+        known = next(image for image in reversed(self.images) if image.topics)
+        name = data.draw(st.sampled_from(sorted(known.topics)))
+        targets = st.none() | st.lists(broker_ids, unique=True, min_size=1, max_size=3)
+        wanted = [(PartitionKey(name, index), data.draw(targets)) for index in known.topics[name].partitions]
+
+        async def ask(term: PartitionController) -> None:
+            await term.reassign(wanted)
+
+        self.at_work(which, lost, ask, late)
+
     @rule()
     def look(self) -> None:
         self.images = [*self.images[-3:], self.do(reader.read_image(self.observer))]
@@ -257,6 +296,32 @@ class ControllerMachine(RuleBasedStateMachine):
                     assert not any(b in image.brokers for b in state.isr)
         for path, broker in self.judge.unsure:
             assert broker not in image.brokers, f"{broker} may lack records of {path}, and is in its ISR"
+        self.everything_comes_to_its_target()
+
+    def everything_comes_to_its_target(self) -> None:
+        """Once all brokers live, and all replicas have caught up."""
+        _, term = self.terms[-1]
+        for broker in BROKERS:
+            if broker not in self.sessions:
+                self.start(broker, is_log_tail_kept=True)
+        self.do(term.brokers_changed())
+        self.look()
+        targets = {}
+        for topic in self.images[-1].topics.values():
+            for index, state in topic.partitions.items():
+                assignment = ReplicaAssignment(state.replicas, state.adding_replicas, state.removing_replicas)
+                targets[topic.name, index] = assignment.target
+                assert state.leader != NO_LEADER
+                members = [Member(broker, self.images[-1].brokers[broker].epoch) for broker in state.replicas]
+                proposal = Proposal(state.leader, state.leader_epoch, state.partition_epoch, members)
+                path = paths.partition_state(topic.name, index)
+                self.judge.granted.update((path, member.broker, member.epoch) for member in members)
+                sender = self.images[-1].brokers[state.leader].epoch
+                self.do(term.alter(state.leader, sender, [(topic.topic_id, index, proposal)]))
+        self.look()
+        for (name, index), target in targets.items():
+            reached = self.images[-1].topics[name].partitions[index]
+            assert (reached.replicas, reached.adding_replicas, reached.removing_replicas) == (target, (), ())
 
 
 async def _land(session: TreeSession) -> None:

@@ -153,9 +153,11 @@ class PartitionController:
                 return
             refused: set[PartitionKey] = set()
             incarnations = self.view.incarnations
-            for piece in in_pieces(await self._wanted(pending)):
+            wanted = await self._wanted(pending)
+            for piece in in_pieces(wanted):
                 refused |= await self._write(piece, incarnations)
-            pending = refused
+            # What was written first, somebody who left an ISR, say, may be what the end of a reassignment waited for.
+            pending = refused.union(change.key for change in wanted if self._is_reassigned(change.key))
         raise Unsettled(f"{len(pending)} partitions changed in each of {MAX_ATTEMPTS} attempts")
 
     async def _read_all(self) -> set[PartitionKey]:

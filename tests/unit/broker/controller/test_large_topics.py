@@ -1,7 +1,7 @@
 """Topics that are too large for one write: made and deleted in pieces, by whoever is controller meanwhile."""
 
 import pytest
-from tests.unit.broker.controller.test_partitions import Cluster
+from tests.support.controlled_brokers import ControlledBrokers
 
 from oncelog_broker.controller import topics as topics_module
 from oncelog_broker.controller import writer
@@ -20,7 +20,7 @@ def small_writes(monkeypatch):
 
 @pytest.fixture
 async def cluster():
-    cluster = Cluster()
+    cluster = ControlledBrokers()
     for broker in (1, 2):
         await cluster.start(broker)
     return cluster

@@ -3,16 +3,14 @@
 import asyncio
 
 import pytest
-from tests.support.shared_tree import SharedTree
+from tests.support.controlled_brokers import ControlledBrokers
 
 from oncelog_broker.controller import writer
 from oncelog_broker.controller.alter_partition import Member, Proposal
-from oncelog_broker.controller.leadership import claim_controllership
 from oncelog_broker.controller.machine import PartitionChange
-from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.writer import Deposed
-from oncelog_broker.metadata import paths, reader
+from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.payloads import (
     BrokerRegistration,
     Endpoint,
@@ -29,37 +27,9 @@ from oncelog_broker.metadata.store import Create, Delete, SessionExpired, Set, S
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
-class Cluster:
-    """Three brokers; broker 1 is the controller."""
-
-    def __init__(self):
-        self.shared = SharedTree()
-        self.admin = self.shared.connect()
-        self.sessions = {}
-
-    async def start(self, broker, **registration):
-        session = self.sessions[broker] = self.shared.connect()
-        endpoints = (Endpoint("PLAINTEXT", "h", broker),)
-        await register_broker(session, broker, BrokerRegistration(endpoints, **registration))
-        return session
-
-    def stop(self, broker):
-        self.sessions.pop(broker).expire()
-
-    async def control(self, broker):
-        claimed = await claim_controllership(self.sessions[broker], broker, now_ms=1)
-        term = PartitionController(self.sessions[broker], claimed)
-        await term.read_all()
-        return term
-
-    async def states(self, topic="t"):
-        image = await reader.read_image(self.admin)
-        return {p: (s.leader, s.leader_epoch, s.isr) for p, s in image.topics[topic].partitions.items()}
-
-
 @pytest.fixture
 async def cluster():
-    cluster = Cluster()
+    cluster = ControlledBrokers()
     for broker in (1, 2, 3):
         await cluster.start(broker)
     return cluster
@@ -177,7 +147,7 @@ async def test_partitions_that_were_never_led_get_their_first_state(cluster, ter
 
 
 async def test_an_adopted_topic_gets_an_epoch_above_its_logs():
-    cluster = Cluster()
+    cluster = ControlledBrokers()
     session = cluster.sessions[1] = cluster.shared.connect()
     logs = FoundLogs(topics=(FoundTopic("t", {0: 7, 1: -1}),))
     await register_broker(session, 1, BrokerRegistration((Endpoint("PLAINTEXT", "h", 1),)), lambda: logs)

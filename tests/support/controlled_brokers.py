@@ -1,0 +1,44 @@
+"""Brokers that are registered in a tree in memory and do nothing else, and the controllers that decide for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.shared_tree import SharedTree, TreeSession
+
+from oncelog_broker.controller.leadership import claim_controllership
+from oncelog_broker.controller.partitions import PartitionController
+from oncelog_broker.metadata import reader
+from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
+from oncelog_broker.metadata.registration import register_broker
+
+
+class ControlledBrokers:
+    """One session for each broker, and one to look with."""
+
+    def __init__(self) -> None:
+        self.shared = SharedTree()
+        self.admin = self.shared.connect()
+        self.sessions: dict[int, TreeSession] = {}
+
+    async def start(self, broker: int, **registration: Any) -> TreeSession:
+        session = self.sessions[broker] = self.shared.connect()
+        endpoints = (Endpoint("PLAINTEXT", "h", broker),)
+        await register_broker(session, broker, BrokerRegistration(endpoints, **registration))
+        return session
+
+    def stop(self, broker: int) -> None:
+        self.sessions.pop(broker).expire()
+
+    async def control(self, broker: int) -> PartitionController:
+        """This broker is the controller, which nobody else is."""
+        claimed = await claim_controllership(self.sessions[broker], broker, now_ms=1)
+        assert claimed is not None
+        term = PartitionController(self.sessions[broker], claimed)
+        await term.read_all()
+        return term
+
+    async def states(self, topic: str = "t") -> dict[int, tuple[int, int, tuple[int, ...]]]:
+        """Leader, leader epoch and ISR of each partition."""
+        image = await reader.read_image(self.admin)
+        return {p: (s.leader, s.leader_epoch, s.isr) for p, s in image.topics[topic].partitions.items()}
