@@ -6,6 +6,7 @@ items.py         calls about several items, each of which succeeds or fails by i
 calls.py         what every part asks with: one broker, the controller, leaders, a coordinator
 coordinators.py  asking the coordinators of groups and of transactional ids
 configs.py       the configuration of topics and brokers
+reassignments.py partitions on their way to other brokers
 groups.py        consumer groups: `admin.groups`
 transactions.py  transactions: `admin.transactions`
 admin.py         the public face
@@ -13,6 +14,7 @@ admin.py         the public face
 
 from oncelog.admin.admin import Admin
 from oncelog.admin.hanging import Explanation, Hang, HangingTransaction
+from oncelog.admin.reassignments import Reassignment
 from oncelog.admin.resources import (
     AlterConfig,
     AlterOperation,
@@ -41,5 +43,6 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "ProducerIdAndEpoch",
+    "Reassignment",
     "ResourceType",
 ]

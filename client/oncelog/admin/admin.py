@@ -11,9 +11,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from oncelog.admin import configs as of_configs
+from oncelog.admin import reassignments as of_reassignments
 from oncelog.admin.calls import Calls, brokers_of
 from oncelog.admin.groups import GroupAdmin
 from oncelog.admin.items import Outcomes, sorted_out
+from oncelog.admin.reassignments import Reassignment
 from oncelog.admin.resources import (
     AlterConfig,
     ClusterDescription,
@@ -169,6 +171,31 @@ class Admin:
             )
 
         await self._calls.each(totals, ask, timeout_ms)
+
+    async def alter_partition_reassignments(
+        self,
+        targets: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Let other brokers hold partitions, the preferred leader first; None: cancel what is under way.
+
+        Returns when that has begun. `list_partition_reassignments` says when it is done. Raises KafkaError,
+        PartialFailure.
+        """
+        await of_reassignments.alter_partition_reassignments(
+            self._calls,
+            targets,
+            allow_replication_factor_change=allow_replication_factor_change,
+            timeout_ms=timeout_ms,
+        )
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """Those of the partitions, by default of all, that are on their way to other brokers. Raises KafkaError."""
+        return await of_reassignments.list_partition_reassignments(self._calls, partitions, timeout_ms=timeout_ms)
 
     # configuration
 
