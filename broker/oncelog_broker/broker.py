@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
-from oncelog_broker.config import zookeeper_keys
+from oncelog_broker.config import throttle_keys, zookeeper_keys
 from oncelog_broker.config.alter import valid_topic_overrides
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import (
@@ -56,6 +56,7 @@ from oncelog_broker.replication.fetcher import Fetchers
 from oncelog_broker.replication.isr_keeper import IsrKeeper
 from oncelog_broker.replication.peers import BrokerPeers, PeerUnavailable, Purpose
 from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.replication.throttle import Throttles
 from oncelog_broker.runtime.clock import Clock, SystemClock
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
 from oncelog_broker.runtime.disk import Disk, RealDisk
@@ -134,6 +135,7 @@ class Broker:
         self._services: Services | None = None
         self._undo = AsyncExitStack()
         """What `stop` does, in reverse order of the start."""
+        self._throttles = Throttles()
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self.advertised: tuple[Listener, ...] = ()
         self.logs: LogManager
@@ -288,6 +290,7 @@ class Broker:
             metadata=self.metadata,
             peers=self.peers,
             replicas=self.replicas,
+            throttles=self._throttles,
             isr_keeper=isr_keeper,
             groups=self.groups,
             transactions=self.transactions,
@@ -312,6 +315,7 @@ class Broker:
             self.tasks,
             self.slices,
             self.replicas.on_truncated,
+            self._throttles.follower,
         )
         keeper = IsrKeeper(
             self.node_id,
@@ -470,6 +474,9 @@ class Broker:
             typed(image.broker_configs.get(self.node_id, {})), typed(image.broker_configs.get(None, {}))
         )
         self._log_configs.clear()
+        now = self.clock.monotonic()
+        self._throttles.leader.limit(self.config[throttle_keys.LEADER_REPLICATION_THROTTLED_RATE], now)
+        self._throttles.follower.limit(self.config[throttle_keys.FOLLOWER_REPLICATION_THROTTLED_RATE], now)
 
     def _set_strays_aside(self) -> None:
         """Logs of topics that are no more (a deletion was cut short), or of an older topic of the same name.

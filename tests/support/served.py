@@ -17,6 +17,7 @@ from tests.support.storage import SMALL, open_log
 from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES, GROUP_METADATA_MAX_BYTES, INTER_BROKER_LISTENER_NAME
 from oncelog_broker.metadata.image import Broker, ClusterImage
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.throttle import Throttles
 from oncelog_broker.replication.waiting import WaitingFetch
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
@@ -184,6 +185,7 @@ class Served:
             replicas=self,
             fetch_sessions=FetchSessions(10),
             config={FETCH_MAX_BYTES: 1 << 20, GROUP_METADATA_MAX_BYTES: 1 << 20, INTER_BROKER_LISTENER_NAME: None},
+            throttles=Throttles(),
             node_id=LEADER,
             image=ClusterImage("", {broker: Broker(broker, EPOCH, ()) for broker in (LEADER, FOLLOWER)}),
             isr_keeper=SimpleNamespace(consider=self.joining.extend),

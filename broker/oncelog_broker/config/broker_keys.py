@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from oncelog_broker.config import topic_defaults, zookeeper_keys
+from oncelog_broker.config import throttle_keys, topic_defaults, zookeeper_keys
 from oncelog_broker.config.declared import (
     ConfigKey,
     ConfigType,
@@ -511,10 +511,15 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE = ConfigKey[bool](
 
 BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {
     key.name: key
-    for key in (*vars(topic_defaults).values(), *vars(zookeeper_keys).values(), *globals().values())
+    for key in (
+        *vars(topic_defaults).values(),
+        *vars(zookeeper_keys).values(),
+        *vars(throttle_keys).values(),
+        *globals().values(),
+    )
     if isinstance(key, ConfigKey)
 }
-"""Every key declared above, in `topic_defaults` and in `zookeeper_keys`, by name."""
+"""Every key declared above, in `topic_defaults`, `zookeeper_keys` and `throttle_keys`, by name."""
 
 BROKER_SYNONYMS: Final[Mapping[str, tuple[ConfigKey[Any], ...]]] = {
     "node.id": (BROKER_ID,),

@@ -1,40 +1,29 @@
 """Topic keys of Kafka's that change nothing here, declared so that what was written for Kafka goes through.
 
 A key stands here if scripts set it and if the values that it takes promise nothing that we do not keep: they concern
-what does not happen here (recompression, tiered storage, the throttling of replication). A value that would promise
+what does not happen here (recompression, tiered storage). A value that would promise
 something is refused, as a broker of Kafka's without tiered storage refuses `remote.storage.enable=true`. Defaults and
 allowed values are Kafka's.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final, cast
 
 from oncelog_broker.config.declared import Allowed, ConfigKey, ConfigType, at_least, between
 
-INT, LONG, BOOLEAN, LIST = ConfigType.INT, ConfigType.LONG, ConfigType.BOOLEAN, ConfigType.LIST
+INT, LONG, BOOLEAN = ConfigType.INT, ConfigType.LONG, ConfigType.BOOLEAN
 
 NO_RECOMPRESSION: Final = "No effect: batches stay as the producer compressed them."
 NO_TIERED_STORAGE: Final = "No effect: there is no tiered storage, so all of a log is local."
-NO_THROTTLE: Final = "No effect yet with one replica: there is no replication to throttle."
-
-
-def _is_throttled_list(value: object) -> bool:
-    items = cast(tuple[str, ...], value)
-    return items == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", item) for item in items)
-
 
 ONLY_FALSE: Final = Allowed("and only false, as there is no tiered storage", lambda value: value is False)
 GZIP_LEVELS: Final = Allowed("between 1 and 9, or -1", lambda value: value == -1 or 1 <= cast(int, value) <= 9)
-THROTTLED_REPLICAS: Final = Allowed("of partition:broker, or *", _is_throttled_list)
 
 INERT_TOPIC_KEYS: Final[tuple[ConfigKey[Any], ...]] = (
     ConfigKey[int]("compression.gzip.level", INT, -1, NO_RECOMPRESSION, GZIP_LEVELS),
     ConfigKey[int]("compression.lz4.level", INT, 9, NO_RECOMPRESSION, between(1, 17)),
     ConfigKey[int]("compression.zstd.level", INT, 3, NO_RECOMPRESSION, between(-131072, 22)),
-    ConfigKey[tuple[str, ...]]("follower.replication.throttled.replicas", LIST, (), NO_THROTTLE, THROTTLED_REPLICAS),
-    ConfigKey[tuple[str, ...]]("leader.replication.throttled.replicas", LIST, (), NO_THROTTLE, THROTTLED_REPLICAS),
     ConfigKey[int]("local.retention.bytes", LONG, -2, NO_TIERED_STORAGE, at_least(-2)),
     ConfigKey[int]("local.retention.ms", LONG, -2, NO_TIERED_STORAGE, at_least(-2)),
     ConfigKey[bool]("remote.log.copy.disable", BOOLEAN, False, NO_TIERED_STORAGE, ONLY_FALSE),

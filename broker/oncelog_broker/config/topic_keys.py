@@ -1,8 +1,8 @@
 """The configuration keys of topics, and what each falls back to where a topic does not set it.
 
 A topic key takes its type and its default from its broker keys, in order: the first that is set holds, and the last
-always is. Keys without effect (`inert_topic_keys`) have no broker keys. `log.retention.hours` and
-its like are converted to milliseconds.
+always is. Keys without effect (`inert_topic_keys`) and those that name replicas (`throttle_keys`) have no broker keys.
+`log.retention.hours` and its like are converted to milliseconds.
 Source: Kafka's TopicConfig and its table of broker synonyms.
 """
 
@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from oncelog_broker.config import topic_defaults as defaults
 from oncelog_broker.config.declared import ConfigKey
 from oncelog_broker.config.inert_topic_keys import INERT_TOPIC_KEYS
+from oncelog_broker.config.throttle_keys import TOPIC_THROTTLE_KEYS
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
@@ -165,6 +166,9 @@ _DECLARED: Final = (
 
 TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
     declared.key.name: declared
-    for declared in sorted((*_DECLARED, *(TopicKey(key, ()) for key in INERT_TOPIC_KEYS)), key=lambda it: it.key.name)
+    for declared in sorted(
+        (*_DECLARED, *(TopicKey(key, ()) for key in (*INERT_TOPIC_KEYS, *TOPIC_THROTTLE_KEYS))),
+        key=lambda it: it.key.name,
+    )
 }
 """Every key of a topic, by name, in alphabetical order."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Final, cast
 
 LONG_MAX: Final = 2**63 - 1
 UNLIMITED: Final = -1
@@ -53,6 +53,8 @@ class LogConfig:
     message_max_decompressed_bytes: int = 64 * 1024**2
     record_validation: str = FRAMES
     min_insync_replicas: int = 1
+    leader_replication_throttled_replicas: frozenset[str] = frozenset()
+    follower_replication_throttled_replicas: frozenset[str] = frozenset()
     idempotence_duplicate_classification: str = STRICT
     idempotence_unknown_producer: str = ACCEPT
     delete_retention_ms: int = DAY_MS
@@ -76,6 +78,8 @@ class LogConfig:
             known["cleanup_policy"] = frozenset(name.strip() for name in policy.split(",") if name.strip())
         elif isinstance(policy, (list, tuple, set)):
             known["cleanup_policy"] = frozenset(policy)
+        for name in ("leader_replication_throttled_replicas", "follower_replication_throttled_replicas"):
+            known[name] = frozenset(cast(Collection[str], known.get(name, ())))
         return cls(**known)  # type: ignore[arg-type]
 
     @property

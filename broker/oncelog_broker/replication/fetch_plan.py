@@ -76,6 +76,10 @@ class FetchPlan:
     def __contains__(self, key: Key) -> bool:
         return key in self._wanted or key in self._resting
 
+    def asks_for(self, key: Key) -> bool:
+        """Whether the next request, or the session, is about it: it does not rest."""
+        return key in self._wanted
+
     # --- what is wanted
 
     def ask_for(self, key: Key, position: FetchPosition) -> None:
@@ -97,6 +101,11 @@ class FetchPlan:
         seconds = min(max(FIRST_REST_SECONDS, 2 * self._rests.get(key, 0.0)), self._limits.max_rest_seconds)
         self._rests[key] = seconds
         self._resting[key] = now + seconds, position
+
+    def hold_back(self, key: Key, position: FetchPosition, until: float) -> None:
+        """It is throttled: fetch it again from then on."""
+        self.pause(key)
+        self._resting[key] = until, position
 
     def pause(self, key: Key) -> None:
         """Fetch it no more for now."""

@@ -17,6 +17,7 @@ from oncelog_broker.replication.fetch_plan import Asked, FetchLimits, FetchPlan,
 from oncelog_broker.replication.following import BeginAt, CutAt, cut, is_still_at, position_of, take
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
+from oncelog_broker.replication.throttle import ReplicationQuota
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks, in_thread
@@ -37,6 +38,8 @@ PASSING: Final = frozenset(
     }
 )
 """One of both has not heard yet of the newest leader: no news for people."""
+MAX_HOLD_SECONDS: Final = 1.0
+"""After which it is seen whether a partition is still throttled: the rate may be another one by then."""
 SESSION_LOST: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -59,6 +62,7 @@ class Fetchers:
         tasks: Tasks,
         slices: Slices,
         on_truncated: Callable[[Partition], None],
+        quota: ReplicationQuota | None = None,
     ) -> None:
         """`on_truncated` is told when a log is cut: it may be followed again, if it is not to be led by then."""
         self._broker_id = broker_id
@@ -69,6 +73,7 @@ class Fetchers:
         self._tasks = tasks
         self._slices = slices
         self._on_truncated = on_truncated
+        self._quota = quota or ReplicationQuota()
         self._of: dict[int, BrokerFetcher] = {}
         """By leader."""
         self._followed: dict[Partition, BrokerFetcher] = {}
@@ -82,7 +87,7 @@ class Fetchers:
         if fetcher is None:
             fetcher = self._of[partition.leader] = BrokerFetcher(
                 partition.leader, self._broker_id, self._peers, self._image, self._limits(), self._clock, self._slices,
-                self._truncate,
+                self._truncate, self._quota,
             )  # fmt: skip
             self._tasks.spawn(f"fetch from broker {partition.leader}", fetcher.run())
         fetcher.add(partition)
@@ -137,6 +142,7 @@ class BrokerFetcher:
         clock: Clock,
         slices: Slices,
         truncate: Callable[[Partition, CutAt | BeginAt], None],
+        quota: ReplicationQuota,
     ) -> None:
         self._source = source
         self._broker_id = broker_id
@@ -146,15 +152,18 @@ class BrokerFetcher:
         self._clock = clock
         self._slices = slices
         self._truncate = truncate
+        self._quota = quota
         self._plan = FetchPlan(limits)
         self._partitions: dict[Key, Partition] = {}
+        self._behind: dict[Key, Partition] = {}
+        """Those that are not known to have all that is committed: they may be throttled."""
         self._has_work = asyncio.Event()
         self._failures = 0
 
     def add(self, partition: Partition) -> None:
         """Fetch it, in the leader epoch that it follows in now."""
         key = partition.topic_id, partition.index
-        self._partitions[key] = partition
+        self._partitions[key] = self._behind[key] = partition
         self._plan.ask_for(key, position_of(partition))
         self._has_work.set()
 
@@ -163,11 +172,13 @@ class BrokerFetcher:
         key = partition.topic_id, partition.index
         if self._partitions.get(key) is partition:
             del self._partitions[key]
+            self._behind.pop(key, None)
             self._plan.leave_out(key)
 
     async def run(self) -> None:
         """Fetch for ever."""
         while True:
+            self._hold_back_throttled()
             me = self._image().brokers.get(self._broker_id)
             request = self._plan.next_request(self._broker_id, -1 if me is None else me.epoch, self._clock.monotonic())
             if request is None:
@@ -188,6 +199,26 @@ class BrokerFetcher:
                 logger.exception("fetch failed", extra={"leader": self._source})
                 self._plan.on_lost()
                 await self._back_off(None)
+
+    def _hold_back_throttled(self) -> None:
+        """While too much was fetched, what is throttled is not asked for."""
+        now = self._clock.monotonic()
+        if not self._behind or not self._quota.is_exceeded(now):
+            return
+        until = now + min(self._quota.seconds_left(now), MAX_HOLD_SECONDS)
+        for key, partition in self._behind.items():
+            if partition.is_throttled_as_follower and self._plan.asks_for(key):
+                self._plan.hold_back(key, position_of(partition), until)
+
+    def _count(self, partition: Partition, asked: Asked) -> None:
+        """What was taken of an answer goes to the account of the throttle, unless the replica had caught up before."""
+        answer = asked.answer
+        if partition.is_throttled_as_follower and asked.key in self._behind and answer.records:
+            self._quota.record(len(answer.records), self._clock.monotonic())
+        if partition.log.log_end_offset >= answer.high_watermark:
+            self._behind.pop(asked.key, None)
+        else:
+            self._behind[asked.key] = partition
 
     async def _rest(self) -> None:
         """Until there is something to fetch."""
@@ -231,6 +262,7 @@ class BrokerFetcher:
             self._failed(partition, asked.key, error)
             return
         self._plan.went_well(asked.key)
+        self._count(partition, asked)
         if wanted is not None:
             self._truncate(partition, wanted)
         else:

@@ -18,6 +18,7 @@ from oncelog_broker.replication.follower_progress import FetchPosition, Follower
 from oncelog_broker.replication.high_watermark import replicated_offset
 from oncelog_broker.replication.isr import InSync, changed_isr, may_join, needed_in_sync, wanted_isr
 from oncelog_broker.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
+from oncelog_broker.replication.throttle import is_listed
 from oncelog_broker.replication.verification_guards import Guard, VerificationGuards
 from oncelog_broker.runtime.answers import Answer
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -36,7 +37,8 @@ class Partition(Replica):
     while as many replicas are in sync as acks=all asks for (KIP-966).
     """
 
-    __slots__ = ("_is_whole", "_lasting", "epoch_start_offset", "followers", "guards", "in_sync", "is_alone")
+    __slots__ = ("_is_whole", "_lasting", "epoch_start_offset", "followers", "guards", "in_sync", "is_alone",
+                 "is_throttled_as_follower", "is_throttled_as_leader")  # fmt: skip
 
     def __init__(
         self, topic: str, topic_id: bytes, index: int, log: PartitionLog, *, broker_id: int, high_watermark: int = 0
@@ -55,6 +57,10 @@ class Partition(Replica):
         self._is_whole = True
         """All of these are in sync, which is enough for whatever is asked."""
         self.guards = VerificationGuards()
+        self.is_throttled_as_leader = False
+        """Whether it is sent slowly to replicas that are not in sync."""
+        self.is_throttled_as_follower = False
+        self._see_throttles(log.config)
 
     # --- leading
 
@@ -106,8 +112,17 @@ class Partition(Replica):
     def update_config(self, config: LogConfig) -> None:
         """The topic's settings are these now; among them is how many replicas must be in sync."""
         self.log.update_config(config)
+        self._see_throttles(config)
         if not self.is_resigned:
             self._see_who_is_in_sync()
+
+    def _see_throttles(self, config: LogConfig) -> None:
+        as_leader, as_follower = (
+            config.leader_replication_throttled_replicas,
+            config.follower_replication_throttled_replicas,
+        )
+        self.is_throttled_as_leader = is_listed(as_leader, self.index, self.broker_id)
+        self.is_throttled_as_follower = is_listed(as_follower, self.index, self.broker_id)
 
     def _see_who_is_in_sync(self) -> None:
         """The replicas, the ISR or the proposal for it are others than before."""

@@ -23,6 +23,7 @@ from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.replication.isr_keeper import IsrKeeper
 from oncelog_broker.replication.peers import Peers
 from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.replication.throttle import Throttles
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.slices import Slices
@@ -54,6 +55,7 @@ class Services:
     metadata: MetadataCache
     peers: Peers
     replicas: Replicas
+    throttles: Throttles
     isr_keeper: IsrKeeper
     groups: GroupCoordinator
     transactions: TransactionCoordinator

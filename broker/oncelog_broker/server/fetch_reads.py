@@ -12,6 +12,7 @@ from typing import Final
 from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
 from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_broker.replication.partition import READ_COMMITTED, READ_UNCOMMITTED, Partition
+from oncelog_broker.replication.throttle import ReplicationQuota
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.answer_queue import SCATTER_BYTES
 from oncelog_broker.server.context import RequestContext
@@ -36,8 +37,8 @@ told beside an error."""
 class ConsumerRead:
     """One pass over the partitions of a plan, by `all_of`; `answers` are in its order."""
 
-    __slots__ = ("_by_id", "_copies_left", "_is_replica", "_isolation_level", "_replicas", "_version", "answers",
-                 "is_urgent", "partitions", "remaining", "total_bytes")  # fmt: skip
+    __slots__ = ("_by_id", "_copies_left", "_is_replica", "_isolation_level", "_now", "_replicas", "_version",
+                 "answers", "is_urgent", "partitions", "remaining", "seconds_throttled", "total_bytes")  # fmt: skip
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
         self._replicas = context.services.replicas
@@ -45,10 +46,13 @@ class ConsumerRead:
         self._by_id = context.version >= FIRST_TOPIC_ID_VERSION
         self._isolation_level = request.isolation_level
         self._is_replica = False
+        self._now = 0.0
         self._copies_left = context.connection.copied_answer_bytes
         self.partitions: list[Partition] = []
         self.is_urgent = False
         """There is something to be told at once, however few bytes were read."""
+        self.seconds_throttled = 0.0
+        """How long some of them will be left out, 0 if none are. Nobody waits for records of those."""
         self.total_bytes = 0
         self.remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])
         self.answers: list[PartitionResponse] = []
@@ -87,7 +91,13 @@ class ConsumerRead:
             if divergence is not None:
                 self.is_urgent = True
                 return _diverging(partition, asked.partition, *divergence)
+            throttle = self._throttle_of(partition) if self._is_replica else None
+            if throttle is not None and throttle.is_exceeded(self._now):
+                self.seconds_throttled = throttle.seconds_left(self._now)
+                return _without_records(partition, asked.partition)
             records, aborted = self._records(partition, asked.fetch_offset, asked.partition_max_bytes)
+            if throttle is not None:
+                throttle.record(len(records), self._now)
         except KafkaError as error:
             self.is_urgent = True
             return PartitionResponse(
@@ -114,6 +124,10 @@ class ConsumerRead:
         raise NotImplementedError
 
     def _end_for_replica(self, partition: Partition) -> int:
+        raise NotImplementedError
+
+    def _throttle_of(self, partition: Partition) -> ReplicationQuota | None:
+        """What holds back a follower that is behind in this partition; None: nothing does."""
         raise NotImplementedError
 
     def _log_start_beside(self, error: KafkaError, partition: Partition | None) -> int:
@@ -160,9 +174,12 @@ class ConsumerRead:
 
 
 class ReplicaRead(ConsumerRead):
-    """The same for a follower, by `all_of`. Its first pass over the partitions `notes` how far it is."""
+    """The same for a follower, by `all_of`. Its first pass over the partitions `notes` how far it is.
 
-    __slots__ = ("_broker_epoch", "_broker_id", "_ends", "_notes", "_now", "joining")
+    What is throttled, and more than its share was sent, it gets no records of: as if there were none.
+    """
+
+    __slots__ = ("_broker_epoch", "_broker_id", "_ends", "_notes", "_quota", "joining")
 
     def __init__(
         self, request: FetchRequest, context: RequestContext, broker_id: int, broker_epoch: int, *, notes: bool
@@ -174,6 +191,7 @@ class ReplicaRead(ConsumerRead):
         self._broker_epoch = broker_epoch
         self._notes = notes
         self._now = context.services.clock.monotonic()
+        self._quota = context.services.throttles.leader
         self._ends: list[int] = []
         """Of the logs, when they were read: those of `partitions`."""
         self.joining: list[Partition] = []
@@ -194,6 +212,11 @@ class ReplicaRead(ConsumerRead):
                 self.joining.append(partition)
         return divergence
 
+    def _throttle_of(self, partition: Partition) -> ReplicationQuota | None:
+        if not partition.is_throttled_as_leader or self._broker_id in partition.isr:
+            return None
+        return self._quota
+
     def _log_start_beside(self, error: KafkaError, partition: Partition | None) -> int:
         """Beside OFFSET_OUT_OF_RANGE, so that one which is far behind knows where to begin anew."""
         out_of_range = error.code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -209,6 +232,17 @@ class ReplicaRead(ConsumerRead):
             partition.is_resigned or partition.log.log_end_offset != end
             for partition, end in zip(self.partitions, self._ends, strict=True)
         )
+
+
+def _without_records(partition: Partition, index: int) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=index,
+        error_code=0,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.log_start_offset,
+        records=NO_RECORDS,
+    )
 
 
 def _diverging(partition: Partition, index: int, epoch: int, end_offset: int) -> PartitionResponse:

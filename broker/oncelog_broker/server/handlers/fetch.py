@@ -111,7 +111,8 @@ class _Fetch:
             return FetchResponse(error_code=self._refused, session_id=NO_SESSION, responses=[])
         request, limit = self._request, self._context.services.config[FETCH_MAX_BYTES]
         missing_bytes = min(request.min_bytes, request.max_bytes, limit) - read.total_bytes
-        if request.max_wait_ms <= 0 or read.is_urgent or missing_bytes <= 0 or not read.partitions:
+        is_waiting = read.partitions or read.seconds_throttled
+        if request.max_wait_ms <= 0 or read.is_urgent or missing_bytes <= 0 or not is_waiting:
             return self._answer(read)
         waited = self._wait(read, missing_bytes)
         return then(then(waited, lambda _: self._context.in_slices(self._read())), self._answer)
@@ -136,6 +137,10 @@ class _Fetch:
         services.replicas.follower_waits(follower.broker_id, waiting)
         if self._plan.has_news(read.answers):
             waiting.hurry()
+        if read.seconds_throttled:
+            services.deadlines.unless_done(
+                waiting.enough, min(read.seconds_throttled, MAX_WAIT_SECONDS), waiting.finish
+            )
         return self._in_time(waiting)
 
     def _in_time(self, waiting: WaitingFetch) -> Answer[None]:

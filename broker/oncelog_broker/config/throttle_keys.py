@@ -1,0 +1,59 @@
+"""The keys that throttle replication while partitions move (KIP-73): how fast, of brokers; which replicas, of topics.
+
+`BROKER_KEYS` in `broker_keys` and `TOPIC_KEYS` in `topic_keys` hold them, too. Names and allowed values are Kafka's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, cast
+
+from oncelog_broker.config.declared import LONG_MAX, Allowed, ConfigKey, ConfigType, Importance, UpdateMode, at_least
+
+
+def _is_throttled_list(value: object) -> bool:
+    items = cast(tuple[str, ...], value)
+    return items == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", item) for item in items)
+
+
+THROTTLED_REPLICAS: Final = Allowed("of partition:broker, or *", _is_throttled_list)
+
+LEADER_REPLICATION_THROTTLED_RATE = ConfigKey[int](
+    "leader.replication.throttled.rate",
+    ConfigType.LONG,
+    LONG_MAX,
+    "Bytes a second that this broker sends to replicas which are not in sync, of the partitions that "
+    "leader.replication.throttled.replicas of their topics lists for it.",
+    at_least(0),
+    Importance.MEDIUM,
+    UpdateMode.PER_BROKER,
+)
+FOLLOWER_REPLICATION_THROTTLED_RATE = ConfigKey[int](
+    "follower.replication.throttled.rate",
+    ConfigType.LONG,
+    LONG_MAX,
+    "Bytes a second that this broker fetches where it is behind, of the partitions that "
+    "follower.replication.throttled.replicas of their topics lists for it.",
+    at_least(0),
+    Importance.MEDIUM,
+    UpdateMode.PER_BROKER,
+)
+
+TOPIC_THROTTLE_KEYS: Final[tuple[ConfigKey[Any], ...]] = (
+    ConfigKey[tuple[str, ...]](
+        "follower.replication.throttled.replicas",
+        ConfigType.LIST,
+        (),
+        "The replicas that are throttled where they fetch, as partition:broker,partition:broker,..., or * for all.",
+        THROTTLED_REPLICAS,
+    ),
+    ConfigKey[tuple[str, ...]](
+        "leader.replication.throttled.replicas",
+        ConfigType.LIST,
+        (),
+        "The replicas that are throttled where they are fetched from, as partition:broker,partition:broker,..., or * "
+        "for all.",
+        THROTTLED_REPLICAS,
+    ),
+)
+"""They have no broker keys to fall back to."""
