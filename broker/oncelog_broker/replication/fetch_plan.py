@@ -76,10 +76,6 @@ class FetchPlan:
     def __contains__(self, key: Key) -> bool:
         return key in self._wanted or key in self._resting
 
-    def asks_for(self, key: Key) -> bool:
-        """Whether the next request, or the session, is about it: it does not rest."""
-        return key in self._wanted
-
     # --- what is wanted
 
     def ask_for(self, key: Key, position: FetchPosition) -> None:

@@ -207,7 +207,7 @@ class BrokerFetcher:
             return
         until = now + min(self._quota.seconds_left(now), MAX_HOLD_SECONDS)
         for key, partition in self._behind.items():
-            if partition.is_throttled_as_follower and self._plan.asks_for(key):
+            if partition.is_throttled_as_follower and key in self._plan:
                 self._plan.hold_back(key, position_of(partition), until)
 
     def _count(self, partition: Partition, asked: Asked) -> None:
