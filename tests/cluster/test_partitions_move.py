@@ -1,0 +1,190 @@
+"""Partitions that move to another broker while transactions run: clients see nothing of it, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar
+
+import pytest
+from final_state import settle_and_check
+from recording_clients import PATIENCE_SECONDS, PRODUCERS, RecordingProducer, Writer
+from replicated_cluster import ReplicatedCluster
+from tests.support.history.events import Place
+from tests.support.history.recorder import History
+
+from oncelog import TopicPartition
+from oncelog.admin import Admin, AlterConfig, AlterOperation, ConfigResource, Reassignment
+
+T = TypeVar("T")
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+RECORDS_PER_TRANSACTION = 5
+SOAK = (pytest.mark.soak, pytest.mark.timeout(1800))
+MOVES = [
+    pytest.param("oncelog", 10),
+    pytest.param("oncelog", 100, marks=SOAK),
+    pytest.param("librdkafka", 100, marks=SOAK),
+]
+
+
+class Operator:
+    """Our admin client, one call at a time."""
+
+    def __init__(self, cluster: ReplicatedCluster) -> None:
+        self._cluster = cluster
+
+    def _do(self, work: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
+        async def ask() -> T:
+            async with Admin(self._cluster.addresses) as admin:
+                return await work(admin)
+
+        return asyncio.run(ask())
+
+    def move(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+        self._do(lambda admin: admin.alter_partition_reassignments(targets))
+
+    def moving(self) -> dict[TopicPartition, Reassignment]:
+        return self._do(lambda admin: admin.list_partition_reassignments())
+
+    def until_moved(self) -> None:
+        self._cluster.until(lambda: not self.moving(), "no partition is on its way")
+
+    def configure(self, resource: ConfigResource, key: str, value: str | None) -> None:
+        operation = AlterOperation.DELETE if value is None else AlterOperation.SET
+        change = AlterConfig(key, value, operation)
+        self._do(lambda admin: admin.incremental_alter_configs({resource: [change]}))
+
+    def is_configured(self, resource: ConfigResource, key: str, value: str) -> bool:
+        described = self._do(lambda admin: admin.describe_configs([resource], keys=[key]))
+        return described[resource][key].value == value
+
+    @contextmanager
+    def throttled(self, topic: str, node_id: int, bytes_per_second: int) -> Iterator[None]:
+        """This broker catches up with partitions of the topic so fast."""
+        self.configure(ConfigResource.topic(topic), FOLLOWER_REPLICAS, "*")
+        broker = ConfigResource.broker(node_id)
+        self.configure(broker, FOLLOWER_RATE, str(bytes_per_second))
+        try:
+            self._cluster.until(
+                lambda: self.is_configured(broker, FOLLOWER_RATE, str(bytes_per_second)), "the throttle is known"
+            )
+            yield
+        finally:
+            self.configure(broker, FOLLOWER_RATE, None)
+
+
+class TransactionWriter:
+    """Commits one transaction after the other, in a thread of its own, over some places in turn."""
+
+    def __init__(self, producer: RecordingProducer, places: Iterable[Place]) -> None:
+        self._producer = producer
+        self._places = itertools.cycle(places)
+        self._committed = 0
+        self._progress = threading.Condition()
+        self._is_over = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._write, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        self._thread.join(PATIENCE_SECONDS)
+        if self._failure is not None:
+            raise self._failure
+
+    def _write(self) -> None:
+        try:
+            while not self._is_over:
+                self._producer.begin()
+                for _ in range(RECORDS_PER_TRANSACTION):
+                    self._producer.send(next(self._places))
+                self._producer.commit()
+                with self._progress:
+                    self._committed += 1
+                    self._progress.notify_all()
+        except BaseException as error:
+            self._failure = error
+            with self._progress:
+                self._progress.notify_all()
+
+    def until_more(self, transactions: int) -> None:
+        """Until so many more are committed than now."""
+        with self._progress:
+            goal = self._committed + transactions
+            self._progress.wait_for(lambda: self._committed >= goal or self._failure is not None, PATIENCE_SECONDS)
+            assert self._committed >= goal, self._failure
+
+
+@pytest.fixture
+def operator(cluster: ReplicatedCluster) -> Operator:
+    return Operator(cluster)
+
+
+@pytest.mark.parametrize(("library", "partitions"), MOVES)
+def test_c23_partitions_move_under_transactions_and_the_target_dies(
+    cluster: ReplicatedCluster, operator: Operator, history: History, topic: str, library: str, partitions: int
+) -> None:
+    """Half of them are called back while the target is dead, the others arrive when it is there again."""
+    before = {index: (1, 2) if index % 2 else (2, 1) for index in range(partitions)}
+    cluster.create_topic(topic, *before.values())
+    places = [Place(topic, index) for index in before]
+    targets = {TopicPartition(topic, index): (3, replicas[0]) for index, replicas in before.items()}
+    called_back = {partition: None for partition in targets if partition.partition % 4 < 2}
+    rounds = partitions // RECORDS_PER_TRANSACTION
+    with PRODUCERS[library](cluster.addresses, history, "anna", topic) as producer:
+        with TransactionWriter(producer, places) as writer:
+            writer.until_more(rounds + 1)  # something is in each partition
+            with operator.throttled(topic, 3, 0):
+                operator.move(targets)
+                writer.until_more(rounds + 1)
+                assert operator.moving().keys() == targets.keys(), "nobody is in sync without a record"
+                cluster.kill(3)
+                writer.until_more(2)
+                operator.move(called_back)
+                assert operator.moving().keys() == targets.keys() - called_back.keys()
+                cluster.start(3)
+                writer.until_more(2)
+            operator.until_moved()
+            writer.until_more(rounds + 1)
+        assert producer.acknowledged == producer.sent, "an error that a user would see"
+    wanted = dict(before) | {p.partition: target for p, target in targets.items() if p not in called_back}
+    assert {index: part.replicas for index, part in cluster.parts(topic).items()} == wanted
+    settle_and_check(cluster, history, topic)
+    logs = {(node_id, f"{topic}-{index}") for index, replicas in wanted.items() for node_id in replicas}
+    cluster.until(lambda: hosts(cluster, topic) == logs, "whoever holds a partition no more has no log of it")
+
+
+def hosts(cluster: ReplicatedCluster, topic: str) -> set[tuple[int, str]]:
+    """Which broker has a log of which partition."""
+    return {
+        (node_id, directory.name)
+        for node_id, broker in cluster.brokers.items()
+        for directory in broker.data.glob(f"{topic}-*")
+        if not directory.name.endswith("-delete")
+    }
+
+
+def test_who_was_away_deletes_what_others_hold_now(
+    cluster: ReplicatedCluster, operator: Operator, history: History, topic: str
+) -> None:
+    """A broker that comes back has a log of a partition that was moved meanwhile."""
+    cluster.create_topic(topic, (1, 2, 3), min_insync_replicas="1")
+    with PRODUCERS["oncelog"](cluster.addresses, history, "anna") as producer, Writer(producer, Place(topic)) as writer:
+        writer.until_more(10)
+        cluster.kill(3)
+        operator.move({TopicPartition(topic, 0): (2, 1)})
+        operator.until_moved()
+        writer.until_more(10)
+        assert (cluster.brokers[3].data / f"{topic}-0").is_dir()
+        cluster.start(3)
+        cluster.until(lambda: hosts(cluster, topic) == {(1, f"{topic}-0"), (2, f"{topic}-0")}, "the stray log goes")
+        writer.until_more(10)
+    assert cluster.part(topic).replicas == (2, 1)
+    settle_and_check(cluster, history, topic)
