@@ -20,6 +20,7 @@ BUILT_IN: Final = {
     "topics": "oncelog.cli.topics:topics",
     "groups": "oncelog.cli.groups:groups",
     "txns": "oncelog.cli.txns:txns",
+    "reassign": "oncelog.cli.reassign:reassign",
     "explain": "oncelog.cli.explain:explain",
     "produce": "oncelog.cli.produce:produce",
     "consume": "oncelog.cli.consume:consume",

@@ -1,0 +1,291 @@
+"""`oncelog reassign`: let other brokers hold partitions (KIP-455)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, TypeVar
+
+import click
+
+from oncelog.cli.options import bootstrap_option, output_option, parsed
+from oncelog.cli.output import Column, count, show_rows
+from oncelog.cli.reassignment_plan import Assignment, from_json, spread, to_json, topics_from_json
+from oncelog.cli.reassignment_throttle import clear_throttle, set_throttle
+from oncelog.cli.running import Failure, run
+
+if TYPE_CHECKING:
+    from oncelog.admin import Admin, Reassignment
+    from oncelog.cluster import TopicPartition
+
+T = TypeVar("T")
+
+POLL_SECONDS: Final = 0.5
+"""How often it is looked how far the partitions are."""
+HEARSAY_SECONDS: Final = 3.0
+"""How long it is looked again at partitions that seem to be neither where they should be nor on their way."""
+COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition", "State", "Replicas", "Target", "In sync")))
+DONE, MOVING, OTHER = "done", "moving", "elsewhere"
+"""States of a partition of a plan: as the plan wants it; on its way there; neither."""
+
+
+def broker_ids(text: str) -> tuple[int, ...]:
+    """`1,2,3`. Raises ValueError."""
+    try:
+        return tuple(dict.fromkeys(int(node) for node in text.split(",")))
+    except ValueError as error:
+        raise ValueError(f"{text!r} lists no broker ids: ID,ID,... is needed") from error
+
+
+plan_argument: Final = click.argument("plan_file", metavar="PLAN", type=click.File("r"))
+throttle_option: Final = click.option(
+    "--preserve-throttle", is_flag=True, help="Leave the throttle as it is, also if all are done."
+)
+
+
+@click.group()
+def reassign() -> None:
+    """Move partitions to other brokers, and see how far they are.
+
+    PLAN is a file as kafka-reassign-partitions takes it, or - for standard input: {"version": 1, "partitions":
+    [{"topic": "orders", "partition": 0, "replicas": [3, 1]}]}. `generate` makes one.
+    """
+
+
+@reassign.command()
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@bootstrap_option
+@click.option("--topics-file", type=click.File("r"), help='{"topics": [{"topic": "orders"}]}, beside the TOPICs.')
+@click.option("--to", "nodes", type=parsed("ID,...", broker_ids), help="The brokers to use. Default: all that live.")
+@click.option("--replication-factor", type=click.IntRange(min=1), help="Default: as many replicas as there are.")
+@click.option("--disable-rack-aware", is_flag=True, help="Do not look at racks.")
+@click.option("--current", type=click.Path(dir_okay=False), help="Write the way back, as a plan, into this file.")
+def generate(
+    topics: tuple[str, ...],
+    bootstrap: str,
+    topics_file: IO[str] | None,
+    nodes: tuple[int, ...] | None,
+    replication_factor: int | None,
+    disable_rack_aware: bool,
+    current: str | None,
+) -> None:
+    """Print a plan that spreads the TOPICs evenly over brokers, in different racks, and moves little."""
+    names = [*topics, *(_parsed(topics_from_json, topics_file) if topics_file else ())]
+    if not names:
+        raise click.UsageError("which topics? Name them, or use --topics-file")
+
+    async def command() -> tuple[Assignment, dict[int, str | None]]:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap) as admin:
+            brokers = (await admin.describe_cluster()).brokers
+            racks = {broker.node_id: None if disable_rack_aware else broker.rack for broker in brokers}
+            return await _assignment_of(admin, names), racks
+
+    present, racks = run(command, bootstrap)
+    if missing := set(nodes or ()) - racks.keys():
+        raise Failure(f"no such brokers live: {', '.join(map(str, sorted(missing)))}")
+    chosen = {node: racks[node] for node in (nodes or sorted(racks))}
+    try:
+        plan = spread(present, chosen, replication_factor or 0)
+    except ValueError as error:
+        raise Failure(str(error)) from error
+    if current is not None:
+        Path(current).write_text(to_json(present) + "\n")
+    click.echo(to_json(plan))
+    moved = sum(plan[partition] != present[partition] for partition in plan)
+    click.echo(f"{count(moved, 'partition')} of {len(plan)} would change", err=True)
+
+
+@reassign.command()
+@plan_argument
+@bootstrap_option
+@click.option("--throttle", type=click.IntRange(min=1), metavar="BYTES", help="Bytes a second of each broker.")
+@click.option("--current", type=click.Path(dir_okay=False), help="Write the way back, as a plan, into this file.")
+@click.option("--no-wait", is_flag=True, help="Return when it has begun; `verify` says how far it is.")
+@click.option("--disallow-replication-factor-change", is_flag=True, help="Refuse other numbers of replicas.")
+def execute(
+    plan_file: IO[str],
+    bootstrap: str,
+    throttle: int | None,
+    current: str | None,
+    no_wait: bool,
+    disallow_replication_factor_change: bool,
+) -> None:
+    """Move partitions as the PLAN says, and wait until they have arrived.
+
+    Who is interrupted may look with `verify`, or call them back with `cancel`. A throttle is taken back in the end.
+    """
+    plan = _parsed(from_json, plan_file)
+
+    async def command() -> None:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap) as admin:
+            present = await _assignment_of(admin, {partition.topic for partition in plan})
+            if unknown := plan.keys() - present.keys():
+                raise Failure(f"there is no partition {', '.join(map(str, sorted(unknown)))}")
+            if current is not None:
+                Path(current).write_text(to_json({partition: present[partition] for partition in plan}) + "\n")
+            if throttle is not None:
+                await set_throttle(admin, {p: (present[p], plan[p]) for p in plan}, throttle)
+            await admin.alter_partition_reassignments(
+                plan, allow_replication_factor_change=not disallow_replication_factor_change
+            )
+            click.echo(f"{count(len(plan), 'partition')} on the way", err=True)
+            if not no_wait:
+                await _until_arrived(admin, plan)
+                if throttle is not None:
+                    await clear_throttle(admin, _topics(plan))
+
+    run(command, bootstrap)
+    if not no_wait:
+        click.echo("done", err=True)
+
+
+@reassign.command(name="list")
+@bootstrap_option
+@output_option
+def list_(bootstrap: str, output: str | None) -> None:
+    """List the partitions that are on their way. Plain output: as `verify`."""
+
+    async def command() -> list[tuple[object, ...]]:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap) as admin:
+            moving = await admin.list_partition_reassignments()
+            return await _rows(admin, {partition: each.target for partition, each in moving.items()}, moving)
+
+    show_rows(COLUMNS, run(command, bootstrap), output)
+
+
+@reassign.command()
+@plan_argument
+@bootstrap_option
+@output_option
+@throttle_option
+def verify(plan_file: IO[str], bootstrap: str, output: str | None, preserve_throttle: bool) -> None:
+    """Show how far the partitions of the PLAN are, and take the throttle back when all have arrived.
+
+    Ends with 1 if some have not. Plain output has a line for each: topic, partition, state (done, moving, elsewhere),
+    replicas, target, replicas in sync.
+    """
+    plan = _parsed(from_json, plan_file)
+
+    async def command() -> list[tuple[object, ...]]:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap) as admin:
+            rows = await _settled_rows(admin, plan)
+            if not preserve_throttle and all(row[2] != MOVING for row in rows):
+                await _take_throttle_back(admin, plan)
+            return rows
+
+    rows = run(command, bootstrap)
+    show_rows(COLUMNS, rows, output)
+    if open_ := sum(row[2] != DONE for row in rows):
+        raise Failure(f"{count(open_, 'partition')} of {len(rows)} not where the plan wants them")
+
+
+@reassign.command()
+@click.argument("plan_file", metavar="[PLAN]", type=click.File("r"), required=False)
+@bootstrap_option
+@click.option("--all", "everything", is_flag=True, help="All that are on their way, in place of a PLAN.")
+@throttle_option
+def cancel(plan_file: IO[str] | None, bootstrap: str, everything: bool, preserve_throttle: bool) -> None:
+    """Call back what is on its way of the PLAN: partitions stay with those that held them before."""
+    if (plan_file is None) is not everything:
+        raise click.UsageError("either a PLAN or --all")
+    plan = None if plan_file is None else _parsed(from_json, plan_file)
+
+    async def command() -> int:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap) as admin:
+            moving = await admin.list_partition_reassignments(plan)
+            if moving:
+                await admin.alter_partition_reassignments(dict.fromkeys(moving))
+            if not preserve_throttle:
+                await _take_throttle_back(admin, moving if plan is None else plan)
+            return len(moving)
+
+    click.echo(f"{count(run(command, bootstrap), 'partition')} called back", err=True)
+
+
+def _parsed(parse: Callable[[str], T], file: IO[str]) -> T:
+    """What the file says. Raises UsageError."""
+    try:
+        return parse(file.read())
+    except ValueError as error:
+        raise click.UsageError(f"{file.name}: {error}") from error
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> set[str]:
+    return {partition.topic for partition in partitions}
+
+
+async def _assignment_of(admin: Admin, topics: Iterable[str]) -> Assignment:
+    """Who holds the partitions of these topics, or held them before a reassignment that is under way."""
+    from oncelog.cluster import TopicPartition
+
+    described = await admin.describe_topics(topics)
+    moving = await admin.list_partition_reassignments()
+    return {
+        (each := TopicPartition(name, index)): tuple(
+            node for node in partition.replicas if each not in moving or node not in moving[each].adding
+        )
+        for name, topic in described.items()
+        for index, partition in topic.partitions.items()
+    }
+
+
+async def _rows(
+    admin: Admin, targets: Mapping[TopicPartition, Sequence[int]], moving: Mapping[TopicPartition, Reassignment]
+) -> list[tuple[object, ...]]:
+    """As in COLUMNS."""
+    described = await admin.describe_topics(_topics(targets)) if targets else {}
+    rows: list[tuple[object, ...]] = []
+    for each, target in sorted(targets.items()):
+        known = described[each.topic].partitions.get(each.partition)
+        replicas = () if known is None else known.replicas
+        state = MOVING if each in moving else DONE if tuple(replicas) == tuple(target) else OTHER
+        rows.append((each.topic, each.partition, state, replicas, tuple(target), () if known is None else known.isr))
+    return rows
+
+
+async def _settled_rows(admin: Admin, plan: Mapping[TopicPartition, Sequence[int]]) -> list[tuple[object, ...]]:
+    """As in COLUMNS. A broker may hear a little later than the controller what has arrived."""
+    looks = int(HEARSAY_SECONDS / POLL_SECONDS)
+    while True:
+        rows = await _rows(admin, plan, await admin.list_partition_reassignments(plan))
+        looks -= 1
+        if looks <= 0 or all(row[2] != OTHER for row in rows):
+            return rows
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _until_arrived(admin: Admin, plan: Mapping[TopicPartition, Sequence[int]]) -> None:
+    """Return when none of the plan is on its way; the number that is left is shown as it falls."""
+    left = len(plan)
+    while moving := await admin.list_partition_reassignments(plan):
+        if len(moving) != left:
+            left = len(moving)
+            _show_progress(len(plan) - left, len(plan))
+        await asyncio.sleep(POLL_SECONDS)
+    _show_progress(len(plan), len(plan), is_last=True)
+
+
+def _show_progress(done: int, of: int, *, is_last: bool = False) -> None:
+    """On a terminal one line that changes, elsewhere a line for each change."""
+    on_terminal = sys.stderr.isatty()
+    start, end = ("\r\x1b[K", is_last) if on_terminal else ("", True)
+    click.echo(f"{start}{done} of {count(of, 'partition')} arrived", err=True, nl=end)
+
+
+async def _take_throttle_back(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
+    """Unless others are still on their way, whose throttle it may be."""
+    topics = _topics(partitions)
+    if topics and not await admin.list_partition_reassignments() and await clear_throttle(admin, topics):
+        click.echo("the throttle is taken back", err=True)
