@@ -1,16 +1,22 @@
-"""Partitions that move to another broker while transactions run: clients see nothing of it, and nothing is lost."""
+"""Partitions that move to another broker while transactions run: clients see nothing of it, and nothing is lost. And
+`oncelog reassign`, which has them moved."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import pytest
+from click.testing import CliRunner, Result
 from final_state import settle_and_check
+from foreign_clients import Record
+from librdkafka_client import Librdkafka
 from recording_clients import PATIENCE_SECONDS, PRODUCERS, RecordingProducer, Writer
 from replicated_cluster import ReplicatedCluster
 from tests.support.history.events import Place
@@ -18,14 +24,16 @@ from tests.support.history.recorder import History
 
 from oncelog import TopicPartition
 from oncelog.admin import Admin, AlterConfig, AlterOperation, ConfigResource, Reassignment
+from oncelog.cli.main import cli
 
 T = TypeVar("T")
+Oncelog = Callable[..., Result]
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 RECORDS_PER_TRANSACTION = 5
 SOAK = (pytest.mark.soak, pytest.mark.timeout(1800))
 MOVES = [
-    pytest.param("oncelog", 10),
+    ("oncelog", 8),
     pytest.param("oncelog", 100, marks=SOAK),
     pytest.param("librdkafka", 100, marks=SOAK),
 ]
@@ -188,3 +196,72 @@ def test_who_was_away_deletes_what_others_hold_now(
         writer.until_more(10)
     assert cluster.part(topic).replicas == (2, 1)
     settle_and_check(cluster, history, topic)
+
+
+# --- from the command line
+
+
+@pytest.fixture
+def reassign(cluster: ReplicatedCluster) -> Oncelog:
+    """Run a command of it, in this process. `code` is the exit code that is expected."""
+
+    def run(*arguments: str, stdin: str = "", code: int = 0) -> Result:
+        environment = {"ONCELOG_BOOTSTRAP_SERVER": cluster.addresses}
+        done = CliRunner().invoke(cli, ["reassign", *arguments], input=stdin, env=environment)
+        assert done.exit_code == code, (done.output, done.exception)
+        return done
+
+    return run
+
+
+def replicas(cluster: ReplicatedCluster, topic: str) -> dict[int, tuple[int, ...]]:
+    return {index: part.replicas for index, part in cluster.parts(topic).items()}
+
+
+def test_there_and_back(cluster: ReplicatedCluster, reassign: Oncelog, topic: str, tmp_path: Path) -> None:
+    before = {0: (1, 2), 1: (2, 1), 2: (1, 2)}
+    cluster.create_topic(topic, *before.values())
+    way_back, plan = str(tmp_path / "back.json"), str(tmp_path / "plan.json")
+    made = reassign("generate", topic, "--to", "2,3", "--current", way_back)
+    assert "3 partitions of 3 would change" in made.stderr
+    Path(plan).write_text(made.stdout)
+    assert all(set(each["replicas"]) == {2, 3} for each in json.loads(made.stdout)["partitions"])
+
+    done = reassign("execute", plan, "--throttle", "10000000")
+    assert "3 of 3 partitions arrived" in done.stderr
+    assert done.stderr.endswith("done\n")
+    cluster.until(lambda: {frozenset(each) for each in replicas(cluster, topic).values()} == {frozenset((2, 3))}, "so")
+    lines = reassign("verify", plan).stdout.splitlines()
+    assert [line.split("\t")[:3] for line in lines] == [[topic, str(index), "done"] for index in before]
+
+    reassign("execute", "-", stdin=Path(way_back).read_text())
+    cluster.until(lambda: replicas(cluster, topic) == before, "all are where they were")
+    assert reassign("list").stdout == ""
+
+
+def test_a_throttle_is_seen_and_taken_back(cluster: ReplicatedCluster, reassign: Oncelog, topic: str) -> None:
+    """A byte a second, beyond the first answer, which does not hold everything: it takes until it is called back."""
+    cluster.create_topic(topic, (1, 2))
+    client = Librdkafka(cluster.addresses)
+    for _ in range(3):
+        client.produce(topic, [Record(bytes(600_000))], partition=0)
+    client.close()
+    moved = {"topic": topic, "partition": 0, "replicas": [3, 1], "log_dirs": ["any", "any"]}
+    plan = json.dumps({"version": 1, "partitions": [moved]})
+    reassign("execute", "-", "--no-wait", "--throttle", "1", stdin=plan)
+    (line,) = reassign("verify", "-", stdin=plan, code=1).stdout.splitlines()
+    assert line.split("\t")[:5] == [topic, "0", "moving", "3,1,2", "3,1"]
+    assert settings(cluster, topic) == {
+        "leader.replication.throttled.replicas": "0:1,0:2",
+        "follower.replication.throttled.replicas": "0:3",
+    }
+    called_back = reassign("cancel", "--all").stderr.splitlines()
+    assert called_back == ["the throttle is taken back", "1 partition called back"]
+    cluster.until(lambda: settings(cluster, topic) == {}, "all know of it")
+    assert replicas(cluster, topic) == {0: (1, 2)}
+
+
+def settings(cluster: ReplicatedCluster, topic: str) -> dict[str, str]:
+    """What the topic's own settings say of throttles."""
+    done = CliRunner().invoke(cli, ["topics", "describe", topic, "--output", "json", "-b", cluster.addresses])
+    return {key: value for key, value in json.loads(done.stdout)[0]["configs"].items() if "throttled" in key}

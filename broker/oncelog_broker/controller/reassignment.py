@@ -110,6 +110,10 @@ def _check_target(
     target: Sequence[int], assignment: ReplicaAssignment, live: Collection[int], may_change_replication_factor: bool
 ) -> None:
     """Raises KafkaError INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR."""
+    present = len(assignment.target)
+    if not may_change_replication_factor and len(target) != present:
+        message = f"The replication factor would change from {present} to {len(target)}."
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     if not target:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "No replicas are listed.")
     if len(set(target)) != len(target):
@@ -120,10 +124,6 @@ def _check_target(
     if away:
         message = f"Brokers that are to hold it do not live: {_shown(away)} of {_shown(target)}."
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-    present = len(assignment.target)
-    if not may_change_replication_factor and len(target) != present:
-        message = f"The replication factor would change from {present} to {len(target)}."
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
 
 
 def _shown(brokers: Sequence[int]) -> str:

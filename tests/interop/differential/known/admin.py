@@ -12,7 +12,7 @@ ERROR: Final = "error_code"
 
 NOT_SERVED: Final = (
     *("SaslHandshake", "SaslAuthenticate", "DescribeAcls", "CreateAcls", "DeleteAcls", "AlterReplicaLogDirs"),
-    *("DescribeLogDirs", "ElectLeaders", "AlterPartitionReassignments", "ListPartitionReassignments"),
+    *("DescribeLogDirs", "ElectLeaders"),
     *("DescribeClientQuotas", "AlterClientQuotas", "DescribeUserScramCredentials", "AlterUserScramCredentials"),
     *("DescribeQuorum", "UpdateFeatures", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ListConfigResources"),
     *("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "DescribeShareGroupOffsets"),
