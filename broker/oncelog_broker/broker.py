@@ -498,6 +498,9 @@ class Broker:
                 unknown += 1
             elif topic_id not in (None, topic.topic_id):
                 reason = "the topic is a newer one of the same name"
+            elif self.member.is_new and self.node_id not in topic.partitions[index].replicas:
+                # Of another origin, then. Where a reassignment took it away, `replicas` deletes it.
+                reason = "others hold it, and this broker was never in the cluster before"
             else:
                 continue
             moved = self.logs.set_aside(name, index)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import copytree
 from typing import Any, Self, TypeVar
 
 import pytest
@@ -196,6 +197,20 @@ def test_who_was_away_deletes_what_others_hold_now(
         writer.until_more(10)
     assert cluster.part(topic).replicas == (2, 1)
     settle_and_check(cluster, history, topic)
+
+
+def test_a_log_of_another_origin_is_set_aside(cluster: ReplicatedCluster, topic: str, tmp_path: Path) -> None:
+    """A broker that was never in the cluster cannot have been given it, nor can anybody have taken it away."""
+    cluster.create_topic(topic, (1, 2))
+    newcomer = cluster._broker(tmp_path, 4, {})
+    copytree(cluster.brokers[1].data / f"{topic}-0", newcomer.data / f"{topic}-0")
+    newcomer.start()
+    try:
+        assert len(list(newcomer.data.glob(f"{topic}-0.*-stray"))) == 1
+    finally:
+        newcomer.kill()
+        del cluster.peer_ports[4]
+    cluster.until_registered(*cluster.brokers)
 
 
 # --- from the command line

@@ -66,6 +66,11 @@ class ClusterMember:
         """-1 before the first registration."""
         return -1 if self.membership is None else self.membership.broker_epoch
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no broker of this id was registered before: nothing that it holds can have come from the cluster."""
+        return self.membership is not None and self.membership.incarnation == 0
+
     def may_lead(self) -> bool:
         """Whether nobody else can have taken our place."""
         return self._is_current and (not self._is_strict or self._clock.uptime() < self._store.lease_until)

@@ -6,10 +6,12 @@ import asyncio
 import errno
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.support.logs import make_log
+from tests.support.storage import SMALL, make_batch, open_log
 
 from oncelog_broker.log.checkpoints import RECOVERY_POINT_CHECKPOINT
 from oncelog_broker.log.config import LogConfig
@@ -318,6 +320,32 @@ async def test_a_replica_that_is_taken_away_leaves_no_log(replicas: Replicas, lo
     while replicas._hosted.is_pending(("orders", 0)):  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0.001)
     assert list(logs.logs()) == []
+
+
+async def test_what_was_taken_away_while_the_broker_was_not_there_goes_when_it_is_back(
+    replicas: Replicas, logs: LogManager
+) -> None:
+    """A log of the same topic goes; one of a topic with another id is nobody's to delete."""
+    make_log(logs, "orders", 0, bytes([1]) * 16, LogConfig())
+    make_log(logs, "orders", 1, bytes([2]) * 16, LogConfig())
+    state = PartitionState((2,), (2,), leader=2, leader_epoch=1, partition_epoch=1)
+    replicas.on_image(EMPTY, EMPTY.with_topic(Topic("orders", bytes([1]) * 16, {0: state, 1: state})))
+    while replicas._hosted.is_pending(("orders", 0)):  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0.001)
+    assert [log.name for log in logs.logs()] == ["orders-1"]
+
+
+def test_a_replica_that_is_being_added_is_not_asked_for(tmp_path: Path) -> None:
+    """min.insync.replicas=2 with one replica asks for one, also while another one is on its way."""
+    log = open_log(tmp_path / "orders-0", replace(SMALL, min_insync_replicas=2))
+    partition = Partition("orders", bytes(16), 0, log, broker_id=1)
+    partition.lead(0, (1,), (1, 2), adding=(2,))
+    assert partition.has_enough_in_sync
+    partition.append(memoryview(make_batch(b"a")), required_acks=-1)
+    assert partition.high_watermark == 1
+    partition.lead(0, (1,), (1, 2), partition_epoch=1)
+    assert not partition.has_enough_in_sync
+    log.close()
 
 
 async def test_a_log_that_is_missing_begins_anew_only_when_nobody_counts_on_it(
