@@ -55,7 +55,7 @@ class PartitionController:
         self.controllership = controllership
         self.view = ClusterView()
         self._store = store
-        self._writer = StateWriter(store, controllership)
+        self._writer = StateWriter(store, controllership, pause)
         self._unclean_by_default = unclean_by_default
         self.pause = pause
         self._turn = asyncio.Lock()

@@ -18,7 +18,7 @@ from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.payloads import ReplicaAssignment, encode_partition_state, encode_topic
+from oncelog_broker.metadata.payloads import ReplicaAssignment, encode_partition_state, topic_encoded_in_steps
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.store import (
     Check,
@@ -29,6 +29,7 @@ from oncelog_broker.metadata.store import (
     Set,
     StoreUnavailable,
 )
+from oncelog_broker.runtime.slices import Pause, no_pause, with_pauses
 
 logger = logging.getLogger(__name__)
 
@@ -93,9 +94,10 @@ def incarnation_checks(incarnations: Mapping[int, int], brokers: set[int]) -> li
 class StateWriter:
     """The writer of one term as controller."""
 
-    def __init__(self, store: MetadataStore, controllership: Controllership) -> None:
+    def __init__(self, store: MetadataStore, controllership: Controllership, pause: Pause = no_pause) -> None:
         self._store = store
         self._controllership = controllership
+        self._pause = pause
 
     async def write(self, view: ClusterView, piece: Sequence[PartitionChange], incarnations: Mapping[int, int]) -> None:
         """Write a piece (`in_pieces`), and take it over into the view. Deposed, Refused, StoreUnavailable.
@@ -110,7 +112,8 @@ class StateWriter:
         ]
         assigned = _assignments(piece)
         where = len(operations)
-        operations.extend(_topic_operation(view, name, changed) for name, changed in assigned.items())
+        for name, changed in assigned.items():
+            operations.append(await self._topic_operation(view, name, changed))
         first = len(operations)
         operations.extend(map(_operation, piece))
         try:
@@ -129,6 +132,14 @@ class StateWriter:
             view.put_state(change.key, KnownState(change.state, stat.version, stat.mzxid))
             _tell(change)
 
+    async def _topic_operation(
+        self, view: ClusterView, name: str, changed: Mapping[int, ReplicaAssignment]
+    ) -> Operation:
+        topic = view.topics[name]
+        reassigned = replace(topic, partitions={**topic.partitions, **changed})
+        data = await with_pauses(topic_encoded_in_steps(reassigned), self._pause)
+        return Set(paths.topic(name), data, view.topic_versions[name])
+
     async def _missing_parents(self, keys: Sequence[PartitionKey]) -> list[Operation]:
         """What must be created before the first states of these partitions; parents come first."""
         ordered = sorted({paths.partitions(key.topic) for key in keys} | {paths.partition(*key) for key in keys})
@@ -143,12 +154,6 @@ def _assignments(piece: Sequence[PartitionChange]) -> dict[str, dict[int, Replic
         if change.assignment is not None:
             assigned.setdefault(change.key.topic, {})[change.key.partition] = change.assignment
     return assigned
-
-
-def _topic_operation(view: ClusterView, name: str, changed: Mapping[int, ReplicaAssignment]) -> Operation:
-    topic = view.topics[name]
-    reassigned = replace(topic, partitions={**topic.partitions, **changed})
-    return Set(paths.topic(name), encode_topic(reassigned), view.topic_versions[name])
 
 
 def _operation(change: PartitionChange) -> Operation:

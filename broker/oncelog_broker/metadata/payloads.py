@@ -189,16 +189,31 @@ def parse_incarnation(data: bytes, path: str) -> Incarnation:
 
 def encode_topic(topic: TopicAssignment) -> bytes:
     """Version 3, or 2 for a topic without an id, as Kafka writes them."""
+    return run_steps(topic_encoded_in_steps(topic))
+
+
+def topic_encoded_in_steps(topic: TopicAssignment) -> Steps[bytes]:
+    """`encode_topic` of one that may have thousands of partitions."""
     document: dict[str, Any] = {"version": 2 if topic.topic_id is None else 3}
     if topic.topic_id is not None:
         document["topic_id"] = uuid_to_string(topic.topic_id)
     partitions = sorted(topic.partitions)
-    assignments = topic.partitions
-    moving = [p for p in partitions if assignments[p].adding_replicas or assignments[p].removing_replicas]
-    document["partitions"] = {str(p): assignments[p].replicas for p in partitions}
-    document["adding_replicas"] = {str(p): found for p in moving if (found := assignments[p].adding_replicas)}
-    document["removing_replicas"] = {str(p): found for p in moving if (found := assignments[p].removing_replicas)}
-    return _to_json(document)
+    listed: list[str] = []
+    adding: dict[str, tuple[int, ...]] = {}
+    removing: dict[str, tuple[int, ...]] = {}
+    for start in range(0, len(partitions), PARTITIONS_PER_STEP):
+        some = partitions[start : start + PARTITIONS_PER_STEP]
+        listed.append(_to_json({str(p): topic.partitions[p].replicas for p in some}).decode()[1:-1])
+        for partition in some:
+            assignment = topic.partitions[partition]
+            if assignment.adding_replicas:
+                adding[str(partition)] = assignment.adding_replicas
+            if assignment.removing_replicas:
+                removing[str(partition)] = assignment.removing_replicas
+        yield None
+    begun = _to_json(document).decode()[:-1]
+    rest = _to_json({"adding_replicas": adding, "removing_replicas": removing}).decode()[1:]
+    return f'{begun},"partitions":{{{",".join(listed)}}},{rest}'.encode()
 
 
 def parse_topic(data: bytes, path: str) -> TopicAssignment:
