@@ -19,7 +19,7 @@ from final_state import settle_and_check
 from foreign_clients import Record
 from librdkafka_client import Librdkafka
 from recording_clients import PATIENCE_SECONDS, PRODUCERS, RecordingProducer, Writer
-from replicated_cluster import ReplicatedCluster
+from replicated_cluster import Part, ReplicatedCluster
 from tests.support.history.events import Place
 from tests.support.history.recorder import History
 
@@ -178,6 +178,33 @@ def hosts(cluster: ReplicatedCluster, topic: str) -> set[tuple[int, str]]:
         for directory in broker.data.glob(f"{topic}-*")
         if not directory.name.endswith("-delete")
     }
+
+
+@pytest.mark.parametrize("library", PRODUCERS)
+def test_coordinators_move_with_their_partitions(
+    cluster: ReplicatedCluster, operator: Operator, history: History, topic: str, library: str
+) -> None:
+    """Each partition of the transaction log loses the replica that leads it, and gets it back."""
+    internal = "__transaction_state"
+    cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
+    with PRODUCERS[library](cluster.addresses, history, "anna", topic) as producer:
+        with TransactionWriter(producer, [Place(topic, index) for index in range(3)]) as writer:
+            writer.until_more(2)
+            for _ in range(2):
+                parts = cluster.parts(internal)
+                operator.move({TopicPartition(internal, i): others(part) for i, part in parts.items()})
+                operator.until_moved()
+                writer.until_more(2)
+                operator.move({TopicPartition(internal, i): part.replicas for i, part in parts.items()})
+                operator.until_moved()
+                writer.until_more(2)
+        assert producer.acknowledged == producer.sent, "an error that a user would see"
+    settle_and_check(cluster, history, topic)
+
+
+def others(part: Part) -> list[int]:
+    """The replicas but the leader."""
+    return [node_id for node_id in part.replicas if node_id != part.leader]
 
 
 def test_who_was_away_deletes_what_others_hold_now(
