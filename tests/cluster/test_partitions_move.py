@@ -164,9 +164,9 @@ def test_c23_partitions_move_under_transactions_and_the_target_dies(
             writer.until_more(rounds + 1)
         assert producer.acknowledged == producer.sent, "an error that a user would see"
     wanted = dict(before) | {p.partition: target for p, target in targets.items() if p not in called_back}
-    assert {index: part.replicas for index, part in cluster.parts(topic).items()} == wanted
+    cluster.until(lambda: replicas(cluster, topic) == wanted, "all are where they are to be")
     settle_and_check(cluster, history, topic)
-    logs = {(node_id, f"{topic}-{index}") for index, replicas in wanted.items() for node_id in replicas}
+    logs = {(node_id, f"{topic}-{index}") for index, node_ids in wanted.items() for node_id in node_ids}
     cluster.until(lambda: hosts(cluster, topic) == logs, "whoever holds a partition no more has no log of it")
 
 
@@ -191,7 +191,7 @@ def test_coordinators_move_with_their_partitions(
         with TransactionWriter(producer, [Place(topic, index) for index in range(3)]) as writer:
             writer.until_more(2)
             for _ in range(2):
-                parts = cluster.parts(internal)
+                parts = cluster.until(lambda: led_by_three(cluster, internal), "its replicas are three again")
                 operator.move({TopicPartition(internal, i): others(part) for i, part in parts.items()})
                 operator.until_moved()
                 writer.until_more(2)
@@ -200,6 +200,12 @@ def test_coordinators_move_with_their_partitions(
                 writer.until_more(2)
         assert producer.acknowledged == producer.sent, "an error that a user would see"
     settle_and_check(cluster, history, topic)
+
+
+def led_by_three(cluster: ReplicatedCluster, topic: str) -> dict[int, Part] | None:
+    """Its partitions, if each has a leader and two other replicas."""
+    parts = cluster.parts(topic)
+    return parts if all(part.leader >= 0 and len(part.replicas) == 3 for part in parts.values()) else None
 
 
 def others(part: Part) -> list[int]:
@@ -222,7 +228,7 @@ def test_who_was_away_deletes_what_others_hold_now(
         cluster.start(3)
         cluster.until(lambda: hosts(cluster, topic) == {(1, f"{topic}-0"), (2, f"{topic}-0")}, "the stray log goes")
         writer.until_more(10)
-    assert cluster.part(topic).replicas == (2, 1)
+    cluster.until(lambda: cluster.part(topic).replicas == (2, 1), "all know who holds it")
     settle_and_check(cluster, history, topic)
 
 
@@ -293,14 +299,14 @@ def test_a_throttle_is_seen_and_taken_back(cluster: ReplicatedCluster, reassign:
     reassign("execute", "-", "--no-wait", "--throttle", "1", stdin=plan)
     (line,) = reassign("verify", "-", stdin=plan, code=1).stdout.splitlines()
     assert line.split("\t")[:5] == [topic, "0", "moving", "3,1,2", "3,1"]
-    assert settings(cluster, topic) == {
+    throttle = {
         "leader.replication.throttled.replicas": "0:1,0:2",
         "follower.replication.throttled.replicas": "0:3",
     }
-    called_back = reassign("cancel", "--all").stderr.splitlines()
-    assert called_back == ["the throttle is taken back", "1 partition called back"]
-    cluster.until(lambda: settings(cluster, topic) == {}, "all know of it")
-    assert replicas(cluster, topic) == {0: (1, 2)}
+    cluster.until(lambda: settings(cluster, topic) == throttle, "the throttle is known")
+    assert reassign("cancel", "--all").stderr == "1 partition called back\n"
+    cluster.until(lambda: settings(cluster, topic) == {}, "the throttle is taken back")
+    cluster.until(lambda: replicas(cluster, topic) == {0: (1, 2)}, "it is where it was")
 
 
 def settings(cluster: ReplicatedCluster, topic: str) -> dict[str, str]:

@@ -81,6 +81,13 @@ class PartitionController:
             self._must_read_all = True
             await self._guarded(self._settle(()))
 
+    async def current_view(self) -> ClusterView:
+        """The view, when it is to be trusted."""
+        if self._must_read_all:
+            async with self._turn:
+                await self._guarded(self._settle(()))
+        return self.view
+
     async def brokers_changed(self) -> None:
         """Brokers came or went."""
         async with self._turn:

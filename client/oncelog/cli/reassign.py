@@ -249,7 +249,7 @@ async def _rows(
     rows: list[tuple[object, ...]] = []
     for each, target in sorted(targets.items()):
         known = described[each.topic].partitions.get(each.partition)
-        replicas = () if known is None else known.replicas
+        replicas = moving[each].replicas if each in moving else () if known is None else known.replicas
         state = MOVING if each in moving else DONE if tuple(replicas) == tuple(target) else OTHER
         rows.append((each.topic, each.partition, state, replicas, tuple(target), () if known is None else known.isr))
     return rows
@@ -287,5 +287,5 @@ def _show_progress(done: int, of: int, *, is_last: bool = False) -> None:
 async def _take_throttle_back(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
     """Unless others are still on their way, whose throttle it may be."""
     topics = _topics(partitions)
-    if topics and not await admin.list_partition_reassignments() and await clear_throttle(admin, topics):
-        click.echo("the throttle is taken back", err=True)
+    if topics and not await admin.list_partition_reassignments():
+        await clear_throttle(admin, topics)

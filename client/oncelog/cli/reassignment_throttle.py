@@ -45,19 +45,19 @@ async def set_throttle(admin: Admin, moves: Moves, bytes_per_second: int) -> Non
     await admin.incremental_alter_configs(changes)
 
 
-async def clear_throttle(admin: Admin, topics: Iterable[str]) -> bool:
-    """Take back the throttle of these topics, and of all brokers; whether there was one. Raises KafkaError."""
+async def clear_throttle(admin: Admin, topics: Iterable[str]) -> None:
+    """Take back the throttle of these topics, and of all brokers that live. Raises KafkaError.
+
+    Without a look at what there is: a broker might not have heard of it yet.
+    """
     from oncelog.admin import AlterConfig, AlterOperation, ConfigResource
 
-    brokers = [broker.node_id for broker in (await admin.describe_cluster()).brokers]
     keys = {ConfigResource.topic(topic): (LEADER_REPLICAS, FOLLOWER_REPLICAS) for topic in topics}
-    keys |= {ConfigResource.broker(node): RATE_KEYS for node in brokers}
-    described = await admin.describe_configs(keys, keys=(*RATE_KEYS, LEADER_REPLICAS, FOLLOWER_REPLICAS))
-    changes = {
-        resource: [AlterConfig(name, None, AlterOperation.DELETE) for name in names]
-        for resource, found in described.items()
-        if (names := [name for name in keys[resource] if name in found and not found[name].is_default])
-    }
-    if changes:
-        await admin.incremental_alter_configs(changes)
-    return bool(changes)
+    for broker in (await admin.describe_cluster()).brokers:
+        keys[ConfigResource.broker(broker.node_id)] = RATE_KEYS
+    await admin.incremental_alter_configs(
+        {
+            resource: [AlterConfig(name, None, AlterOperation.DELETE) for name in names]
+            for resource, names in keys.items()
+        }
+    )

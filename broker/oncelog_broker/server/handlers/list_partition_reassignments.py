@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from oncelog_broker.controller.store_errors import translated
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import by_topic
@@ -29,11 +31,19 @@ PARTITIONS_PER_STEP = 500
 def handle(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> Answer[ListPartitionReassignmentsResponse]:
+    return context.in_a_task(_answer(request, context))
+
+
+async def _answer(
+    request: ListPartitionReassignmentsRequest, context: RequestContext
+) -> ListPartitionReassignmentsResponse:
     try:
-        view = context.services.elector.term().view
+        term = context.services.elector.term()
+        with translated("the assignment of partitions"):
+            view = await term.current_view()
     except KafkaError as error:
-        return ListPartitionReassignmentsResponse(error_code=error.code, topics=[])
-    return context.in_slices(_list(request, view))
+        return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, topics=[])
+    return await with_pauses(_list(request, view), context.services.slices.pauses().here)
 
 
 def _list(request: ListPartitionReassignmentsRequest, view: ClusterView) -> Steps[ListPartitionReassignmentsResponse]:

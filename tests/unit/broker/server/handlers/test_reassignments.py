@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import pytest
 from tests.support.controlled_brokers import ControlledBrokers
 
+from oncelog_broker.controller.leadership import claim_controllership
+from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.runtime.slices import Slices
@@ -96,6 +98,17 @@ async def test_unknown_topics_have_their_error_and_names_that_are_no_paths_too()
     scene = await Scene.set()
     for name in ("u", "", "a/b", "../t"):
         assert codes(await scene.move({0: [1]}, topic=name)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+async def test_a_controller_that_has_not_read_everything_reads_it_first():
+    """Else what is on its way would seem to have arrived."""
+    scene = await Scene.set()
+    await scene.move({0: [3, 2]})
+    scene.cluster.stop(1)
+    claimed = await claim_controllership(scene.cluster.sessions[2], 2, now_ms=1)
+    term = PartitionController(scene.cluster.sessions[2], claimed)
+    scene.term = lambda: term
+    assert list(await scene.list()) == [("t", 0)]
 
 
 @pytest.mark.parametrize("is_deposed", [False, True])
