@@ -26,12 +26,16 @@ from tests.support.history.recorder import History
 from oncelog import TopicPartition
 from oncelog.admin import Admin, AlterConfig, AlterOperation, ConfigResource, Reassignment
 from oncelog.cli.main import cli
+from oncelog.errors import ErrorCode, KafkaError, PartialFailure
 
 T = TypeVar("T")
 Oncelog = Callable[..., Result]
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 RECORDS_PER_TRANSACTION = 5
+NOT_YET = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+BUSY = ("NOT_CONTROLLER", "REQUEST_TIMED_OUT", "do not live", "no such brokers live")
+"""What a command says of a broker that a busy machine has taken its place from."""
 SOAK = (pytest.mark.soak, pytest.mark.timeout(1800))
 MOVES = [
     ("oncelog", 8),
@@ -53,11 +57,33 @@ class Operator:
 
         return asyncio.run(ask())
 
-    def move(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> None:
-        self._do(lambda admin: admin.alter_partition_reassignments(targets))
+    def _until_done(self, work: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
+        """Again where the controller has just changed, or a broker that waited for a processor has lost its place."""
+
+        def attempt() -> tuple[T] | None:
+            try:
+                return (self._do(work),)
+            except KafkaError as error:
+                errors = error.errors.values() if isinstance(error, PartialFailure) else [error]
+                if any(each.code not in NOT_YET for each in errors):
+                    raise
+                return None
+
+        return self._cluster.until(attempt, "it is done")[0]  # type: ignore[index]
+
+    def move(self, targets: Mapping[TopicPartition, Sequence[int]]) -> None:
+        self._until_done(lambda admin: admin.alter_partition_reassignments(targets))
+
+    def call_back(self, partitions: Iterable[TopicPartition]) -> None:
+        async def cancel(admin: Admin) -> None:
+            """Those that an earlier attempt has called back are so."""
+            moving = await admin.list_partition_reassignments(partitions)
+            await admin.alter_partition_reassignments(dict.fromkeys(moving))
+
+        self._until_done(cancel)
 
     def moving(self) -> dict[TopicPartition, Reassignment]:
-        return self._do(lambda admin: admin.list_partition_reassignments())
+        return self._until_done(lambda admin: admin.list_partition_reassignments())
 
     def until_moved(self) -> None:
         self._cluster.until(lambda: not self.moving(), "no partition is on its way")
@@ -65,10 +91,10 @@ class Operator:
     def configure(self, resource: ConfigResource, key: str, value: str | None) -> None:
         operation = AlterOperation.DELETE if value is None else AlterOperation.SET
         change = AlterConfig(key, value, operation)
-        self._do(lambda admin: admin.incremental_alter_configs({resource: [change]}))
+        self._until_done(lambda admin: admin.incremental_alter_configs({resource: [change]}))
 
     def is_configured(self, resource: ConfigResource, key: str, value: str) -> bool:
-        described = self._do(lambda admin: admin.describe_configs([resource], keys=[key]))
+        described = self._until_done(lambda admin: admin.describe_configs([resource], keys=[key]))
         return described[resource][key].value == value
 
     @contextmanager
@@ -145,7 +171,7 @@ def test_c23_partitions_move_under_transactions_and_the_target_dies(
     cluster.create_topic(topic, *before.values())
     places = [Place(topic, index) for index in before]
     targets = {TopicPartition(topic, index): (3, replicas[0]) for index, replicas in before.items()}
-    called_back = {partition: None for partition in targets if partition.partition % 4 < 2}
+    called_back = {partition for partition in targets if partition.partition % 4 < 2}
     rounds = partitions // RECORDS_PER_TRANSACTION
     with PRODUCERS[library](cluster.addresses, history, "anna", topic) as producer:
         with TransactionWriter(producer, places) as writer:
@@ -156,8 +182,8 @@ def test_c23_partitions_move_under_transactions_and_the_target_dies(
                 assert operator.moving().keys() == targets.keys(), "nobody is in sync without a record"
                 cluster.kill(3)
                 writer.until_more(2)
-                operator.move(called_back)
-                assert operator.moving().keys() == targets.keys() - called_back.keys()
+                operator.call_back(called_back)
+                assert operator.moving().keys() == targets.keys() - called_back
                 cluster.start(3)
                 writer.until_more(2)
             operator.until_moved()
@@ -255,9 +281,15 @@ def reassign(cluster: ReplicatedCluster) -> Oncelog:
 
     def run(*arguments: str, stdin: str = "", code: int = 0) -> Result:
         environment = {"ONCELOG_BOOTSTRAP_SERVER": cluster.addresses}
-        done = CliRunner().invoke(cli, ["reassign", *arguments], input=stdin, env=environment)
-        assert done.exit_code == code, (done.output, done.exception)
-        return done
+
+        def attempt() -> Result | None:
+            done = CliRunner().invoke(cli, ["reassign", *arguments], input=stdin, env=environment)
+            if done.exit_code != code and any(words in done.output for words in BUSY):
+                return None
+            assert done.exit_code == code, (done.output, done.exception)
+            return done
+
+        return cluster.until(attempt, f"the end of {arguments}")  # type: ignore[return-value]
 
     return run
 
