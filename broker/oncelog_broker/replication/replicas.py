@@ -74,6 +74,7 @@ class Replicas:
         self.fetching: Fetching | None = None
         self.may_lead: Callable[[], bool] | None = None
         """The gate: whether nobody else can have been made leader. None where there is nobody else."""
+        self._is_leaving = False
 
     # --- asked by the request handlers
 
@@ -200,6 +201,16 @@ class Replicas:
                 lost.add(name)
         self.on_opened(lost)
 
+    def leave(self) -> None:
+        """This broker is about to stop: what it follows and is not in sync with, now or later, it fetches no more, for
+        its leader would want it back in the ISR as soon as it has caught up."""
+        self._is_leaving = True
+        for key, partition in self._hosts.items():
+            state = self._image.partition(*key)
+            role = Stop() if state is None else self._role_in(state)
+            if isinstance(role, Follow):
+                self._follow_role(partition, role)
+
     def _role_in(self, state: PartitionState) -> Role:
         return role_of(state, self._broker_id, self._broker_epoch)
 
@@ -235,13 +246,16 @@ class Replicas:
         """Lead or follow it, from now on or still. While its log is being truncated it does neither."""
         key = (partition.topic, partition.index)
         if isinstance(role, Follow):
-            if (partition.leader, partition.leader_epoch) == (role.leader, role.leader_epoch):
-                return
-            self._leaders.pop(key, None)
-            self._leaders_by_id.pop((partition.topic_id, partition.index), None)
-            partition.follow(role.leader, role.leader_epoch)
+            is_news = (partition.leader, partition.leader_epoch) != (role.leader, role.leader_epoch)
+            if is_news:
+                self._leaders.pop(key, None)
+                self._leaders_by_id.pop((partition.topic_id, partition.index), None)
+                partition.follow(role.leader, role.leader_epoch)
             if self.fetching is not None:
-                self.fetching.follow(partition)
+                if self._is_leaving and not role.is_in_sync:
+                    self.fetching.forget(partition)
+                elif is_news:
+                    self.fetching.follow(partition)
             return
         if self.fetching is not None:
             self.fetching.forget(partition)
