@@ -134,7 +134,7 @@ class _Fetch:
 
         waiting = WaitingFetch(read.partitions, missing_bytes, hurry=hurry)
         services.replicas.follower_waits(follower.broker_id, waiting)
-        if self._plan.has_news(read.answers):
+        if self._plan.has_news(read.answers) or services.replicas.awaits(follower.broker_id):
             waiting.hurry()
         return self._in_time(waiting)
 
