@@ -207,6 +207,9 @@ class Served:
         assert broker_id == FOLLOWER
         self.waiting_followers.append(fetch)
 
+    def awaits(self, broker_id: int) -> bool:
+        return False
+
     def leave(self) -> None:
         for partition in self.partitions:
             partition.log.close()

@@ -75,6 +75,7 @@ class Partition(Replica):
         if leader_epoch < self.leader_epoch:
             return
         is_new_epoch = leader_epoch != self.leader_epoch or self.is_resigned
+        before = self.isr
         if not self.in_sync.adopt(isr, partition_epoch, is_new_epoch=is_new_epoch):
             return
         if is_new_epoch:
@@ -87,6 +88,7 @@ class Partition(Replica):
         self._replicas = isr if replicas is None else replicas
         others = [broker_id for broker_id in self._replicas if broker_id != self.broker_id]
         self.followers = {other: self.followers.get(other) or FollowerProgress(now) for other in others}
+        self._doubt(before, self.isr)
         self._see_who_is_in_sync()
 
     def resign(self) -> None:
@@ -204,7 +206,9 @@ class Partition(Replica):
 
     def adopt_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
         """The controller has answered that this is the ISR, as of that version of the state."""
+        before = self.isr
         if self.in_sync.adopt(isr, partition_epoch, is_new_epoch=False):
+            self._doubt(before, isr)
             self._see_who_is_in_sync()
 
     def propose_isr(self, isr: tuple[int, ...]) -> None:
@@ -214,8 +218,15 @@ class Partition(Replica):
 
     def withdraw_proposal(self) -> None:
         """The controller has refused it, for sure."""
+        self._doubt(self.in_sync.proposed or (), self.isr)
         self.in_sync.withdraw()
         self._see_who_is_in_sync()
+
+    def _doubt(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        """Those who are out now have to ask once more before they may come back."""
+        for broker_id in set(before).difference(after):
+            if broker_id in self.followers:
+                self.followers[broker_id].may_be_gone = True
 
     def deleted_everywhere(self, offset: int, live: Container[int]) -> Answer[ErrorCode]:
         """NONE when the logs of all `live` replicas begin at `offset`, as ours does, or later.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
@@ -26,6 +26,10 @@ from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
+
+AWAITED_SECONDS: Final = 1.0
+"""For so long after a leader epoch began, the fetches of a follower that has not asked in it wait only a moment: it
+hears of the epoch by itself, perhaps later than we, and can ask with its next fetch only."""
 
 
 class Fetching(Protocol):
@@ -74,6 +78,10 @@ class Replicas:
         self.fetching: Fetching | None = None
         self.may_lead: Callable[[], bool] | None = None
         """The gate: whether nobody else can have been made leader. None where there is nobody else."""
+        self._is_leaving = False
+        self._awaited: dict[int, dict[Partition, float]] = {}
+        """Followers -> what they have not asked for yet in the epoch that has just begun, and until when they are
+        expected to."""
 
     # --- asked by the request handlers
 
@@ -85,6 +93,17 @@ class Replicas:
         waiting = self._waiting_followers.setdefault(broker_id, set())
         waiting.add(fetch)
         fetch.enough.add_done_callback(lambda _: waiting.discard(fetch))
+
+    def awaits(self, broker_id: int) -> bool:
+        """Whether this follower is about to ask for more than it does: it must not be kept waiting until then."""
+        awaited = self._awaited.get(broker_id)
+        while awaited:
+            partition, until = next(iter(awaited.items()))
+            follower = partition.followers.get(broker_id)
+            if follower is not None and follower.log_end_offset is None and self._monotonic() < until:
+                return True
+            del awaited[partition]
+        return False
 
     def leader(self, topic: str, index: int) -> Partition:
         """The partition, if this broker leads it and may.
@@ -200,6 +219,16 @@ class Replicas:
                 lost.add(name)
         self.on_opened(lost)
 
+    def leave(self) -> None:
+        """This broker is about to stop: what it follows and is not in sync with, now or later, it fetches no more, for
+        its leader would want it back in the ISR as soon as it has caught up."""
+        self._is_leaving = True
+        for key, partition in self._hosts.items():
+            state = self._image.partition(*key)
+            role = Stop() if state is None else self._role_in(state)
+            if isinstance(role, Follow):
+                self._follow_role(partition, role)
+
     def _role_in(self, state: PartitionState) -> Role:
         return role_of(state, self._broker_id, self._broker_epoch)
 
@@ -235,13 +264,16 @@ class Replicas:
         """Lead or follow it, from now on or still. While its log is being truncated it does neither."""
         key = (partition.topic, partition.index)
         if isinstance(role, Follow):
-            if (partition.leader, partition.leader_epoch) == (role.leader, role.leader_epoch):
-                return
-            self._leaders.pop(key, None)
-            self._leaders_by_id.pop((partition.topic_id, partition.index), None)
-            partition.follow(role.leader, role.leader_epoch)
+            is_news = (partition.leader, partition.leader_epoch) != (role.leader, role.leader_epoch)
+            if is_news:
+                self._leaders.pop(key, None)
+                self._leaders_by_id.pop((partition.topic_id, partition.index), None)
+                partition.follow(role.leader, role.leader_epoch)
             if self.fetching is not None:
-                self.fetching.follow(partition)
+                if self._is_leaving and not role.is_in_sync:
+                    self.fetching.forget(partition)
+                elif is_news:
+                    self.fetching.follow(partition)
             return
         if self.fetching is not None:
             self.fetching.forget(partition)
@@ -252,8 +284,10 @@ class Replicas:
         )
         self._leaders[key] = partition
         self._leaders_by_id[partition.topic_id, partition.index] = partition
-        for follower in partition.followers:
-            for fetch in self._waiting_followers.get(follower, ()):
+        for broker_id, follower in partition.followers.items():
+            if follower.log_end_offset is None:
+                self._awaited.setdefault(broker_id, {})[partition] = self._monotonic() + AWAITED_SECONDS
+            for fetch in self._waiting_followers.get(broker_id, ()):
                 fetch.hurry()
 
     def on_truncated(self, partition: Partition) -> None:
