@@ -233,17 +233,16 @@ class Broker:
             self.tasks,
             self.clock.monotonic,
             self.member.broker_epoch,
+            None if self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is None else self.member.may_lead,
         )
         isr_keeper = self._replicate()
         self.replicas.on_image(ClusterImage(""), self.image)
         self._undo.callback(self.replicas.close)
-        if self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is not None:
-            self.replicas.may_lead = self.member.may_lead
         self.replicas.on_opened = self._on_opened
         self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.slices, self.deadlines)
         self._undo.callback(self.groups.close)
         self.groups.on_image(ClusterImage(""), self.image)
-        self.markers = MarkerAppender(self.replicas, self.groups.runtime)
+        self.markers = MarkerAppender(self.replicas, self.groups.runtime, lambda: self.image)
         self.transactions = TransactionCoordinator(
             self.config,
             self.replicas,

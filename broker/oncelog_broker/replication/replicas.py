@@ -19,7 +19,7 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.replication.hosted_logs import HostedLogs, Opened
-from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.partition import Partition, in_doubt
 from oncelog_broker.replication.roles import Follow, Lead, Role, Stop, Wait, role_of
 from oncelog_broker.replication.waiting import WaitingFetch
 from oncelog_broker.runtime.tasks import Tasks
@@ -50,9 +50,11 @@ class Replicas:
         tasks: Tasks,
         monotonic: Callable[[], float] = lambda: 0.0,
         broker_epoch: int = -1,
+        may_lead: Callable[[], bool] | None = None,
     ) -> None:
         """`log_config` resolves a topic's overrides to all its settings; `image` is the empty one to start from.
-        `broker_epoch`: of the broker's registration."""
+        `broker_epoch`: of the broker's registration. `may_lead` is the gate: whether nobody else can have been made
+        leader. None where there is nobody else."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._logs = logs
@@ -72,8 +74,7 @@ class Replicas:
         their logs are open, say."""
         self._waiting_followers: dict[int, set[WaitingFetch]] = {}
         self.fetching: Fetching | None = None
-        self.may_lead: Callable[[], bool] | None = None
-        """The gate: whether nobody else can have been made leader. None where there is nobody else."""
+        self.may_lead = may_lead
 
     # --- asked by the request handlers
 
@@ -91,11 +92,9 @@ class Replicas:
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
-        partition = self._leaders.get((topic, index))
-        if partition is None:
-            raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition = self.led_by_name(topic, index)
         if self.may_lead is not None and not self.may_lead():
-            raise _in_doubt()
+            raise in_doubt()
         return partition
 
     def led_partition(self, topic: str, index: int) -> Partition | None:
@@ -105,16 +104,21 @@ class Replicas:
 
     def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
         """As `leader`, by topic id; UNKNOWN_TOPIC_ID where nobody has that id (T9)."""
-        partition = self._leaders_by_id.get((topic_id, index))
-        if partition is None:
-            raise self._why_not(self._image.topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = self.led_by_id(topic_id, index)
         if self.may_lead is not None and not self.may_lead():
-            raise _in_doubt()
+            raise in_doubt()
+        return partition
+
+    def led_by_name(self, topic: str, index: int) -> Partition:
+        """As `leader` also while the gate is shut, for those who append: `Partition.append` asks the gate."""
+        partition = self._leaders.get((topic, index))
+        if partition is None:
+            raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
 
     def led_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """As `leader_by_id` also while the gate is shut, for followers: what they are told of a log is true of the
-        leader epoch that they ask in, whoever leads by now."""
+        """As `leader_by_id` also while the gate is shut: for those who append, as `led_by_name`, and for followers, as
+        what they are told of a log is true of the leader epoch that they ask in, whoever leads by now."""
         partition = self._leaders_by_id.get((topic_id, index))
         if partition is None:
             raise self._why_not(self._image.topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -297,7 +301,10 @@ class Replicas:
             return
         log.update_config(self._config_of(topic.name))  # one that was there is opened with the defaults
         noted = self._logs.high_watermarks().get(key, 0)
-        partition = Partition(topic.name, topic.topic_id, index, log, broker_id=self._broker_id, high_watermark=noted)
+        partition = Partition(
+            topic.name, topic.topic_id, index, log,
+            broker_id=self._broker_id, high_watermark=noted, may_lead=self.may_lead,
+        )  # fmt: skip
         self._hosts[key] = partition
         self._offline.pop(key, None)
         self._follow_role(partition, role)
@@ -343,7 +350,3 @@ class Replicas:
         """Answer whoever waits; the logs are closed by their manager."""
         for partition in self._hosts.values():
             partition.resign()
-
-
-def _in_doubt() -> KafkaError:
-    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the session with ZooKeeper is in doubt")

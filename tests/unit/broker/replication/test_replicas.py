@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.logs import make_log
+from tests.support.storage import make_batch
 
 from oncelog_broker.log.checkpoints import RECOVERY_POINT_CHECKPOINT
 from oncelog_broker.log.config import LogConfig
@@ -71,12 +72,18 @@ def logs(tmp_path: Path, disk: WatchedDisk) -> LogManager:
 
 
 @pytest.fixture
-async def replicas(logs: LogManager, disk: WatchedDisk) -> AsyncIterator[Replicas]:
+async def tasks(logs: LogManager, disk: WatchedDisk) -> AsyncIterator[Tasks]:
+    """Those of a broker with these logs, which it closes."""
     tasks = Tasks()
-    yield Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks)
+    yield tasks
     disk.may_go_on.set()
     await tasks.close()
     logs.close()
+
+
+@pytest.fixture
+def replicas(logs: LogManager, tasks: Tasks) -> Replicas:
+    return Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks)
 
 
 def topic(name: str, number: int, partitions: int = 1, *, epoch: int = 0) -> Topic:
@@ -229,20 +236,24 @@ async def test_a_broker_that_stops_meanwhile_closes_what_was_made(
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-async def test_behind_a_shut_gate_partitions_are_led_by_nobody_and_stay(
-    logs: LogManager, replicas: Replicas, disk: WatchedDisk
-) -> None:
+async def test_behind_a_shut_gate_partitions_are_led_by_nobody_and_stay(logs: LogManager, tasks: Tasks) -> None:
+    may_lead = True
+    replicas = Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks, may_lead=lambda: may_lead)
     orders = topic("orders", 1)
     replicas.on_image(ClusterImage(""), ClusterImage("").with_topic(orders))
     await replicas.until_opened()
     partition = replicas.leader("orders", 0)
-    replicas.may_lead = lambda: False
-    for ask in (lambda: replicas.leader("orders", 0), lambda: replicas.leader_by_id(orders.topic_id, 0)):
+    may_lead = False
+    for ask in (
+        lambda: replicas.leader("orders", 0),
+        lambda: replicas.leader_by_id(orders.topic_id, 0),
+        lambda: partition.append(memoryview(make_batch()), required_acks=1),
+    ):
         with pytest.raises(KafkaError) as raised:
             ask()
         assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert replicas.led_partition("orders", 0) is partition
-    replicas.may_lead = lambda: True
+    may_lead = True
     assert replicas.leader("orders", 0) is partition
 
 
