@@ -234,6 +234,7 @@ class Broker:
             self.clock.monotonic,
             self.member.broker_epoch,
             None if self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is None else self.member.may_lead,
+            self.slices.pauses(0.0).here,
         )
         isr_keeper = self._replicate()
         self.replicas.on_image(ClusterImage(""), self.image)
@@ -389,11 +390,13 @@ class Broker:
         async def on_resumed() -> None:
             await store.sync()
             await self.metadata.until_current()
+            await self.replicas.until_settled()
 
         async def on_rejoined(membership: Membership) -> None:
-            self.replicas.on_registered(membership.broker_epoch)
+            await self.replicas.on_registered(membership.broker_epoch)
             await self.metadata.wait_for(lambda image: _epoch_of(image, self.node_id) == membership.broker_epoch)
             await self.metadata.until_current()
+            await self.replicas.until_settled()
 
         self.member.on_resumed, self.member.on_rejoined = on_resumed, on_rejoined
 
