@@ -161,6 +161,8 @@ class Served:
     def __init__(
         self, directory: Path, *, partitions: int = 1, clock: ManualClock | None = None, **log_config: Any
     ) -> None:
+        self.may_lead = True
+        """The gate: whether nobody else can have been made leader."""
         self.partitions = [
             Partition(
                 TOPIC,
@@ -168,6 +170,7 @@ class Served:
                 index,
                 open_log(directory / f"{TOPIC}-{index}", replace(SMALL, **log_config)),
                 broker_id=LEADER,
+                may_lead=lambda: self.may_lead,
             )
             for index in range(partitions)
         ]
@@ -194,6 +197,7 @@ class Served:
         self.dispatcher = Dispatcher(self.services)
 
     def leader(self, topic: str, index: int) -> Partition:
+        """Handlers ask it as often as they like: the gate is asked by the partitions alone."""
         if topic != TOPIC or index >= len(self.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return self.partitions[index]
@@ -201,6 +205,7 @@ class Served:
     def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
         return self.leader(TOPIC, index)
 
+    led_by_name = leader
     led_by_id = leader_by_id
 
     def follower_waits(self, broker_id: int, fetch: WaitingFetch) -> None:
