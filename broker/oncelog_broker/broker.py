@@ -312,6 +312,7 @@ class Broker:
             self.tasks,
             self.slices,
             self.replicas.on_truncated,
+            self.logs.checkpoint_log_start_offsets,
         )
         keeper = IsrKeeper(
             self.node_id,

@@ -330,6 +330,9 @@ class LogManager:
                     if log.log_start_offset > log.segment_base_offsets[0]
                 }
                 self._write_checkpoint(home, LOG_START_OFFSET_CHECKPOINT, offsets)
+                for key, offset in offsets.items():
+                    if (log := self._logs.get(key)) is not None:
+                        log.note_start(offset)
 
     def checkpoint_cleaner_offsets(self) -> None:
         """Write down up to where each log was compacted. OSError."""
