@@ -56,6 +56,7 @@ from oncelog_broker.replication.fetcher import Fetchers
 from oncelog_broker.replication.isr_keeper import IsrKeeper
 from oncelog_broker.replication.peers import BrokerPeers, PeerUnavailable, Purpose
 from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.replication.returning_logs import ReturningLogs
 from oncelog_broker.runtime.clock import Clock, SystemClock
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
 from oncelog_broker.runtime.disk import Disk, RealDisk
@@ -324,6 +325,7 @@ class Broker:
             self.tasks,
         )
         keeper.start()
+        ReturningLogs(self.replicas, self.clock, self.tasks).start()
         return keeper
 
     async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:

@@ -146,6 +146,30 @@ class Replicas:
             if topic is not None and state is not None and isinstance(self._role_in(state), Lead):
                 yield topic, index, state
 
+    def offline_and_not_counted_on(self) -> Iterator[tuple[str, int]]:
+        """Topic and partition of what has failed here, or could not be opened, while others are in sync and lead."""
+        failed = [key for key, partition in self._hosts.items() if partition.log.is_offline]
+        for name, index in (*self._offline, *failed):
+            topic = self._image.topic(name)
+            state = None if topic is None else topic.partitions.get(index)
+            role = Stop() if state is None else self._role_in(state)
+            if isinstance(role, Follow) and role.has_leader and not role.is_in_sync:
+                yield name, index
+
+    def open_again(self, name: str, index: int) -> None:
+        """Try to open such a log again; it is followed from where it was synced."""
+        key, topic = (name, index), self._image.topics[name]
+        partition = self._hosts.get(key)
+        high_watermark = 0 if partition is None else partition.high_watermark
+        wanted = WantedLog(name, index, topic.topic_id, self._config_of(name))
+        if key in self._opening or self._hosted.is_pending(key) or not self._logs.begin_return(wanted, high_watermark):
+            return
+        reason = self._offline.get(key, "its disk failed")
+        self._forget(name, index)
+        self._offline[key] = reason
+        self._opening[key] = wanted
+        self._hosted.open(wanted)
+
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """For replication-offset-checkpoint."""
         return {key: partition.high_watermark for key, partition in self._hosts.items()}
@@ -291,7 +315,7 @@ class Replicas:
     def _adopt(self, topic: Topic, index: int, role: Lead | Follow, log: PartitionLog | KafkaError) -> None:
         key = (topic.name, index)
         if isinstance(log, KafkaError):
-            if key not in self._offline:
+            if self._offline.get(key) != str(log):
                 logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": log})
             self._offline[key] = str(log)
             return
@@ -299,7 +323,8 @@ class Replicas:
         noted = self._logs.high_watermarks().get(key, 0)
         partition = Partition(topic.name, topic.topic_id, index, log, broker_id=self._broker_id, high_watermark=noted)
         self._hosts[key] = partition
-        self._offline.pop(key, None)
+        if self._offline.pop(key, None) is not None:
+            logger.info("partition is back", extra={"partition": log.name, "log_end_offset": log.log_end_offset})
         self._follow_role(partition, role)
 
     def _config_of(self, topic: str) -> LogConfig:
