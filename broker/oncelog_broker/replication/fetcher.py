@@ -90,6 +90,11 @@ class Fetchers:
         fetcher.add(partition)
         self._followed[partition] = fetcher
 
+    def hears(self, partition: Partition) -> bool:
+        """See `Fetching`."""
+        fetcher = self._followed.get(partition)
+        return fetcher is not None and fetcher.hears(partition)
+
     def forget(self, partition: Partition) -> None:
         """See `Fetching`."""
         fetcher = self._followed.pop(partition, None)
@@ -156,6 +161,8 @@ class BrokerFetcher:
         """Where the log start has moved with the last answer, and is not on the disk."""
         self._has_work = asyncio.Event()
         self._failures = 0
+        self._heard_at = -limits.lag_seconds
+        """When the leader answered last: monotonic, in seconds."""
 
     def add(self, partition: Partition) -> None:
         """Fetch it, in the leader epoch that it follows in now."""
@@ -170,6 +177,15 @@ class BrokerFetcher:
         if self._partitions.get(key) is partition:
             del self._partitions[key]
             self._plan.leave_out(key)
+
+    def hears(self, partition: Partition) -> bool:
+        """Whether what the leader has is known, but for what is on its way."""
+        key = partition.topic_id, partition.index
+        return (
+            self._partitions.get(key) is partition
+            and self._plan.is_fetched(key)
+            and self._clock.monotonic() - self._heard_at < self._limits.lag_seconds
+        )
 
     async def run(self) -> None:
         """Fetch for ever."""
@@ -219,6 +235,7 @@ class BrokerFetcher:
                 await self._back_off(None)
             return
         self._failures = 0
+        self._heard_at = self._clock.monotonic()
         pauses = self._slices.pauses()
         for asked in self._plan.on_response(response):
             self._take(asked)

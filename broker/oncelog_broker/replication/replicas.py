@@ -37,6 +37,9 @@ class Fetching(Protocol):
     def forget(self, partition: Partition) -> None:
         """Fetch it no more."""
 
+    def hears(self, partition: Partition) -> bool:
+        """Whether its leader answers: if not, nothing is known here of what is new."""
+
 
 class Replicas:
     """The partitions of one broker."""
@@ -110,6 +113,14 @@ class Replicas:
             raise self._why_not(self._image.topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)
         if self.may_lead is not None and not self.may_lead():
             raise _in_doubt()
+        return partition
+
+    def followed(self, topic: str | bytes, index: int) -> Partition | None:
+        """The partition of a topic, by name or id, if this broker follows it and hears its leader (KIP-392)."""
+        found = self._image.topic(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
+        partition = None if found is None else self._hosts.get((found.name, index))
+        if partition is None or partition.leads or self.fetching is None or not self.fetching.hears(partition):
+            return None
         return partition
 
     def led_by_id(self, topic_id: bytes, index: int) -> Partition:

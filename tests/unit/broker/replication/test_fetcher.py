@@ -176,6 +176,17 @@ async def test_the_log_start_of_the_leader_is_followed(pair: Pair) -> None:
     assert pair.follower.log.log_start_offset == 3
 
 
+async def test_a_follower_hears_its_leader_as_long_as_that_answers(pair: Pair) -> None:
+    assert not pair.fetchers.hears(pair.follower)
+    pair.begin()
+    pair.produce(1)
+    await pair.until_the_same()
+    assert pair.fetchers.hears(pair.follower)
+    assert not pair.fetchers.hears(pair.leader)
+    pair.fetchers.forget(pair.follower)
+    assert not pair.fetchers.hears(pair.follower)
+
+
 async def test_the_leader_is_told_of_a_log_start_that_is_on_the_disk_only(pair: Pair) -> None:
     """Else records that were said to be deleted would come back, with a follower that is killed and then elected."""
     pair.begin()

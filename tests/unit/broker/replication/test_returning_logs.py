@@ -36,6 +36,9 @@ class Followed:
     def forget(self, partition: Partition) -> None:
         self.partitions.discard(partition)
 
+    def hears(self, partition: Partition) -> bool:
+        return partition in self.partitions
+
 
 class Host:
     """A broker with one partition."""
