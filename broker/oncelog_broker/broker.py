@@ -57,6 +57,7 @@ from oncelog_broker.replication.fetcher import Fetchers
 from oncelog_broker.replication.isr_keeper import IsrKeeper
 from oncelog_broker.replication.peers import BrokerPeers
 from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.replication.returning_logs import ReturningLogs
 from oncelog_broker.runtime.clock import Clock, SystemClock
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
 from oncelog_broker.runtime.disk import Disk, RealDisk
@@ -343,6 +344,7 @@ class Broker:
             self.tasks,
             self.slices,
             self.replicas.on_truncated,
+            self.logs.checkpoint_log_start_offsets,
         )
         keeper = IsrKeeper(
             self.node_id,
@@ -354,6 +356,7 @@ class Broker:
             self.tasks,
         )
         keeper.start()
+        ReturningLogs(self.replicas, self.clock, self.tasks).start()
         return keeper
 
     def _topic_creation(self) -> TopicCreation:

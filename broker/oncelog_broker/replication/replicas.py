@@ -43,6 +43,9 @@ class Fetching(Protocol):
     def forget(self, partition: Partition) -> None:
         """Fetch it no more."""
 
+    def hears(self, partition: Partition) -> bool:
+        """Whether its leader answers: if not, nothing is known here of what is new."""
+
 
 class Replicas:
     """The partitions of one broker."""
@@ -139,6 +142,14 @@ class Replicas:
             raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
 
+    def followed(self, topic: str | bytes, index: int) -> Partition | None:
+        """The partition of a topic, by name or id, if this broker follows it and hears its leader (KIP-392)."""
+        found = self._image.topic(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
+        partition = None if found is None else self._hosts.get((found.name, index))
+        if partition is None or partition.leads or self.fetching is None or not self.fetching.hears(partition):
+            return None
+        return partition
+
     def led_by_id(self, topic_id: bytes, index: int) -> Partition:
         """As `leader_by_id` also while the gate is shut: for those who append, as `led_by_name`, and for followers, as
         what they are told of a log is true of the leader epoch that they ask in, whoever leads by now."""
@@ -172,6 +183,30 @@ class Replicas:
             state = None if topic is None else topic.partitions.get(index)
             if topic is not None and state is not None and isinstance(self._role_in(state), Lead):
                 yield topic, index, state
+
+    def offline_and_not_counted_on(self) -> Iterator[tuple[str, int]]:
+        """Topic and partition of what has failed here, or could not be opened, while others are in sync and lead."""
+        failed = [key for key, partition in self._hosts.items() if partition.log.is_offline]
+        for name, index in (*self._offline, *failed):
+            topic = self._image.topic(name)
+            state = None if topic is None else topic.partitions.get(index)
+            role = Stop() if state is None else self._role_in(state)
+            if isinstance(role, Follow) and role.has_leader and not role.is_in_sync:
+                yield name, index
+
+    def open_again(self, name: str, index: int) -> None:
+        """Try to open such a log again; it is followed from where it was synced."""
+        key, topic = (name, index), self._image.topics[name]
+        partition = self._hosts.get(key)
+        high_watermark = 0 if partition is None else partition.high_watermark
+        wanted = WantedLog(name, index, topic.topic_id, self._config_of(name))
+        if key in self._opening or self._hosted.is_pending(key) or not self._logs.begin_return(wanted, high_watermark):
+            return
+        reason = self._offline.get(key, "its disk failed")
+        self._forget(name, index)
+        self._offline[key] = reason
+        self._opening[key] = wanted
+        self._hosted.open(wanted)
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """For replication-offset-checkpoint."""
@@ -356,7 +391,7 @@ class Replicas:
     def _adopt(self, topic: Topic, index: int, role: Lead | Follow, log: PartitionLog | KafkaError) -> None:
         key = (topic.name, index)
         if isinstance(log, KafkaError):
-            if key not in self._offline:
+            if self._offline.get(key) != str(log):
                 logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": log})
             self._offline[key] = str(log)
             return
@@ -367,7 +402,8 @@ class Replicas:
             broker_id=self._broker_id, high_watermark=noted, may_lead=self.may_lead,
         )  # fmt: skip
         self._hosts[key] = partition
-        self._offline.pop(key, None)
+        if self._offline.pop(key, None) is not None:
+            logger.info("partition is back", extra={"partition": log.name, "log_end_offset": log.log_end_offset})
         self._follow_role(partition, role)
 
     def _config_of(self, topic: str) -> LogConfig:

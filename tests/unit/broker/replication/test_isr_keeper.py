@@ -73,8 +73,10 @@ class Led:
         )
         self.partition.lead(4, REPLICAS, REPLICAS, partition_epoch=7, now=self.clock.monotonic())
 
-    def fetch(self, broker: int, offset: int, epoch: int = EPOCH) -> None:
-        if self.partition.on_follower_fetch(broker, offset, broker_epoch=epoch, now=self.clock.monotonic()):
+    def fetch(self, broker: int, offset: int, epoch: int = EPOCH, log_start: int = 0) -> None:
+        if self.partition.on_follower_fetch(
+            broker, offset, broker_epoch=epoch, log_start_offset=log_start, now=self.clock.monotonic()
+        ):
             self.keeper.consider([self.partition])
 
     async def until(self, asked: int) -> Any:

@@ -342,12 +342,16 @@ class Fetching:
     def __init__(self) -> None:
         self.followed: list[tuple[int, int]] = []
         self.forgotten = 0
+        self.is_heard = True
 
     def follow(self, partition: Partition) -> None:
         self.followed.append((partition.leader, partition.leader_epoch))
 
     def forget(self, partition: Partition) -> None:
         self.forgotten += 1
+
+    def hears(self, partition: Partition) -> bool:
+        return self.is_heard
 
 
 def replicated(leader: int, epoch: int, isr: tuple[int, ...] = (1, 2)) -> Topic:
@@ -378,6 +382,20 @@ async def test_it_leads_and_follows_as_the_image_says(replicas: Replicas) -> Non
     assert replicas.leader("orders", 0) is partition
     assert (partition.leads, partition.leader_epoch) == (True, 2)
     assert list(replicas.high_watermarks()) == [("orders", 0)]
+
+
+async def test_who_follows_may_be_read_while_its_leader_is_heard(replicas: Replicas) -> None:
+    replicas.fetching = fetching = Fetching()
+    partition = await show(replicas, replicated(2, 0))
+    for name in ("orders", bytes([1]) * 16):
+        assert replicas.followed(name, 0) is partition
+    assert replicas.followed("orders", 1) is None
+    assert replicas.followed(bytes([2]) * 16, 0) is None
+    fetching.is_heard = False
+    assert replicas.followed("orders", 0) is None
+    fetching.is_heard = True
+    replicas.on_image(EMPTY, EMPTY.with_topic(replicated(1, 1)))
+    assert replicas.followed("orders", 0) is None
 
 
 async def test_followers_are_hosted_and_have_their_high_watermarks_noted(replicas: Replicas) -> None:
