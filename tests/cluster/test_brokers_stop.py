@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -10,11 +11,15 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from final_state import settle_and_check
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError as KafkaPythonError
 from recording_clients import PRODUCERS, Abortable, RecordingProducer, Writer
 from replicated_cluster import BROKERS, METADATA_VERSION, ReplicatedCluster
 from tests.support.history.events import Place
 from tests.support.history.recorder import History
 
+import oncelog
+from oncelog.admin import Admin
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode
@@ -187,3 +192,45 @@ def test_nobody_waits_long_for_a_broker_that_is_restarted(
             if extra[-1] <= MAX_WAIT_SECONDS:
                 break
     assert min(extra) <= MAX_WAIT_SECONDS, extra
+
+
+def test_kafka_python_and_our_client_elect_leaders(cluster: ReplicatedCluster, topic: str) -> None:
+    """The preferred ones, where they are in sync; where nobody is left, with a loss, one that was behind.
+
+    confluent_kafka 2.16 cannot: its call fails before anything is sent."""
+    cluster.create_topic(topic, (1, 2), (1, 2), min_insync_replicas="1")
+
+    def elect_foreign() -> dict[int, int] | None:
+        client = KafkaAdminClient(bootstrap_servers=cluster.addresses, request_timeout_ms=10_000)
+        try:
+            answer = client.elect_leaders(0, {topic: [0, 1]}, timeout_ms=10_000, raise_errors=False)
+        except KafkaPythonError:
+            return None
+        finally:
+            client.close()
+        if answer.error_code:
+            return None
+        return {each.partition_id: each.error_code for one in answer.replica_election_results
+                for each in one.partition_result}  # fmt: skip
+
+    assert cluster.brokers[1].stop() == 0
+    refused = cluster.until(elect_foreign, "there is a controller that answers")
+    assert refused == dict.fromkeys(range(2), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+    cluster.start(1)
+    cluster.until_whole(topic)
+    elected = cluster.until(elect_foreign, "there is a controller that answers")
+    assert elected == dict.fromkeys(range(2), ErrorCode.NONE)
+    assert {cluster.until_led(topic, index).leader for index in range(2)} == {1}
+
+    cluster.kill(2)
+    cluster.until_isr(topic, {1}, 1)
+    cluster.kill(1)
+    cluster.start(2)
+    cluster.until(lambda: cluster.part(topic, 1).leader == -1, "nobody in sync is left")
+
+    async def elect_ours() -> list[oncelog.TopicPartition]:
+        async with Admin(cluster.addresses, request_timeout_ms=10_000) as admin:
+            return await admin.elect_leaders(ElectionType.UNCLEAN, [oncelog.TopicPartition(topic, 1)])
+
+    assert asyncio.run(elect_ours()) == [(topic, 1)]
+    assert cluster.until_led(topic, 1).leader == 2

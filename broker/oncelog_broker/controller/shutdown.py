@@ -10,18 +10,19 @@ from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
-UNKNOWN_BROKER_EPOCH = -1
-"""The sender does not say which incarnation it is (before v2): it is not compared."""
-
 
 def note_shutdown(view: ClusterView, broker: int, epoch: int) -> None:
-    """Take it down that the broker is about to stop. Raises KafkaError: BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH."""
+    """Take it down that the broker is about to stop, unless it is alone: there is nobody to take anything over.
+
+    Raises KafkaError: BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
+    """
     registered = view.brokers.get(broker)
     if registered is None:
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not registered")
-    if epoch not in (UNKNOWN_BROKER_EPOCH, registered.epoch):
+    if epoch != registered.epoch:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker} is not registered with epoch {epoch}")
-    view.note_stopping({broker: registered.epoch})
+    if len(view.brokers) > 1:
+        view.note_stopping({broker: registered.epoch})
 
 
 def is_left_to(view: ClusterView, broker: int, key: PartitionKey) -> bool:

@@ -48,8 +48,8 @@ SERVED: Final[dict[int, Served]] = {
         _served(ApiKey.FETCH, 4, 18),
         _served(ApiKey.LIST_OFFSETS, 1, 11),
         _served(ApiKey.METADATA, 0, 13),
-        # Kafka's brokers with ZooKeeper serve it; version 0 has a header of its own.
-        _served(ApiKey.CONTROLLED_SHUTDOWN, 1, 3, is_for_brokers=True),
+        # Kafka's brokers with ZooKeeper serve it; before version 2 it does not say which incarnation it is.
+        _served(ApiKey.CONTROLLED_SHUTDOWN, 2, 3, is_for_brokers=True),
         _served(ApiKey.OFFSET_COMMIT, 2, 10),
         _served(ApiKey.OFFSET_FETCH, 1, 10),
         _served(ApiKey.FIND_COORDINATOR, 0, 6),

@@ -16,7 +16,7 @@ class ControlledShutdownRequest(Request["ControlledShutdownResponse"]):
     """
 
     broker_id: int = int32()
-    broker_epoch: int = int64("2+", default=-1)  # -1: not known, and not compared
+    broker_epoch: int = int64("2+", default=-1)
 
 
 @message(api_key=7, versions="0-3", flexible="3+")

@@ -25,7 +25,7 @@ class ElectLeadersRequest(Request["ElectLeadersResponse"]):
 
 @message(api_key=43, versions="0-2", flexible="2+")
 class ElectLeadersResponse:
-    """One result per partition; where all were asked for, only of those that needed an election.
+    """One result per partition; where all were asked for, a topic's are only those that needed an election.
 
     v1: an error of the whole.
     v2: flexible.

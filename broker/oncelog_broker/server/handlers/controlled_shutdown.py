@@ -1,10 +1,10 @@
-"""ControlledShutdown (7), v1-3: a broker that is about to stop asks that others lead what it leads. For brokers only.
+"""ControlledShutdown (7), v2-3: a broker that is about to stop asks that others lead what it leads. For brokers only.
 
 Behaviour: from here on the broker is elected nowhere, is in no ISR where somebody else is, and gets nothing new, until
 its registration goes. The answer names what it still leads of what others might: nobody else of those is in sync now.
 Asked again, the same is done again. Where the store did not say what became of the writes, the answer is
 REQUEST_TIMED_OUT.
-Versions: v2 the broker epoch (KIP-380); v0 has a request header of its own and is not served.
+Versions: v0 and v1 do not say which incarnation of the broker it is (KIP-380), so that anybody could stop any of them.
 """
 
 from __future__ import annotations

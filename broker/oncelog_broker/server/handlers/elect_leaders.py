@@ -1,14 +1,15 @@
 """ElectLeaders (43), v0-2: let preferred replicas lead, or any where nobody in sync is left (KIP-460).
 
-Behaviour: each partition succeeds or fails by itself; one that is named twice is elected once and answered once. Where
-all are asked for, those that need no election are not answered. Answered when this broker knows of the new leaders:
-REQUEST_TIMED_OUT where that takes longer than timeout_ms. Served by the controller alone.
+Behaviour: each partition succeeds or fails by itself; one that is named twice is elected once and answered twice. Where
+all are asked for, all topics are named, without the partitions that need no election, as Kafka does. Answered when this
+broker knows of the new leaders: REQUEST_TIMED_OUT where that takes longer than timeout_ms. Served by the controller
+alone.
 Versions: v1 unclean elections, and an error of the whole; before, it stands at each partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from oncelog_broker.controller.store_errors import translated
@@ -48,13 +49,7 @@ async def _elect(request: ElectLeadersRequest, context: RequestContext) -> Elect
         await wait_until_shown(services.metadata, lambda image: _shows(image, elected), request.timeout_ms)
     except KafkaError as error:
         outcomes.update(dict.fromkeys(elected, error))
-    if asked is None:
-        needed = (key for key, error in outcomes.items() if error is None or error.code is not NOT_NEEDED)
-        return await _answered({key: outcomes[key] for key in needed}, context)
-    return await _answered({key: outcomes[key] for key in asked}, context)
-
-
-NOT_NEEDED: Final = ErrorCode.ELECTION_NOT_NEEDED
+    return await _answered(outcomes if asked is None else asked, outcomes, context, names_all=asked is not None)
 
 
 def _kind(request: ElectLeadersRequest) -> ElectionType:
@@ -64,15 +59,13 @@ def _kind(request: ElectLeadersRequest) -> ElectionType:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no election of type {request.election_type}.") from None
 
 
-async def _asked(
-    topics: Iterable[ElectLeadersRequest.TopicPartitions], context: RequestContext
-) -> dict[PartitionKey, None]:
+async def _asked(topics: Iterable[ElectLeadersRequest.TopicPartitions], context: RequestContext) -> list[PartitionKey]:
     """In the order of the request."""
-    pauses, asked = context.services.slices.pauses(), dict[PartitionKey, None]()
+    pauses, asked = context.services.slices.pauses(), list[PartitionKey]()
     for topic in topics:
         for partition in topic.partitions:
             await pauses.here()
-            asked[PartitionKey(topic.topic, partition)] = None
+            asked.append(PartitionKey(topic.topic, partition))
     return asked
 
 
@@ -88,22 +81,27 @@ async def _refused(
 ) -> ElectLeadersResponse:
     if context.version >= FIRST_VERSION_WITH_AN_ERROR:
         return ElectLeadersResponse(error_code=error.code, replica_election_results=[])
-    return await _answered(dict.fromkeys(asked or (), error), context)
+    return await _answered(asked or (), dict.fromkeys(asked or (), error), context)
 
 
-async def _answered(outcomes: Outcomes, context: RequestContext) -> ElectLeadersResponse:
+async def _answered(
+    keys: Iterable[PartitionKey], outcomes: Outcomes, context: RequestContext, *, names_all: bool = True
+) -> ElectLeadersResponse:
+    """`names_all`: also the partitions that need no election."""
     pauses, topics = context.services.slices.pauses(), dict[str, TopicResult]()
-    for key, result in _results(outcomes):
+    for key in keys:
         await pauses.here()
         topic = topics.get(key.topic)
         if topic is None:
             topic = topics[key.topic] = TopicResult(topic=key.topic, partition_result=[])
-        topic.partition_result.append(result)
+        error = outcomes[key]
+        if names_all or error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED:
+            topic.partition_result.append(_result(key, error))
     return ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=list(topics.values()))
 
 
-def _results(outcomes: Outcomes) -> Iterator[tuple[PartitionKey, PartitionResult]]:
-    for key, error in outcomes.items():
-        code = ErrorCode.NONE if error is None else error.code
-        message = None if error is None else error.message
-        yield key, PartitionResult(partition_id=key.partition, error_code=code, error_message=message)
+def _result(key: PartitionKey, error: KafkaError | None) -> PartitionResult:
+    code = ErrorCode.NONE if error is None else error.code
+    return PartitionResult(
+        partition_id=key.partition, error_code=code, error_message=None if error is None else error.message
+    )

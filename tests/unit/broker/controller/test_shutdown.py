@@ -79,13 +79,23 @@ def test_it_is_out_until_its_registration_goes_and_its_next_one_is_there_to_stay
 
 @pytest.mark.parametrize(
     ("broker", "epoch", "code"),
-    [(2, 19, ErrorCode.STALE_BROKER_EPOCH), (4, -1, ErrorCode.BROKER_NOT_AVAILABLE)],
+    [
+        (2, 19, ErrorCode.STALE_BROKER_EPOCH),
+        (2, -1, ErrorCode.STALE_BROKER_EPOCH),
+        (4, -1, ErrorCode.BROKER_NOT_AVAILABLE),
+    ],
 )
 def test_nobody_but_the_broker_itself_says_that_it_stops(view, broker, epoch, code):
     with pytest.raises(KafkaError) as raised:
         note_shutdown(view, broker, epoch)
     assert raised.value.code is code
     assert not view.stopping
+
+
+def test_one_that_is_alone_goes_on_as_long_as_it_is_there(view):
+    view.put_brokers({1: view.brokers[1]}, {}, {})
+    note_shutdown(view, 1, 10)
+    assert set(view.staying) == {1}
 
 
 def test_what_only_it_has_is_not_waited_for(view):
@@ -97,7 +107,7 @@ def test_what_only_it_has_is_not_waited_for(view):
 
 def test_a_new_partition_is_led_by_somebody_who_stays(view):
     view.put_topic("new", TopicAssignment(b"n" * 16, {0: ReplicaAssignment((1, 2)), 1: ReplicaAssignment((1,))}))
-    note_shutdown(view, 1, -1)
+    note_shutdown(view, 1, 10)
     assert wanted_change(view, PartitionKey("new", 0), 9).state == PartitionState(2, 0, (2,), 9)
     assert wanted_change(view, PartitionKey("new", 1), 9) is None
 

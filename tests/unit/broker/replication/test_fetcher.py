@@ -189,7 +189,8 @@ async def test_a_log_that_raises_what_nobody_thought_of_holds_up_no_other_partit
     served = Served(tmp_path / "leader", partitions=2)
     tasks, clock = Tasks(), SystemClock()
     fetchers = Fetchers(
-        FOLLOWER, Wire(served), lambda: IMAGE, lambda: LIMITS, clock, tasks, Slices(clock, tasks), lambda _: None
+        FOLLOWER, Wire(served), lambda: IMAGE, lambda: LIMITS, clock, tasks, Slices(clock, tasks), lambda _: None,
+        lambda: None,
     )  # fmt: skip
     followers = [
         Partition(TOPIC, bytes(16), index, open_log(tmp_path / f"{TOPIC}-{index}"), broker_id=FOLLOWER)
