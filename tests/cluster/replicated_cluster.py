@@ -249,6 +249,12 @@ class ReplicatedCluster:
 
         return self.until(look, f"{topic}-{index} is led, not by {but_by}")  # type: ignore[return-value]
 
+    def topics(self) -> list[str]:
+        """All there are, the internal ones too."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        answer = self.until(lambda: self.ask(request, ApiKey.METADATA, METADATA_VERSION), "somebody knows the topics")
+        return [topic.name for topic in answer.topics]
+
     def until_whole(self, *topics: str) -> None:
         """All replicas of all partitions are in sync."""
         for topic in topics:
