@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +20,10 @@ PATIENCE_SECONDS = 45.0
 POLL_SECONDS = 0.2
 LEAVES = 0.02
 """How many transactions are left open."""
+
+
+LEFT_BEHIND: list[confluent_kafka.Producer] = []
+"""A call of theirs never returned: whoever lets go of one waits for that."""
 
 
 class Anew(Exception):
@@ -172,7 +177,7 @@ class Clients:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                return work(*arguments, CALL_SECONDS)
+                return self._in_time(what, partial(work, *arguments, CALL_SECONDS))
             except confluent_kafka.KafkaException as error:
                 reason: confluent_kafka.KafkaError = error.args[0]
                 if what == "abort" and reason.txn_requires_abort():
@@ -183,6 +188,30 @@ class Clients:
                     raise Anew(f"{what}: {reason.name()}") from error
                 if time.monotonic() > deadline:
                     raise Anew(f"{what} hangs: {reason.name()}") from error
+
+    def _in_time(self, what: str, work: Callable[[], Any]) -> None:
+        """A call that does not return though its time is over is left behind, with its producer.
+
+        librdkafka 2.10 and later waits for ever for a group coordinator that it knew and that has left the metadata.
+        """
+        failures: list[BaseException] = []
+
+        def call() -> None:
+            try:
+                work()
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=call, daemon=True, name=f"{self.notes.name} {what}")
+        thread.start()
+        thread.join(2 * CALL_SECONDS)
+        if thread.is_alive():
+            LEFT_BEHIND.append(self.producer)
+            self._is_closed = True
+            self.consumer.close()
+            raise Anew(f"{what} does not return")
+        if failures:
+            raise failures[0]
 
     def close(self) -> None:
         """Whatever is open stays so."""

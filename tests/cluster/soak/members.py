@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 from collections.abc import Mapping
 
-from recording_members import LibrdkafkaMember, Member, OncelogMember
+from recording_members import POLL_SECONDS, LibrdkafkaMember, Member, OncelogMember
 from tests.support.history.events import Place
 from tests.support.history.recorder import History
 
+from oncelog.errors import ConnectionFailed
 from soak.progress import Progress
 
 PAUSE_SECONDS = (4.0, 12.0)
@@ -31,7 +33,16 @@ class Noting(Member):
 
 
 class OurNotingMember(Noting, OncelogMember):
-    pass
+    async def _read_all(self) -> None:
+        """Whoever starts while there is no broker is told so at once."""
+        while not self.is_over:
+            try:
+                return await super()._read_all()
+            except ConnectionFailed:
+                self.progress.mishap(self.group, "oncelog: started while there was no broker")
+                self.forget()
+                await asyncio.sleep(POLL_SECONDS)
+        return None
 
 
 class LibrdkafkaNotingMember(Noting, LibrdkafkaMember):

@@ -12,7 +12,7 @@ from tests.support.history.events import End, Place, Send, Transaction
 
 import oncelog
 from oncelog.consume_process_produce import consume_process_produce
-from oncelog.errors import EndNotKnown, FatalError
+from oncelog.errors import ConnectionFailed, EndNotKnown, FatalError
 from soak.pipelines import RECORDS_PER_TRANSACTION, SESSION_MS, TRANSACTION_TIMEOUT_MS, GivenUp, Notes, Pipeline
 
 ABDICATION_SECONDS = 15.0
@@ -118,6 +118,24 @@ class OurPipeline(Pipeline):
             raise error
 
     async def _one_life(self) -> None:
+        producer, consumer = self._clients()
+        while not await self._started(producer, consumer):
+            await asyncio.sleep(LOOK_SECONDS)
+            producer, consumer = self._clients()
+        try:
+            consumer.subscribe([self.notes.job.source])
+            while True:
+                try:
+                    await consume_process_produce(
+                        consumer, producer, partial(self._process, producer), max_records=RECORDS_PER_TRANSACTION
+                    )
+                except GivenUp:
+                    continue
+        finally:
+            await consumer.close()
+            await producer.close(0)
+
+    def _clients(self) -> tuple[NotingProducer, oncelog.Consumer]:
         notes, job = self.notes, self.notes.job
         common = {"request_timeout_ms": 5000, "reconnect_backoff_max_ms": 500}
         producer = NotingProducer(
@@ -139,20 +157,22 @@ class OurPipeline(Pipeline):
             heartbeat_interval_ms=500,
             allow_auto_create_topics=False,
         )
+        return producer, consumer
+
+    async def _started(self, producer: oncelog.Producer, consumer: oncelog.Consumer) -> bool:
+        """Whoever starts while there is no broker is told so at once."""
         try:
             await producer.start()
             await consumer.start()
-            consumer.subscribe([job.source])
-            while True:
-                try:
-                    await consume_process_produce(
-                        consumer, producer, partial(self._process, producer), max_records=RECORDS_PER_TRANSACTION
-                    )
-                except GivenUp:
-                    continue
-        finally:
+        except ConnectionFailed:
+            await producer.close(0)
+            self.notes.progress.mishap(self.name, "started while there was no broker")
+            return False
+        except BaseException:
             await consumer.close()
             await producer.close(0)
+            raise
+        return True
 
     async def _process(self, producer: NotingProducer, records: list[oncelog.ConsumerRecord]) -> None:
         notes, transaction = self.notes, producer.open

@@ -45,8 +45,8 @@ class LineWriter:
 
     @property
     def given_up(self) -> int:
-        """Records that the producer gave up, or does not know of."""
-        return self.producer.sent - self.producer.acknowledged
+        """Records that the producer gave up."""
+        return self.producer.answered - self.producer.acknowledged
 
     def _work(self) -> None:
         try:
