@@ -68,7 +68,7 @@ soak-tests: zookeeper ## the tests for longer: more kills, frames and seeds, new
 	$(PYTEST) $(LONG) --hypothesis-profile=soak tests/property
 
 soak-cluster: zookeeper ## three brokers and clients at work while faults strike; the tables are kept in docs/soak.md (or SOAK_SECONDS=600 SOAK_SEEDS=7)
-	PYTHONPATH=.:tests/integration:tests/cluster $(BIN)/python -m soak --seconds $(SOAK_SECONDS) \
+	PYTHONPATH=.:tests/integration:tests/cluster:tests/interop $(BIN)/python -m soak --seconds $(SOAK_SECONDS) \
 		$(foreach seed,$(SOAK_SEEDS),--seed $(seed)) --out docs/soak.md
 
 kill-matrix: zookeeper ## every fault at every point of a transaction; the tables are kept in docs/kill-matrix*.md

@@ -15,6 +15,7 @@ from tests.support.history.recorder import History
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
+sys.path.append(str(Path(__file__).parents[1] / "interop"))
 
 from broker_cluster import BrokerCluster
 from broker_process import BrokerProcess

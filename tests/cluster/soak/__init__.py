@@ -8,6 +8,7 @@ writers     idempotent producers that write the lines
 pipelines   consume-process-produce: what both libraries' have in common; `our_pipeline`, `librdkafka_pipeline`
 readers     consumers without a group, of what is committed and of everything
 members     groups whose members come and go
+streams     Kafka Streams, whose instances are killed
 observers   who leads in which epoch, and what is committed, as brokers say; what their processes use
 run         all of it, to the verdict of the checker
 report      the tables of docs/soak.md, and what a failing run leaves

@@ -16,8 +16,17 @@ from soak.plan import Fault
 from soak.progress import Stall
 from soak.run import Result
 
-KINDS = {"writer": "writing", "copier": "transactions", "reader ": "reading", "readers": "a group"}
+KINDS = {
+    "writer": "writing",
+    "copier": "transactions",
+    "reader ": "reading",
+    "readers": "a group",
+    "streams": "Streams",
+}
 """Of a client by the beginning of its name."""
+SEVERAL = "two of these at once, or one right after the other"
+AFTERMATH_SECONDS = 2.0
+"""In which the next fault finds the cluster busy with the last one."""
 
 
 def kind_of(client: str) -> str:
@@ -33,13 +42,21 @@ def cause(stall: Stall, done: Sequence[Done]) -> Done | None:
     )
 
 
-def longest_stalls(result: Result) -> dict[Fault, dict[str, float]]:
-    """By fault and kind of client, seconds."""
-    longest: defaultdict[Fault, dict[str, float]] = defaultdict(dict)
+def row_of(done: Done, all_done: Sequence[Done]) -> str:
+    """The row of the table that it stands in."""
+    for other in all_done:
+        if other is not done and max(done.began, other.began) < min(done.healed, other.healed) + AFTERMATH_SECONDS:
+            return SEVERAL
+    return done.strike.fault.value
+
+
+def longest_stalls(result: Result) -> dict[str, dict[str, float]]:
+    """By row of the table and kind of client, seconds."""
+    longest: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for stall in result.progress.stalls:
         found = cause(stall, result.done)
         if found is not None:
-            kinds = longest[found.strike.fault]
+            kinds = longest[row_of(found, result.done)]
             kind = kind_of(stall.client)
             kinds[kind] = max(kinds.get(kind, 0.0), stall.seconds)
     return longest
@@ -49,13 +66,13 @@ def fault_table(results: Sequence[Result]) -> Iterator[str]:
     kinds = list(KINDS.values())
     yield "| fault | strikes | " + " | ".join(kinds) + " |"
     yield "|---|---:|" + "---:|" * len(kinds)
-    counts = Counter(done.strike.fault for result in results for done in result.done)
+    counts = Counter(row_of(done, result.done) for result in results for done in result.done)
     all_longest = [longest_stalls(result) for result in results]
-    for fault in Fault:
-        if counts[fault]:
-            worst = [max(longest[fault].get(kind, 0.0) for longest in all_longest) for kind in kinds]
+    for row in (*(fault.value for fault in Fault), SEVERAL):
+        if counts[row]:
+            worst = [max(longest[row].get(kind, 0.0) for longest in all_longest) for kind in kinds]
             cells = " | ".join(f"{each:.1f} s" if each else "under 0.5 s" for each in worst)
-            yield f"| {fault.value} | {counts[fault]} | {cells} |"
+            yield f"| {row} | {counts[row]} | {cells} |"
 
 
 def run_table(results: Sequence[Result]) -> Iterator[str]:

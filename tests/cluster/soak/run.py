@@ -25,7 +25,9 @@ from soak.pipelines import PARTITIONS, Job, Notes, Pipeline
 from soak.plan import Fault, Strike, plan
 from soak.progress import Progress
 from soak.readers import LibrdkafkaReader, OurReader, Reader
-from soak.stage import INTERNAL, Stage
+from soak.stage import Stage
+from soak.streams import TOPICS as STREAMS_TOPICS
+from soak.streams import Streams
 from soak.writers import LineWriter
 
 LINES = "lines"
@@ -48,6 +50,8 @@ class Settings(NamedTuple):
     """Of each writer."""
     pipelines: int = 2
     """Of each library."""
+    streams_class_path: str = ""
+    """Of the Kafka Streams applications; none without."""
 
 
 class Problem(Exception):
@@ -94,6 +98,8 @@ class Run:
             self._keep_stacks()
         finally:
             self._is_over.set()
+            if self.streams is not None:
+                self.streams.close()
         given_up = sum(writer.given_up for writer in self.writers)
         if given_up:
             self._wrong(f"writers gave up {given_up} lines")
@@ -106,6 +112,7 @@ class Run:
     # --- clients
 
     def _make_clients(self) -> None:
+        self.streams: Streams | None = None
         self.writers: list[LineWriter] = []
         self.pipelines: list[Pipeline] = []
         self.readers: list[Reader] = []
@@ -130,6 +137,10 @@ class Run:
                 self.readers.append(
                     reader(name, cluster.addresses, places, history, progress, is_committed=is_committed)
                 )
+        if self.settings.streams_class_path:
+            self.streams = Streams(
+                self.settings.streams_class_path, cluster.addresses, self.stage.directory, progress, seed
+            )
         self.group = Group(MEMBERS, cluster.addresses, LINES, history, progress, seed)
         groups = dict.fromkeys((MEMBERS, *(f"copiers-{library}" for library in PIPELINES)), self.lines)
         self.offsets = OffsetObserver(cluster, groups, history)
@@ -137,6 +148,8 @@ class Run:
         leaders = [LeaderObserver(cluster, node_id, self.places, history) for node_id in BROKERS]
         self.observers: list[Observer] = [*leaders, self.offsets, self.use]
         self.clients = [*self.writers, *self.pipelines, *self.readers, self.group, *self.observers]
+        if self.streams is not None:
+            self.clients.append(self.streams)
         for client in self.clients:
             client.start()
 
@@ -169,7 +182,10 @@ class Run:
     # --- the run
 
     def _play(self) -> None:
-        for topic in sorted({place.topic for place in self.places}):
+        topics = {place.topic for place in self.places} | set(
+            STREAMS_TOPICS if self.settings.streams_class_path else ()
+        )
+        for topic in sorted(topics):
             replicas = [(*BROKERS[index:], *BROKERS[:index]) for index in range(PARTITIONS)]
             self.stage.cluster.create_topic(topic, *replicas)
         self._start_clients()
@@ -213,8 +229,10 @@ class Run:
         """Everything works again, and all clients have come to the end."""
         cluster = self.stage.cluster
         cluster.mend()
-        cluster.until_whole(*{place.topic for place in self.places}, *INTERNAL)
+        cluster.until_whole(*cluster.topics())
         self._until_all_get_on()
+        if self.streams is not None:
+            self.streams.finish()
         for writer in self.writers:
             writer.stop()
         ends = {place: self._end(place) for place in self.lines}
@@ -226,6 +244,9 @@ class Run:
         self.group.stop()
         for pipeline in self.pipelines:
             pipeline.stop(SETTLE_SECONDS)
+        if self.streams is not None:
+            self._until(self.streams.has_finished, "all lines are copied, and all words counted")
+            self.streams.stop()
 
     def _end(self, place: Place) -> int:
         with self.stage.cluster.client(self.stage.cluster.until_led(*place).leader) as leader:
@@ -240,7 +261,9 @@ class Run:
     def _note_the_end(self) -> None:
         for place in self.places:
             note_content(self.stage.cluster, self.history, place)
-            note_replicas(self.stage.cluster, self.history, place)
+        for topic in self.stage.cluster.topics():
+            for index in self.stage.cluster.parts(topic):
+                note_replicas(self.stage.cluster, self.history, Place(topic, index))
         for reader in self.readers:
             self._until(lambda: self._has_read_all(reader), f"{reader.name} has read everything")  # noqa: B023
             reader.stop()

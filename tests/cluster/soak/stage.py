@@ -23,7 +23,6 @@ SETTINGS = {
     "log.segment.bytes": "1048576",
     "group.min.session.timeout.ms": "1000",
 }
-INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 
 class Stage:
