@@ -5,7 +5,7 @@ from __future__ import annotations
 import faulthandler
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from threading import Event
 from typing import NamedTuple
 
@@ -190,12 +190,7 @@ class Run:
             self.stage.cluster.create_topic(topic, *replicas)
         self._start_clients()
         self._until_all_get_on()
-        with ThreadPoolExecutor(len(BROKERS) + 3) as pool:
-            strikes = plan(self.settings.seed, self.settings.seconds, self.settings.faults)
-            try:
-                self._strike(pool, strikes)
-            finally:
-                self._is_over.set()
+        self._strike(plan(self.settings.seed, self.settings.seconds, self.settings.faults))
         self._settle()
         self._note_the_end()
         found = violations(self.history)
@@ -205,7 +200,7 @@ class Run:
             self._wrong(f"... {len(found)} violations in all")
         self._check_logs()
 
-    def _strike(self, pool: ThreadPoolExecutor, strikes: Sequence[Strike]) -> None:
+    def _strike(self, strikes: Sequence[Strike]) -> None:
         resources, began = Resources(), self.progress.now
         under_way: list[Future[Done]] = []
         left = list(strikes)
@@ -216,7 +211,7 @@ class Run:
                 strike = left.pop(0)
                 self.say(f"{self.progress.now:7.1f} {strike}")
                 under_way.append(
-                    pool.submit(
+                    self.stage.hands.submit(
                         strike_and_heal, self.stage, strike, resources, self._is_over, lambda: self.progress.now
                     )
                 )

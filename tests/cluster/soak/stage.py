@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -23,6 +24,7 @@ SETTINGS = {
     "log.segment.bytes": "1048576",
     "group.min.session.timeout.ms": "1000",
 }
+HANDS = 6
 
 
 class Stage:
@@ -39,6 +41,9 @@ class Stage:
             is_synced=False,
             dies_with_us=True,
         )
+        self.hands: ThreadPoolExecutor
+        """Threads for whoever strikes. They last as long as all else: a ZooKeeper server that is started again ends with
+        the thread that did it."""
         self.cluster: ReplicatedCluster
         self.network: PeerNetwork
         self.ways_to_zookeeper: dict[int, CuttingProxy] = {}
@@ -46,6 +51,7 @@ class Stage:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            self.hands = stack.enter_context(ThreadPoolExecutor(HANDS))
             self.ensemble.start()
             stack.callback(self.ensemble.kill)
             self.cluster = ReplicatedCluster(self.directory, self.ensemble.connect_string, SETTINGS)
