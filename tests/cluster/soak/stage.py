@@ -42,8 +42,8 @@ class Stage:
             dies_with_us=True,
         )
         self.hands: ThreadPoolExecutor
-        """Threads for whoever strikes. They last as long as all else: a ZooKeeper server that is started again ends with
-        the thread that did it."""
+        """Threads for whoever strikes. They last as long as all else: a ZooKeeper server that is started again ends
+        with the thread that did it."""
         self.cluster: ReplicatedCluster
         self.network: PeerNetwork
         self.ways_to_zookeeper: dict[int, CuttingProxy] = {}
