@@ -224,7 +224,8 @@ class Run:
         """Everything works again, and all clients have come to the end."""
         cluster = self.stage.cluster
         cluster.mend()
-        cluster.until_whole(*cluster.topics())
+        for node_id in BROKERS:
+            cluster.until_whole(*cluster.topics(), node_id=node_id)
         self._until_all_get_on()
         if self.streams is not None:
             self.streams.finish()
