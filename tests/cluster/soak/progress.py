@@ -22,6 +22,8 @@ class Stall(NamedTuple):
 
 class Progress:
     def __init__(self) -> None:
+        self.events: list[tuple[float, str]] = []
+        """Mishaps, each with its time."""
         self._started = time.monotonic()
         self._last: dict[str, float] = {}
         self._oldest: dict[str, float] = {}
@@ -54,6 +56,7 @@ class Progress:
 
     def mishap(self, client: str, what: str) -> None:
         self.mishaps[client][what] += 1
+        self.events.append((self.now, f"{client}: {what}"))
 
     def waiting(self, longer_than: float) -> dict[str, float]:
         """For how many seconds each of those has waited."""

@@ -146,6 +146,7 @@ def keep(directory: Path, result: Result) -> None:
 def timeline(result: Result) -> Iterator[str]:
     events = [(done.began, f"{done.strike}") for done in result.done]
     events += [(done.healed, f"healed: {done.strike}") for done in result.done]
+    events += result.progress.events
     events += [(stall.began, f"{stall.client} stalls for {stall.seconds:.1f} s") for stall in result.progress.stalls]
     yield from (f"{at:8.1f} {what}" for at, what in sorted(events))
 
