@@ -66,25 +66,25 @@ def _some(fault: Fault, count: int, shortest: float, longest: float) -> Making:
 def _clock(rng: random.Random, at: float) -> Strike:
     """No further ahead than records may be behind the broker, and no further back than they may be ahead of it."""
     amount = rng.choice((-2800.0, -60.0, 60.0, 3600.0, 7200.0))
-    return Strike(at, Fault.CLOCK_JUMP, (rng.choice(BROKERS),), rng.uniform(2.0, 8.0), amount)
+    return Strike(at, Fault.CLOCK_JUMP, (rng.choice(BROKERS),), rng.uniform(2.0, 6.0), amount)
 
 
 MAKINGS: Mapping[Fault, Making] = {
-    Fault.KILL: _one(Fault.KILL, 0.0, 8.0),
+    Fault.KILL: _one(Fault.KILL, 0.0, 5.0),
     Fault.KILL_TWO: _some(Fault.KILL_TWO, 2, 0.0, 6.0),
     Fault.KILL_ALL: _some(Fault.KILL_ALL, 3, 0.0, 4.0),
-    Fault.PAUSE: _one(Fault.PAUSE, 0.5, 10.0),
-    Fault.ONE_WAY: _some(Fault.ONE_WAY, 2, 1.0, 10.0),
-    Fault.TWO_WAYS: _some(Fault.TWO_WAYS, 2, 1.0, 10.0),
-    Fault.CUT_OFF: _one(Fault.CUT_OFF, 1.0, 10.0),
-    Fault.UNHEARD: _one(Fault.UNHEARD, 1.0, 10.0),
-    Fault.DEAF: _one(Fault.DEAF, 1.0, 10.0),
-    Fault.NO_ZOOKEEPER: _one(Fault.NO_ZOOKEEPER, 1.0, 10.0),
-    Fault.ZOOKEEPER_KILL: _one(Fault.ZOOKEEPER_KILL, 0.5, 8.0),
+    Fault.PAUSE: _one(Fault.PAUSE, 0.5, 8.0),
+    Fault.ONE_WAY: _some(Fault.ONE_WAY, 2, 1.0, 7.0),
+    Fault.TWO_WAYS: _some(Fault.TWO_WAYS, 2, 1.0, 7.0),
+    Fault.CUT_OFF: _one(Fault.CUT_OFF, 1.0, 7.0),
+    Fault.UNHEARD: _one(Fault.UNHEARD, 1.0, 7.0),
+    Fault.DEAF: _one(Fault.DEAF, 1.0, 7.0),
+    Fault.NO_ZOOKEEPER: _one(Fault.NO_ZOOKEEPER, 1.0, 7.0),
+    Fault.ZOOKEEPER_KILL: _one(Fault.ZOOKEEPER_KILL, 0.5, 6.0),
     Fault.ZOOKEEPER_PAUSE: _one(Fault.ZOOKEEPER_PAUSE, 0.5, 8.0),
-    Fault.ENSEMBLE_PAUSE: _some(Fault.ENSEMBLE_PAUSE, 3, 0.5, 8.0),
+    Fault.ENSEMBLE_PAUSE: _some(Fault.ENSEMBLE_PAUSE, 3, 0.5, 7.0),
     Fault.SESSION_END: _one(Fault.SESSION_END, 0.0, 0.0),
-    Fault.DISK_FULL: _one(Fault.DISK_FULL, 1.0, 8.0),
+    Fault.DISK_FULL: _one(Fault.DISK_FULL, 1.0, 6.0),
     Fault.CLOCK_JUMP: _clock,
     Fault.ROLLING: _some(Fault.ROLLING, 3, 0.0, 0.0),
 }

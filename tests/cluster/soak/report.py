@@ -24,9 +24,7 @@ KINDS = {
     "streams": "Streams",
 }
 """Of a client by the beginning of its name."""
-SEVERAL = "two of these at once, or one right after the other"
-AFTERMATH_SECONDS = 2.0
-"""In which the next fault finds the cluster busy with the last one."""
+SEVERAL = "two of these at once"
 
 
 def kind_of(client: str) -> str:
@@ -45,7 +43,7 @@ def cause(stall: Stall, done: Sequence[Done]) -> Done | None:
 def row_of(done: Done, all_done: Sequence[Done]) -> str:
     """The row of the table that it stands in."""
     for other in all_done:
-        if other is not done and max(done.began, other.began) < min(done.healed, other.healed) + AFTERMATH_SECONDS:
+        if other is not done and max(done.began, other.began) < min(done.healed, other.healed):
             return SEVERAL
     return done.strike.fault.value
 
