@@ -186,6 +186,25 @@ async def test_an_answer_that_is_newer_than_the_image_is_not_taken_back_by_it(le
     assert led.partition.isr == (1, 2)
 
 
+async def test_an_answer_that_the_image_has_overtaken_ends_no_newer_proposal(led: Led) -> None:
+    """Or that would be open for ever, and no other could be made."""
+    append(led)
+    led.fetch(2, 1)
+    led.clock.advance_ms(31_000)
+    led.fetch(2, 1)
+    await led.keeper.look()
+    assert (await led.until(1)).new_isr == [1, 2]
+    led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)  # the image shows that it was granted
+    led.fetch(3, 1)
+    assert led.partition.in_sync.proposed == (1, 2, 3)
+    led.controller.grant((1, 2), 8)
+    asked = await led.until(2)
+    assert (asked.new_isr, asked.partition_epoch) == ([1, 2, 3], 8)
+    led.controller.grant((1, 2, 3), 9)
+    await led.until_answered()
+    assert led.partition.isr == (1, 2, 3)
+
+
 async def test_who_has_caught_up_joins_with_its_incarnation_and_counts_at_once(led: Led) -> None:
     led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)
     append(led)
