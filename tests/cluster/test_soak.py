@@ -17,7 +17,7 @@ SEED, SECONDS = 175, 13.0
 FAULTS = (Fault.KILL, Fault.CUT_OFF, Fault.NO_ZOOKEEPER)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(140)
 def test_a_short_soak_finds_nothing(tmp_path: Path) -> None:
     assert {strike.fault for strike in plan(SEED, SECONDS, FAULTS)} == set(FAULTS), "choose another seed"
     with Stage(tmp_path, zookeepers=1) as stage:
