@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 
 import confluent_kafka
+from recording_clients import REFRESH_MS
 from tests.support.history.events import Place
 from tests.support.history.recorder import History
 
@@ -96,6 +97,7 @@ class LibrdkafkaReader(Reader):
                 "auto.offset.reset": "error",
                 "socket.timeout.ms": 5000,
                 "reconnect.backoff.max.ms": 500,
+                "topic.metadata.refresh.interval.ms": REFRESH_MS,
                 "fetch.wait.max.ms": 200,
                 "log_level": 0,
             }
