@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -70,6 +71,7 @@ def main(
     out: Path | None,
 ) -> None:
     chosen = tuple(Fault[name.upper()] for name in faults) or tuple(Fault)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that was started
     found = streams_class_path() if streams else ""
     results: list[Result] = []
     for seed in seeds or (secrets.randbelow(1 << 31),):

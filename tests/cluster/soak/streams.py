@@ -71,6 +71,8 @@ class Streams:
         """Whatever was."""
         self._are_whole.set()
         self._writer.give_up()
+        if self._killing.is_alive():
+            self._killing.join(JOIN_SECONDS)  # it may be about to start one
         self._end_reading()
         for instance in self._instances:
             if instance.is_running:
@@ -80,7 +82,8 @@ class Streams:
 
     def _end_reading(self) -> None:
         self._is_over.set()
-        self._reading.join(JOIN_SECONDS)
+        if self._reading.is_alive():
+            self._reading.join(JOIN_SECONDS)
         self._progress.over(self.name)
 
     def _read(self) -> None:
