@@ -98,10 +98,13 @@ def wanted_isr(
     now: float,
     lag_seconds: float,
 ) -> tuple[int, ...] | None:
-    """What the leader is to propose: without those that lag, with those `joining`; None if that is what there is."""
-    leaving = [
-        broker_id
-        for broker_id, follower in followers.items()
-        if broker_id in in_sync.committed and lags(follower, log_end_offset, now, lag_seconds)
-    ]
-    return changed_isr(in_sync.committed, leaving, joining)
+    """What the leader is to propose: without those that lag, with those `joining` that do not; None if that is what
+    there is.
+
+    Who lags may have everything that was acknowledged all the same: nothing is, while the ISR is too small. Taken for
+    in sync it would leave again, and two of them would take turns for ever.
+    """
+    lagging = {
+        broker_id for broker_id, follower in followers.items() if lags(follower, log_end_offset, now, lag_seconds)
+    }
+    return changed_isr(in_sync.committed, lagging, (broker_id for broker_id in joining if broker_id not in lagging))
