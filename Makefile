@@ -7,6 +7,7 @@ DATA   ?= data
 PORT   ?= 9092
 BROKERS ?= 3
 FUZZ_SECONDS ?= 600
+COMPOSE_FILES := docker-compose.yml docker-compose.single.yml
 
 # The tests start a thousand processes: where the environment forbids to keep compiled modules, each compiles them anew,
 # which doubles the work.
@@ -18,7 +19,7 @@ PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=wo
 ALONE   := $(BIN)/pytest -q -m "measured and not soak"
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster test lint tests unit integration zookeeper soak kill-matrix fuzz hostile bench interop clean help
+.PHONY: run cluster test lint tests unit integration zookeeper compose-test soak kill-matrix fuzz hostile bench interop clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -42,11 +43,16 @@ cluster: $(STAMP)     ## three brokers with a ZooKeeper in the background, in ./
 
 test: lint tests      ## everything that must pass: some four minutes on two slow cores
 
-lint: $(STAMP)        ## ruff, mypy --strict, import layers
+lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dockerfile, manifests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/yamllint --strict .yamllint.yaml $(COMPOSE_FILES) deploy
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec $(COMPOSE_FILES)
+	$(BIN)/hadolint deploy/Dockerfile deploy/compose_test/stand_ins/*.Dockerfile
+	$(BIN)/kubernetes-validate --quiet --strict deploy/kubernetes.yaml
+	@$(BIN)/python deploy/verify_unit.py
 
 tests: zookeeper      ## all tests but other clients' and the long ones
 	$(PYTEST) -m "not soak and not measured" tests --ignore=tests/interop
@@ -58,6 +64,9 @@ unit: zookeeper       ## of these: pure logic and property tests
 integration: zookeeper ## of these: a live broker process, foreign clients, kill -9, mutated frames
 	$(PYTEST) -m "not soak and not measured" tests/integration
 	$(ALONE) tests/integration
+
+compose-test: zookeeper ## run docker-compose.yml and break it, with Docker, or as root with Podman (PULL=1: on the real images)
+	PYTHONPATH=.:deploy:tests/integration:tests/cluster $(BIN)/python -m compose_test
 
 soak: zookeeper       ## the same for longer: more kills, frames and seeds, new examples in each run (half an hour)
 	$(PYTEST) $(LONG) -m soak tests --ignore=tests/interop
