@@ -19,7 +19,7 @@ from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
 
 TOP: Final = Path(__file__).parents[2]
 STAND_INS: Final = Path(__file__).parent / "stand_ins"
-PYTHON: Final = "localhost/oncelog-compose-test/python"
+PYTHON: Final = "localhost/oncelog-compose-test/python:3.11"
 ZOOKEEPER: Final = "localhost/oncelog-compose-test/zookeeper"
 CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 
