@@ -66,7 +66,7 @@ class Stack:
 
     def until_in_sync(self, *brokers: str) -> None:
         """Each knows that all are in the cluster, and of no replica, whoever has it, that is behind."""
-        ping = ("env", "-u", "ONCELOG_NODE_ID", "oncelog", "ping", "--in-sync")
+        ping = ("env", "-u", "ONCELOG_NODE_ID", "oncelog", "ping", "--in-sync", "-b", "127.0.0.1:9092")
         for broker in brokers:
             eventually(
                 lambda: f"answers: {len(brokers)} brokers" in self.inside(broker, *ping),  # noqa: B023

@@ -49,8 +49,8 @@ class Proof:
         """Raises AssertionError, CalledProcessError."""
         self.come_up("six containers, started at once")
         for topic in ("orders", "invoices", "notes"):
-            command = ("oncelog", "topics", "create", topic, "--partitions", "3", "--replication-factor", "3")
-            self.stack.inside("broker-1", *command)
+            create = ("oncelog", "topics", "create", topic, "--partitions", "3")
+            self.stack.engine("exec", self.stack.container("broker-1"), *create)
         self.stack.until_in_sync(*BROKERS)
         with self.clients("before") as orders:
             self.begin_billing()
@@ -153,7 +153,9 @@ def single_broker(stack: Stack) -> None:
     started = time.monotonic()
     for is_first in (True, False):
         stack.up()
-        eventually(lambda: stack.inside("broker", "oncelog", "ping", "--in-sync"), "it answers", 120)
+        eventually(
+            lambda: stack.inside("broker", "oncelog", "ping", "--in-sync", "-b", "127.0.0.1:9092"), "it answers", 120
+        )
         stack.until_healthy("broker")
         if is_first:
             stack.engine("exec", stack.container("broker"), "sh", "-c", "echo hello | oncelog produce greetings")
