@@ -1,7 +1,8 @@
-"""Machines whose disk is full or fails and whose clock jumps, as brokers see them: by files beside their data directory.
+"""Machines whose disk is full or fails, or whose clock jumps: by files beside the data directory of a broker.
 
-`DATA.full` exists: there is no room; `DATA.broken`: nothing can be written there. `DATA.clock` holds by how many seconds the clock is wrong. Neither
-needs rights, a file system or a library of its own: what asks the machine is replaced as the broker starts.
+`DATA.full` exists: there is no room; `DATA.broken`: nothing can be written there. `DATA.clock` holds by how many
+seconds the clock is wrong. Neither needs rights, a file system or a library of its own: what asks the machine is
+replaced as the broker starts.
 """
 
 from __future__ import annotations
