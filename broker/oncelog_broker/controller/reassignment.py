@@ -68,7 +68,7 @@ def begin(
             raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         target = assignment.original
     else:
-        _check_target(target, assignment, view.brokers, may_change_replication_factor)
+        _check_target(target, assignment, view.staying, may_change_replication_factor)
     wanted = reassigned_to(assignment, target)
     if wanted == assignment:
         return None
