@@ -4,7 +4,7 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from tests.unit.broker.controller.test_partitions import Cluster
+from tests.support.controlled_brokers import ControlledBrokers
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.controller.alter_partition import Member, Proposal
@@ -28,7 +28,7 @@ class Scene:
     @classmethod
     async def set(cls):
         scene = cls()
-        scene.cluster = Cluster()
+        scene.cluster = ControlledBrokers()
         for broker in (1, 2):
             await scene.cluster.start(broker)
         term = scene.term = await scene.cluster.control(2)
