@@ -315,7 +315,7 @@ class ControllerMachine(RuleBasedStateMachine):
                     assert state.leader in image.brokers
                 elif state.leader_epoch >= 0:
                     assert not any(b in image.brokers and b not in stopping for b in state.isr)
-                if any(b not in stopping for b in state.isr):
+                if state.leader != NO_LEADER and any(b not in stopping for b in state.isr):
                     assert not any(b in stopping and b in image.brokers for b in state.isr), "it is waited for"
         for path, broker in self.judge.unsure:
             assert broker not in image.brokers or broker in stopping, (
