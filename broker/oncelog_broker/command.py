@@ -80,6 +80,7 @@ async def _run(broker: object) -> int:
     from oncelog_broker.config.declared import InvalidConfig
     from oncelog_broker.log.directories.meta_properties import MetaPropertiesError
     from oncelog_broker.metadata.embedded import StoreFileError
+    from oncelog_broker.metadata.feature_levels import NoCommonLevel
     from oncelog_broker.metadata.opening import described_store
     from oncelog_broker.metadata.payloads import MalformedPayload
     from oncelog_broker.metadata.registration import BrokerIdInUse
@@ -93,7 +94,10 @@ async def _run(broker: object) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    reasons = (BrokerStartError, InvalidConfig, MetadataError, MalformedPayload, MetaPropertiesError, BrokerIdInUse)
+    reasons = (
+        BrokerStartError, InvalidConfig, MetadataError, MalformedPayload, MetaPropertiesError, BrokerIdInUse,
+        NoCommonLevel,
+    )  # fmt: skip
     signalled, starting = loop.create_task(stop.wait()), loop.create_task(broker.start())
     await asyncio.wait((signalled, starting), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():  # it may be waiting for ZooKeeper
