@@ -20,6 +20,7 @@ BUILT_IN: Final = {
     "topics": "oncelog.cli.topics:topics",
     "groups": "oncelog.cli.groups:groups",
     "txns": "oncelog.cli.txns:txns",
+    "log-dirs": "oncelog.cli.log_dirs:log_dirs",
     "explain": "oncelog.cli.explain:explain",
     "produce": "oncelog.cli.produce:produce",
     "consume": "oncelog.cli.consume:consume",
