@@ -166,6 +166,8 @@ class Served:
     def __init__(
         self, directory: Path, *, partitions: int = 1, clock: ManualClock | None = None, **log_config: Any
     ) -> None:
+        self.may_lead = True
+        """The gate: whether nobody else can have been made leader."""
         self.partitions = [
             Partition(
                 TOPIC,
@@ -173,6 +175,7 @@ class Served:
                 index,
                 open_log(directory / f"{TOPIC}-{index}", replace(SMALL, **log_config)),
                 broker_id=LEADER,
+                may_lead=lambda: self.may_lead,
             )
             for index in range(partitions)
         ]
@@ -206,6 +209,7 @@ class Served:
         self.dispatcher = Dispatcher(self.services)
 
     def leader(self, topic: str, index: int) -> Partition:
+        """Handlers ask it as often as they like: the gate is asked by the partitions alone."""
         if topic != TOPIC or index >= len(self.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if self.partitions[index].leader == FOLLOWER:
@@ -218,11 +222,15 @@ class Served:
     def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
         return self.leader(TOPIC, index)
 
+    led_by_name = leader
     led_by_id = leader_by_id
 
     def follower_waits(self, broker_id: int, fetch: WaitingFetch) -> None:
         assert broker_id == FOLLOWER
         self.waiting_followers.append(fetch)
+
+    def awaits(self, broker_id: int) -> bool:
+        return False
 
     def leave(self) -> None:
         for partition in self.partitions:

@@ -1,7 +1,8 @@
 """Followers at work: one loop for each broker that leads something we follow, with one Fetch outstanding.
 
 Records are appended straight from the response, partition by partition, other work between them. A log that has to be
-cut is left out meanwhile: that waits for the disk, and is done in a worker thread.
+cut is left out meanwhile: that waits for the disk, and is done in a worker thread. Whatever is raised about one
+partition, the others go on, and it is tried again.
 """
 
 from __future__ import annotations
@@ -113,6 +114,9 @@ class Fetchers:
             await in_thread(partial(cut, partition, wanted))
         except KafkaError as error:
             logger.error("not truncated", extra={"partition": log.name, "reason": error})
+        except Exception:
+            logger.exception("not truncated", extra={"partition": log.name})
+            await asyncio.sleep(self._limits().max_rest_seconds)  # before it is asked for, and to be cut, again
         finally:
             log.is_truncating = False
         if not log.is_offline:
@@ -268,6 +272,10 @@ class BrokerFetcher:
             wanted = take(partition, asked.position, asked.answer)
         except KafkaError as error:
             self._failed(partition, asked.key, error)
+            return
+        except Exception:
+            logger.exception("not fetched", extra={"partition": partition.log.name})
+            self._plan.rest(asked.key, position_of(partition), self._clock.monotonic())
             return
         self._plan.went_well(asked.key)
         if partition.log.noted_start_offset < partition.log.log_start_offset != before:

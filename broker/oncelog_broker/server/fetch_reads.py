@@ -16,6 +16,7 @@ from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.answer_queue import SCATTER_BYTES
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.fetch_sessions import FetchPlan, Wanted
+from oncelog_broker.server.leader_hints import FIRST_FETCH_VERSION, LeaderHints
 from oncelog_broker.server.nearest_replica import STAY, NearestReplica, chooses
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
@@ -28,6 +29,7 @@ AbortedTransaction = PartitionResponse.AbortedTransaction
 
 FIRST_ZSTD_VERSION: Final = 10
 FIRST_TOPIC_ID_VERSION: Final = 13
+WITH_A_HINT: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 NO_RECORDS: Final = memoryview(b"")
 NOT_THERE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 """Of a partition that there is not, the aborted transactions are an empty list, as in Kafka; of others they are not
@@ -38,7 +40,7 @@ class ConsumerRead:
     """One pass over the partitions of a plan, by `all_of`; `answers` are in its order."""
 
     __slots__ = ("_by_id", "_context", "_copies_left", "_followed", "_is_replica", "_isolation_level", "_nearest",
-                 "_replicas", "_version", "answers", "is_urgent", "partitions", "remaining",
+                 "_replicas", "_version", "answers", "hints", "is_urgent", "partitions", "remaining",
                  "total_bytes")  # fmt: skip
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
@@ -58,6 +60,9 @@ class ConsumerRead:
         self.total_bytes = 0
         self.remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])
         self.answers: list[PartitionResponse] = []
+        self._context = context
+        self.hints: LeaderHints | None = None
+        """Who leads what another broker leads."""
 
     def all_of(self, plan: FetchPlan) -> Steps[ConsumerRead]:
         for wanted in plan.wanted:
@@ -102,6 +107,7 @@ class ConsumerRead:
                 partition_index=asked.partition,
                 error_code=error.code,
                 high_watermark=-1,
+                current_leader=self._who_leads(wanted, error.code),
                 log_start_offset=self._log_start_beside(error, partition),
                 aborted_transactions=[] if error.code in NOT_THERE else None,
                 records=b"",
@@ -116,6 +122,14 @@ class ConsumerRead:
             aborted_transactions=aborted,
             records=records,
         )
+
+    def _who_leads(self, wanted: Wanted, code: ErrorCode) -> PartitionResponse.LeaderIdAndEpoch | None:
+        if code not in WITH_A_HINT or self._is_replica or self._version < FIRST_FETCH_VERSION:
+            return None
+        own = code is ErrorCode.FENCED_LEADER_EPOCH  # we lead, in an epoch that the reader does not know
+        self.hints = self.hints or LeaderHints(self._context)
+        hint = self.hints.of(*wanted.topic, wanted.request.partition, by_id=self._by_id, or_own=own)
+        return None if hint is None else PartitionResponse.LeaderIdAndEpoch(**hint._asdict())
 
     def _find(self, name: str, topic_id: bytes, index: int) -> Partition:
         """The partition, led or, where consumers are sent to followers, followed here. Raises KafkaError."""

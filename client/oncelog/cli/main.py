@@ -18,12 +18,14 @@ from oncelog.cli.streams import whole_streams
 
 BUILT_IN: Final = {
     "topics": "oncelog.cli.topics:topics",
+    "leaders": "oncelog.cli.leaders:leaders",
     "groups": "oncelog.cli.groups:groups",
     "txns": "oncelog.cli.txns:txns",
     "log-dirs": "oncelog.cli.log_dirs:log_dirs",
     "explain": "oncelog.cli.explain:explain",
     "produce": "oncelog.cli.produce:produce",
     "consume": "oncelog.cli.consume:consume",
+    "ping": "oncelog.cli.ping:ping",
 }
 SHORTCUTS: Final = {"serve": "oncelog_broker.command:serve"}
 ENTRY_POINT_GROUP: Final = "oncelog.commands"

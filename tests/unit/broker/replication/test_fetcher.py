@@ -156,6 +156,72 @@ async def test_what_the_leader_lacks_is_cut_off_in_a_thread(pair: Pair, monkeypa
     assert not pair.follower.log.is_truncating
 
 
+async def test_a_cut_that_fails_as_nobody_thought_of_is_tried_again(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the partition would be neither followed nor led, for ever."""
+    pair.begin()
+    pair.produce(4)
+    await pair.until_the_same()
+    pair.fetchers.forget(pair.follower)
+    pair.follower.lead(1, (FOLLOWER,), BOTH)
+    pair.follower.append(memoryview(make_batch(b"lost")), required_acks=1)
+    pair.follower.high_watermark = 4  # as if nobody had elected it
+    truncate, failures = pair.follower.log.truncate_to, [True]
+
+    def truncating(_: Any, offset: int) -> None:
+        if failures:
+            failures.pop()
+            raise ZeroDivisionError("for this test")
+        truncate(offset)
+
+    monkeypatch.setattr(type(pair.follower.log), "truncate_to", truncating)
+    pair.begin(epoch=2)
+    pair.produce(2)
+    await pair.until_the_same()
+    assert not pair.follower.log.is_truncating
+    assert "for this test" in caplog.text
+
+
+async def test_a_log_that_raises_what_nobody_thought_of_holds_up_no_other_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = Served(tmp_path / "leader", partitions=2)
+    tasks, clock = Tasks(), SystemClock()
+    fetchers = Fetchers(
+        FOLLOWER, Wire(served), lambda: IMAGE, lambda: LIMITS, clock, tasks, Slices(clock, tasks), lambda _: None,
+        lambda: None,
+    )  # fmt: skip
+    followers = [
+        Partition(TOPIC, bytes(16), index, open_log(tmp_path / f"{TOPIC}-{index}"), broker_id=FOLLOWER)
+        for index in (0, 1)
+    ]
+    broken = followers[0]
+    append_as_follower = Partition.append_as_follower
+
+    def append(partition: Partition, *args: Any, **options: Any) -> None:
+        if partition is broken:
+            raise ZeroDivisionError("for this test")
+        append_as_follower(partition, *args, **options)
+
+    monkeypatch.setattr(Partition, "append_as_follower", append)
+    for leader, follower in zip(served.partitions, followers, strict=True):
+        leader.lead(0, (LEADER,), BOTH)
+        leader.append(memoryview(make_batch(b"first")), required_acks=1)
+        follower.follow(LEADER, 0)
+        fetchers.follow(follower)
+    async with asyncio.timeout(20):
+        while followers[1].log.log_end_offset < 1:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.002)
+    assert broken.log.log_end_offset == 0
+    assert "for this test" in caplog.text
+    for each in (tasks, served.tasks):
+        await each.close()
+    for follower in followers:
+        follower.log.close()
+    served.leave()
+
+
 async def test_one_that_is_far_behind_begins_where_the_leader_does(pair: Pair) -> None:
     pair.leader.lead(0, (LEADER,), BOTH)
     pair.produce(30)

@@ -12,6 +12,7 @@ import pytest
 from tests.support.served import EPOCH, FOLLOWER, LEADER, Client, Served, produce
 from tests.support.storage import make_batch
 
+from oncelog_broker.server.handlers.fetch import HIGH_WATERMARK_SECONDS
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
@@ -162,6 +163,23 @@ async def test_a_waiting_follower_is_told_of_a_higher_high_watermark_soon(served
     served.deadlines.fire()
     _, (_, response) = await follower.answered(2)
     assert only(response).high_watermark == 1
+
+
+async def test_a_follower_that_is_to_ask_for_more_is_answered_soon(served: Served) -> None:
+    """It hears of a new leader epoch later than we, and cannot ask in it before this fetch is answered."""
+    served.awaits = lambda broker_id: broker_id == FOLLOWER  # type: ignore[method-assign]
+    follower = Client(served)
+    first = fetch(0)
+    first.session_epoch = 0
+    session = await ask(follower, first)
+    second = fetch(0, wait_ms=500)
+    second.session_id, second.session_epoch = session.session_id, 1
+    served.deadlines.set.clear()
+    follower.send(second, api=ApiKey.FETCH, version=17)
+    await asyncio.sleep(0)
+    assert HIGH_WATERMARK_SECONDS in [seconds for seconds, _ in served.deadlines.set]
+    served.deadlines.fire()
+    await follower.answered(2)
 
 
 async def test_a_follower_that_has_caught_up_may_join(served: Served) -> None:
