@@ -42,6 +42,7 @@ from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.kraft_metadata import read_topic_configs
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.directories.meta_properties import read_meta_properties
+from oncelog_broker.metadata import feature_levels
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.cluster_id import agreed_cluster_id
 from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
@@ -429,6 +430,7 @@ class Broker:
 
     async def _register(self, store: MetadataStore, predecessor: Predecessor) -> Membership:
         """In the session that runs, which our successor must be able to end before it makes anything."""
+        await feature_levels.check_levels(store, self.node_id)
         if store.session_key is not None:
             await asyncio.to_thread(predecessor.leave_trace)
         registration = BrokerRegistration(
@@ -437,6 +439,7 @@ class Broker:
             timestamp_ms=self.clock.now_ms(),
             boot=predecessor.boot,
             is_log_tail_kept=predecessor.is_log_tail_kept,
+            features=feature_levels.supported(),
         )
         # A session that nobody has ended is over within its timeout, and told a tick later.
         wait_seconds = store.session_timeout * 1.5

@@ -87,6 +87,7 @@ async def _run(broker: object) -> int:
     from oncelog_broker.config.declared import InvalidConfig
     from oncelog_broker.log.directories.meta_properties import MetaPropertiesError
     from oncelog_broker.metadata.embedded import StoreFileError
+    from oncelog_broker.metadata.feature_levels import NoCommonLevel
     from oncelog_broker.metadata.opening import described_store
     from oncelog_broker.metadata.payloads import MalformedPayload
     from oncelog_broker.metadata.registration import BrokerIdInUse
@@ -104,7 +105,10 @@ async def _run(broker: object) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    reasons = (BrokerStartError, InvalidConfig, MetadataError, MalformedPayload, MetaPropertiesError, BrokerIdInUse)
+    reasons = (
+        BrokerStartError, InvalidConfig, MetadataError, MalformedPayload, MetaPropertiesError, BrokerIdInUse,
+        NoCommonLevel,
+    )  # fmt: skip
     signalled, starting = loop.create_task(stop.wait()), loop.create_task(broker.start())
     await asyncio.wait((signalled, starting), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():  # it may be waiting for ZooKeeper

@@ -123,6 +123,10 @@ class BrokerProcess:
         """Wait until it has died of a fail point."""
         assert self._reap() == -signal.SIGKILL
 
+    def wait_ended(self) -> int:
+        """Wait until it has ended by itself; the exit code."""
+        return self._reap()
+
     def stop(self) -> int:
         """Stop in an orderly way; the exit code."""
         assert self.process is not None

@@ -151,7 +151,7 @@ def test_a_directory_of_a_later_form_is_refused_and_left_as_it_is(
     broker = embedded(tmp_path / "data")
     with pytest.raises(AssertionError, match="the broker ended"):
         broker.start()
-    assert broker.stop() == 1
+    assert broker.wait_ended() == 1
     assert words in broker.log.read_text()
     for path, content in before.items():
         if path.name != ".lock":

@@ -4,6 +4,7 @@
 the other: `zk_client.py` is one session of it, `zk_requests.py` what it sends, `lease.py` says how long it is proof of
 our place, and `watches.py` is what both share; `opening.py` chooses. `paths.py` and `payloads.py` say what lies where;
 `reader.py` reads that into the immutable `image.py`, which `cache.py` keeps current. `membership.py` keeps a broker in
-the cluster, which `cluster_id.py` names, by `registration.py`, with what `incarnation.py` knows of the process before
-it; `producer_ids.py` gives it producer ids. `topic_names.py` has the rules of names.
+the cluster, which `cluster_id.py` names, by `registration.py`, where `feature_levels.py` lets it in, with what
+`incarnation.py` knows of the process before it; `producer_ids.py` gives it producer ids. `topic_names.py` has the rules
+of names.
 """

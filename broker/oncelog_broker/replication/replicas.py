@@ -172,6 +172,10 @@ class Replicas:
         """All that this broker hosts, those included that it follows: their logs need the same care."""
         return self._hosts.values()
 
+    def hosted(self, topic: str, index: int) -> Partition | None:
+        """The partition, if its log is here, whoever leads it."""
+        return self._hosts.get((topic, index))
+
     def led(self) -> Iterable[Partition]:
         """All that this broker leads."""
         return self._leaders.values()

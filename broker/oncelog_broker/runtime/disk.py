@@ -102,6 +102,9 @@ class Disk(Protocol):
 
     def size(self, path: str) -> int: ...
 
+    def room(self, path: str) -> tuple[int, int]:
+        """Bytes of the file system that holds `path`: all, and those that this process may still write."""
+
     def modified_ms(self, path: str) -> int:
         """When the file was last written, wall time in ms since the epoch."""
 
@@ -348,6 +351,10 @@ class RealDisk:
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
+
+    def room(self, path: str) -> tuple[int, int]:
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000

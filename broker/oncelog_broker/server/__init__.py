@@ -5,7 +5,8 @@ order, between the `receiving` side, which cuts frames, and the `answer_queue`, 
 `limits` is what one client may take, and `ledger` who holds how much memory. `dispatch` goes from header
 (`known_header`) to handler, and from its answer to bytes; `served` says which APIs and versions there are, `handlers/`
 has one file per API key, and `context` says what a handler may reach and how it answers. `fetch_sessions` are
-incremental fetches, `fetch_reads` what is read for consumers and for followers.
+incremental fetches, `fetch_reads` what is read for consumers and for followers, and `nearest_replica` to which of them
+consumers are sent.
 
 What several handlers share: `named` (things that a request names twice), `parts` (requests about very many partitions),
 `topic_ids`, `config_resources`, `transactional_errors`, `shown` (waiting for a change to be in effect) and

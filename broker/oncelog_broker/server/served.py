@@ -73,6 +73,7 @@ SERVED: Final[dict[int, Served]] = {
         _served(ApiKey.TXN_OFFSET_COMMIT, 0, 5),
         _served(ApiKey.DESCRIBE_CONFIGS, 1, 4),
         _served(ApiKey.ALTER_CONFIGS, 0, 2),
+        _served(ApiKey.DESCRIBE_LOG_DIRS, 1, 4),
         _served(ApiKey.CREATE_PARTITIONS, 0, 3),
         _served(ApiKey.DELETE_GROUPS, 0, 2),
         _served(ApiKey.ELECT_LEADERS, 0, 2),

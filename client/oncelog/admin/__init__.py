@@ -6,6 +6,7 @@ items.py         calls about several items, each of which succeeds or fails by i
 calls.py         what every part asks with: one broker, the controller, leaders, a coordinator
 coordinators.py  asking the coordinators of groups and of transactional ids
 configs.py       the configuration of topics and brokers
+log_dirs.py      the data directories of brokers
 elections.py     elections of leaders
 reassignments.py partitions on their way to other brokers
 groups.py        consumer groups: `admin.groups`
@@ -15,6 +16,7 @@ admin.py         the public face
 
 from oncelog.admin.admin import Admin
 from oncelog.admin.hanging import Explanation, Hang, HangingTransaction
+from oncelog.admin.log_dirs import LogDirectory, StoredReplica
 from oncelog.admin.reassignments import Reassignment
 from oncelog.admin.resources import (
     AlterConfig,
@@ -43,9 +45,11 @@ __all__ = [
     "Explanation",
     "Hang",
     "HangingTransaction",
+    "LogDirectory",
     "NewPartitions",
     "NewTopic",
     "ProducerIdAndEpoch",
     "Reassignment",
     "ResourceType",
+    "StoredReplica",
 ]

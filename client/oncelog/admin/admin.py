@@ -11,10 +11,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from oncelog.admin import configs as of_configs
+from oncelog.admin import log_dirs as of_log_dirs
 from oncelog.admin import reassignments as of_reassignments
 from oncelog.admin.calls import Calls, brokers_of
 from oncelog.admin.groups import GroupAdmin
 from oncelog.admin.items import Outcomes, sorted_out
+from oncelog.admin.log_dirs import LogDirectory
 from oncelog.admin.reassignments import Reassignment
 from oncelog.admin.resources import (
     AlterConfig,
@@ -297,6 +299,13 @@ class Admin:
         """Brokers and controller. Raises KafkaError."""
         cluster = await self._calls.described([])
         return ClusterDescription(cluster.cluster_id, cluster.controller_id, tuple(brokers_of(cluster)))
+
+    async def describe_log_dirs(
+        self, broker_ids: Iterable[int] | None = None
+    ) -> dict[int, dict[str, LogDirectory | KafkaError]]:
+        """The data directories of these brokers, or of all, by their paths: what lies in them, and how much room there
+        is. An error is that of a directory. Raises KafkaError, PartialFailure."""
+        return await of_log_dirs.describe_log_dirs(self._calls, broker_ids)
 
     async def send_to(self, node_id: int, request: Request[R]) -> R:
         """Send a request to one broker, as it is. Raises KafkaError."""

@@ -21,6 +21,9 @@ SHORTEST_MEMBER_ID = 30
 
 PRODUCER_IDS = frozenset({"producer_id", "ongoing_txn_producer_id"})
 TIMES = frozenset({"log_append_time_ms", "timestamp", "last_timestamp", "transaction_start_time_ms"})
+PLACES = frozenset({"cluster_id", "log_dir"})
+"""Of which every broker has its own."""
+ROOM = frozenset({"total_bytes", "usable_bytes"})
 UNORDERED = frozenset({"partitions"})
 """Arrays of numbers in whatever order a hash table gives."""
 CUT_BATCH = "a cut batch"
@@ -90,8 +93,8 @@ class Plainer:
         return self._number(field.name, value) if isinstance(value, int) else _hex(value)
 
     def _string(self, name: str, value: str, owner: str) -> str:
-        if name == "cluster_id":
-            return "CLUSTER"
+        if name in PLACES:
+            return name
         if name == "member_id" or (name == "leader" and owner == "JoinGroupResponse"):
             return self.symbols.name("member", value) if len(value) > SHORTEST_MEMBER_ID else value
         return self.text(value)
@@ -99,6 +102,8 @@ class Plainer:
     def _number(self, name: str, value: int) -> Any:
         if name in PRODUCER_IDS:
             return self.producer(value)
+        if name in ROOM:
+            return "bytes" if value > 0 else value
         if name == "session_id":
             return "SESSION" if value else 0
         if name == "port":

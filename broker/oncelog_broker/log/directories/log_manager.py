@@ -337,6 +337,19 @@ class LogManager:
         """Every log that is there, those included that could not be opened."""
         return list(self._homes)
 
+    def data_directories(self) -> list[str]:
+        """Their absolute paths, in the order of log.dirs."""
+        return [directory.path for directory in self._directories]
+
+    def places(self) -> list[tuple[TopicPartition, str]]:
+        """Of every log the data directory that it lies in."""
+        return [(key, home.path) for key, home in self._homes.items()]
+
+    def room_in(self, directory: str) -> tuple[int, int]:
+        """Bytes of the file system that a data directory is on: all, and those that this process may still write.
+        OSError."""
+        return self._disk.room(directory)
+
     def logs(self) -> Iterator[PartitionLog]:
         """All logs, those included that went offline after they were opened."""
         return iter(list(self._logs.values()))

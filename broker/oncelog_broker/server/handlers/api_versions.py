@@ -11,6 +11,7 @@ from functools import cache
 from typing import Final
 
 from oncelog_broker.config.zookeeper_keys import ZOOKEEPER_CONNECT
+from oncelog_broker.metadata import feature_levels
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
@@ -20,18 +21,22 @@ from oncelog_protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 
 FIRST_SOFTWARE_NAME_VERSION: Final = 3
 FIRST_ZERO_FEATURE_VERSION: Final = 4
-FEATURES: Final = (("transaction.version", 0, TRANSACTIONS_V2),)
+FEATURES: Final[tuple[tuple[str, int, int], ...]] = (("transaction.version", 0, TRANSACTIONS_V2),)
 """Name, lowest level that we know, level in force. From transaction.version 2 on clients use transactions V2 (T6)."""
 FEATURES_EPOCH: Final = 0
-"""Of what is in force, which never changes here: at least 0, or clients take the features for unknown."""
+"""Of what is in force: clients see nothing of it change. At least 0, or clients take the features for unknown."""
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """What a client may call itself and its version (KIP-511): they become metric names."""
 
 
 @cache
-def served_versions(shows_zero: bool = True, to_brokers: bool = False) -> ApiVersionsResponse:
+def served_versions(shows_zero: bool = True, level: int | None = None) -> ApiVersionsResponse:
     """The answer to every well-formed request; `shows_zero`: the client can read features whose lowest level is 0;
-    `to_brokers`: with what the brokers of a cluster ask of each other."""
+    `level`: to brokers, what they agree on (`feature_levels`), and with what they ask of each other."""
+    features, levels = FEATURES, [(name, known) for name, _, known in FEATURES]
+    if level is not None:
+        features += ((feature_levels.FEATURE, feature_levels.LOWEST, feature_levels.HIGHEST),)
+        levels.append((feature_levels.FEATURE, level))
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=[
@@ -39,17 +44,17 @@ def served_versions(shows_zero: bool = True, to_brokers: bool = False) -> ApiVer
                 api_key=served.key, min_version=served.advertised_low, max_version=served.versions.high
             )
             for served in SERVED.values()
-            if to_brokers or not served.is_for_brokers
+            if level is not None or not served.is_for_brokers
         ],
         supported_features=[
-            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=min_version, max_version=level)
-            for name, min_version, level in FEATURES
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=min_version, max_version=max_version)
+            for name, min_version, max_version in features
             if min_version > 0 or shows_zero
         ],
         finalized_features_epoch=FEATURES_EPOCH,
         finalized_features=[
-            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, _, level in FEATURES
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=in_force, min_version_level=in_force)
+            for name, in_force in levels
         ],
     )
 
@@ -74,4 +79,5 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
             if SOFTWARE_NAME.fullmatch(text) is None:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     is_in_cluster = context.services.config[ZOOKEEPER_CONNECT] is not None
-    return served_versions(context.version >= FIRST_ZERO_FEATURE_VERSION, is_in_cluster and context.is_for_brokers)
+    level = feature_levels.level_in_force(context.services.image) if is_in_cluster and context.is_for_brokers else None
+    return served_versions(context.version >= FIRST_ZERO_FEATURE_VERSION, level)

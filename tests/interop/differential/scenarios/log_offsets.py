@@ -154,3 +154,20 @@ def deleted_under_a_transaction(side: Side) -> None:
     await_stable_end(side, "a", 4)
     list_offsets(side, "a", LATEST, isolation=READ_COMMITTED)
     fetch(side, "a", 3, isolation=READ_COMMITTED)
+
+
+@scenario
+def log_directories(side: Side) -> None:
+    """What lies in them, of some partitions, of none, of such that are not there, and of one named twice."""
+    create(side, "a", 2)
+    produce(side, "a", batch(3))
+
+    def ask(version: int, label: str, **partitions: list[int]) -> None:
+        topics = [{"topic": side.own(topic), "partitions": indexes} for topic, indexes in partitions.items()]
+        side.ask(ApiKey.DESCRIBE_LOG_DIRS, version, {"topics": topics}, label)
+
+    for version in (1, 2, 3, 4):
+        ask(version, "one", a=[0])
+    ask(4, "both", a=[0, 1])
+    ask(4, "twice, and unknown ones", a=[0, 7, 0], none=[0])
+    ask(4, "none")

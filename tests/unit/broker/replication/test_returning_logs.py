@@ -97,7 +97,7 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
     made.logs.close()
 
 
-async def test_it_comes_back_with_what_was_synced_and_is_followed(host: Host) -> None:
+async def test_e26_a_log_whose_disk_failed_comes_back_with_what_was_synced(host: Host) -> None:
     failed = await host.fill_and_fail()
     await host.show(OTHER, (OTHER,), epoch=1)
     assert host.followed.partitions == {failed}

@@ -1,0 +1,79 @@
+"""The data directories of brokers (KIP-113, KIP-827)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oncelog.admin.calls import Calls
+from oncelog.admin.items import Outcomes, sorted_out
+from oncelog.cluster import TopicPartition
+from oncelog.errors import KafkaError, error_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReplica:
+    """A replica in a data directory."""
+
+    size: int
+    """Bytes of its segments."""
+    offset_lag: int
+    """Records that it lacks of what is replicated; of a future replica, of what the present one has."""
+    is_future: bool
+    """It is being copied from another directory of the same broker, and will take the place of the one there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """A data directory. The bytes are those of its file system, None where the broker does not know."""
+
+    replicas: Mapping[TopicPartition, StoredReplica]
+    total_bytes: int | None
+    usable_bytes: int | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all replicas."""
+        return sum(replica.size for replica in self.replicas.values())
+
+
+async def describe_log_dirs(
+    calls: Calls, broker_ids: Iterable[int] | None
+) -> dict[int, dict[str, LogDirectory | KafkaError]]:
+    """As `Admin.describe_log_dirs`."""
+    from oncelog_protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+
+    if broker_ids is None:
+        broker_ids = [broker.node_id for broker in await calls.brokers()]
+
+    async def ask(node_ids: list[int]) -> Outcomes[int, dict[str, LogDirectory | KafkaError]]:
+        answers = []
+        for node_id in node_ids:
+            response = await calls.send_to(node_id, DescribeLogDirsRequest())
+            answers.append(
+                (node_id, response.error_code, None, {each.log_dir: _read(each) for each in response.results})
+            )
+        return sorted_out(answers)
+
+    return await calls.each(broker_ids, ask)
+
+
+def _read(result: Any) -> LogDirectory | KafkaError:
+    if result.error_code:
+        return error_for(result.error_code)
+    replicas = {
+        TopicPartition(topic.name, each.partition_index): StoredReplica(
+            each.partition_size, each.offset_lag, each.is_future_key
+        )
+        for topic in result.topics
+        for each in topic.partitions
+    }
+    return LogDirectory(replicas, _known(result.total_bytes), _known(result.usable_bytes))
+
+
+def _known(count: int) -> int | None:
+    return None if count < 0 else count

@@ -1,0 +1,85 @@
+"""A cluster of two releases: played by brokers that are told to be of the release before, or of the next one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from raw_client import RawClient
+from recording_clients import PRODUCERS, RecordingProducer
+from replicated_cluster import BROKERS, ReplicatedCluster
+from tests.support.history.events import Place
+from tests.support.history.recorder import History
+
+from oncelog_broker.metadata.feature_levels import FEATURE
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.api_versions import ApiVersionsRequest
+
+RELEASES = """
+from pathlib import Path
+from oncelog_broker.metadata import feature_levels
+
+command = Path("/proc/self/cmdline").read_bytes().decode().split("\\0")
+node_id = next((word.removeprefix("node.id=") for word in command if word.startswith("node.id=")), "")
+release = Path(__file__).with_name(f"release-of-{node_id}")
+if release.exists():
+    feature_levels.LOWEST, feature_levels.HIGHEST = map(int, release.read_text().split())
+    if feature_levels.HIGHEST == 0:  # as before there were levels
+        feature_levels.LOWEST = feature_levels.HIGHEST = 1
+        feature_levels.supported = dict
+"""
+"""What a broker is to say of itself stands in a file named after it."""
+SETTINGS = {"zookeeper.session.timeout.ms": "6000"}
+"""A busy machine is not to look like the death of the old broker, which nobody has to agree with then."""
+BEFORE_LEVELS, NEXT, TOO_NEW = "0 0", "1 2", "2 2"
+
+
+def test_releases_agree_on_what_all_know(
+    chroots: Callable[[], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    history: History,
+    topic: str,
+) -> None:
+    """Level 1 with the old broker, 2 without it; one that knows nothing below 2 does not join while it is there."""
+    (tmp_path / "sitecustomize.py").write_text(RELEASES)
+    for node_id, release in zip(BROKERS, (BEFORE_LEVELS, NEXT, NEXT), strict=True):
+        (tmp_path / f"release-of-{node_id}").write_text(release)
+    path = [str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
+    with ReplicatedCluster(tmp_path, chroots(), SETTINGS) as cluster:
+        cluster.create_topic(topic, BROKERS)
+        with PRODUCERS["oncelog"](cluster.addresses, history, "anna") as producer:
+            write(producer, topic)
+        assert producer.acknowledged == producer.sent
+        until_level(cluster, 1)
+        cluster.kill(3)
+        (tmp_path / "release-of-3").write_text(TOO_NEW)
+        with pytest.raises(AssertionError, match="the broker ended"):
+            cluster.brokers[3].start()
+        assert cluster.brokers[3].wait_ended() == 1
+        assert f"broker 1 knows {FEATURE} up to level 1" in cluster.brokers[3].log.read_text()
+        cluster.kill(1)
+        until_level(cluster, 2)
+    cluster.check_logs()
+
+
+def write(producer: RecordingProducer, topic: str) -> None:
+    for _ in range(5):
+        producer.send(Place(topic))
+    producer.flush()
+
+
+def until_level(cluster: ReplicatedCluster, level: int) -> None:
+    """On each broker that is up, as it tells the others."""
+    for node_id in cluster.up:
+        cluster.until(lambda: level_of(cluster, node_id) == level, f"broker {node_id} is at level {level}")  # noqa: B023
+
+
+def level_of(cluster: ReplicatedCluster, node_id: int) -> int:
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    with RawClient(cluster.peer_ports[node_id]) as client:
+        features = client.call(request, ApiKey.API_VERSIONS, 4).finalized_features
+    return next(feature.max_version_level for feature in features if feature.name == FEATURE)

@@ -1,0 +1,89 @@
+"""DescribeLogDirs: what lies in the data directories, by our client and by `oncelog log-dirs`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+
+import pytest
+from broker_process import BrokerProcess
+from raw_client import RawClient, produce_request
+from tests.support.storage import make_batch
+
+from oncelog.admin import Admin, LogDirectory, StoredReplica
+from oncelog.cluster import TopicPartition
+from oncelog.errors import KafkaError
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+
+PARTITIONS = 3
+RECORD = bytes(make_batch())
+
+
+@pytest.fixture
+def filled(broker: BrokerProcess, topic: str) -> str:
+    """A topic whose partition 1 has a batch."""
+    with RawClient(broker.port) as client:
+        client.create_topic(topic, PARTITIONS)
+        client.call(produce_request(topic, 1, RECORD), ApiKey.PRODUCE, 9)
+    return topic
+
+
+def described(broker: BrokerProcess, request: DescribeLogDirsRequest, version: int = 4) -> DescribeLogDirsResponse:
+    with RawClient(broker.port) as client:
+        response: DescribeLogDirsResponse = client.call(request, ApiKey.DESCRIBE_LOG_DIRS, version)
+    return response
+
+
+def test_a_directory_says_what_it_holds_and_how_much_room_there_is(broker: BrokerProcess, filled: str) -> None:
+    (result,) = described(broker, DescribeLogDirsRequest()).results
+    room = os.statvfs(broker.data)
+    assert (result.error_code, result.log_dir) == (0, str(broker.data))
+    assert result.total_bytes == room.f_blocks * room.f_frsize
+    assert 0 < result.usable_bytes <= result.total_bytes
+    (topic,) = (topic for topic in result.topics if topic.name == filled)
+    assert {each.partition_index: each.partition_size for each in topic.partitions} == {0: 0, 1: len(RECORD), 2: 0}
+    assert {(each.offset_lag, each.is_future_key) for each in topic.partitions} == {(0, False)}
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_of_some_partitions_only(broker: BrokerProcess, filled: str, version: int) -> None:
+    asked = DescribeLogDirsRequest.DescribableLogDirTopic
+    request = DescribeLogDirsRequest(
+        topics=[asked(topic=filled, partitions=[1, 9, 1]), asked(topic="none", partitions=[0])]
+    )
+    (result,) = described(broker, request, version).results
+    found = [(topic.name, [each.partition_index for each in topic.partitions]) for topic in result.topics]
+    assert found == [(filled, [1])]
+
+
+def test_by_our_client(broker: BrokerProcess, filled: str) -> None:
+    async def ask() -> dict[int, dict[str, LogDirectory | KafkaError]]:
+        async with Admin(broker.address) as admin:
+            return await admin.describe_log_dirs()
+
+    (found,) = asyncio.run(ask()).values()
+    directory = found[str(broker.data)]
+    assert isinstance(directory, LogDirectory)
+    assert directory.replicas[TopicPartition(filled, 1)] == StoredReplica(len(RECORD), 0, is_future=False)
+    assert directory.size >= len(RECORD)
+
+
+def test_by_the_command(broker: BrokerProcess, filled: str) -> None:
+    def run(*options: str) -> str:
+        command = [broker.command, "log-dirs", "--bootstrap-server", broker.address, *options]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+    (line,) = run("--output", "plain").splitlines()
+    assert line.split()[1] == str(broker.data)
+    replicas = [line.split()[2:] for line in run("--output", "plain", "--partitions").splitlines()]
+    assert [replica for replica in replicas if replica[0] == filled] == [
+        [filled, str(index), str(len(RECORD)) if index == 1 else "0", "0"] for index in range(PARTITIONS)
+    ]
+    (directory,) = json.loads(run("--output", "json"))
+    assert {"topic": filled, "partition": 1, "bytes": len(RECORD), "offset_lag": 0, "is_future": False} in (
+        directory["replicas"]
+    )
+    assert "Directory" in run("--output", "table")
