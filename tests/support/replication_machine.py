@@ -202,7 +202,13 @@ class ReplicationMachine(RuleBasedStateMachine):
         if divergence is not None:
             diverging = PartitionAnswer.EpochEndOffset(epoch=divergence[0], end_offset=divergence[1])
         else:
-            led.on_follower_fetch(fetch.follower, fetch.position.offset, broker_epoch=fetch.broker_epoch, now=self.now)
+            led.on_follower_fetch(
+                fetch.follower,
+                fetch.position.offset,
+                broker_epoch=fetch.broker_epoch,
+                log_start_offset=fetch.position.log_start_offset,
+                now=self.now,
+            )
             records = bytes(
                 led.log.read(fetch.position.offset, size, upper_bound=led.log.log_end_offset, min_one_batch=True)
             )

@@ -10,7 +10,7 @@ so it is the append itself that asks whether this broker leads still, and whethe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Final
 
 from oncelog.fail_points.point import fail_point
@@ -96,6 +96,7 @@ class Partition(Replica):
         if leader_epoch < self.leader_epoch:
             return
         is_new_epoch = leader_epoch != self.leader_epoch or self.is_resigned
+        before = self.isr
         if not self.in_sync.adopt(isr, partition_epoch, is_new_epoch=is_new_epoch):
             return
         if is_new_epoch:
@@ -108,6 +109,7 @@ class Partition(Replica):
         self._replicas = isr if replicas is None else replicas
         others = [broker_id for broker_id in self._replicas if broker_id != self.broker_id]
         self.followers = {other: self.followers.get(other) or FollowerProgress(now) for other in others}
+        self._doubt(before, self.isr)
         self._see_who_is_in_sync()
 
     def resign(self) -> None:
@@ -130,6 +132,8 @@ class Partition(Replica):
         """The replicas, the ISR or the proposal for it are others than before."""
         self.is_alone = not self.followers and self.in_sync.maximal == {self.broker_id}
         self._is_whole = set(self._replicas) <= set(self.isr)
+        if self.waiting.deletions:
+            self.waiting.on_low_watermark(self.low_watermark)
         if not self.has_enough_in_sync:
             self.waiting.on_too_few_replicas()
         elif self.high_watermark < self.log.log_end_offset:
@@ -190,10 +194,11 @@ class Partition(Replica):
         if self.high_watermark < self.log.log_end_offset:
             self._advance_high_watermark(0)
         if self.waiting.deletions:
-            self.waiting.on_log_start(broker_id, log_start_offset)
-        return broker_id not in self.in_sync.maximal and may_join(
-            follower, self.high_watermark, self.epoch_start_offset
-        )
+            self.waiting.on_low_watermark(self.low_watermark)
+        return broker_id not in self.in_sync.maximal and self._may_join(follower)
+
+    def _may_join(self, follower: FollowerProgress) -> bool:
+        return may_join(follower, self.high_watermark, self.epoch_start_offset, self.log.log_start_offset)
 
     def wanted_isr(
         self, *, now: float, lag_seconds: float, is_eligible: Callable[[int, int], bool]
@@ -210,9 +215,7 @@ class Partition(Replica):
         joining = [
             broker_id
             for broker_id, follower in self.followers.items()
-            if broker_id not in self.isr
-            and may_join(follower, self.high_watermark, self.epoch_start_offset)
-            and is_eligible(broker_id, follower.broker_epoch)
+            if broker_id not in self.isr and self._may_join(follower) and is_eligible(broker_id, follower.broker_epoch)
         ]
         return wanted_isr(
             self.in_sync,
@@ -225,7 +228,9 @@ class Partition(Replica):
 
     def adopt_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
         """The controller has answered that this is the ISR, as of that version of the state."""
+        before = self.isr
         if self.in_sync.adopt(isr, partition_epoch, is_new_epoch=False):
+            self._doubt(before, isr)
             self._see_who_is_in_sync()
 
     def propose_isr(self, isr: tuple[int, ...]) -> None:
@@ -235,20 +240,36 @@ class Partition(Replica):
 
     def withdraw_proposal(self) -> None:
         """The controller has refused it, for sure."""
+        self._doubt(self.in_sync.proposed or (), self.isr)
         self.in_sync.withdraw()
         self._see_who_is_in_sync()
 
-    def deleted_everywhere(self, offset: int, live: Container[int]) -> Answer[ErrorCode]:
-        """NONE when the logs of all `live` replicas begin at `offset`, as ours does, or later.
+    def _doubt(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        """Those who are out now have to ask once more before they may come back."""
+        for broker_id in set(before).difference(after):
+            if broker_id in self.followers:
+                self.followers[broker_id].may_be_gone = True
 
-        NOT_LEADER_OR_FOLLOWER as soon as this broker leads no more.
-        """
-        behind = {other for other, follower in self.followers.items() if follower.log_start_offset < offset}
-        behind = {other for other in behind if other in live}
-        if not behind:
+    @property
+    def low_watermark(self) -> int:
+        """The least log start of all replicas that may be in sync: nobody of them shows what lies before, whoever leads
+        next. Who is not among them may join only when its log begins where ours does (`may_join`)."""
+        starts = (
+            self.followers[other].log_start_offset if other in self.followers else -1
+            for other in self.in_sync.maximal
+            if other != self.broker_id
+        )
+        return min([self.log.log_start_offset, *starts])
+
+    def deleted_everywhere(self, offset: int) -> Answer[ErrorCode]:
+        """NONE when the low watermark has come to `offset`; NOT_LEADER_OR_FOLLOWER as soon as this broker leads no
+        more."""
+        if self.is_resigned:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if offset <= self.low_watermark:
             return ErrorCode.NONE
         self.waiting.on_news()
-        return self.waiting.for_log_start(offset, behind)
+        return self.waiting.for_low_watermark(offset)
 
     # --- appending
 

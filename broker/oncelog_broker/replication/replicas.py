@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
@@ -29,6 +29,10 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
+AWAITED_SECONDS: Final = 1.0
+"""For so long after a leader epoch began, the fetches of a follower that has not asked in it wait only a moment: it
+hears of the epoch by itself, perhaps later than we, and can ask with its next fetch only."""
+
 
 class Fetching(Protocol):
     """Who fetches what this broker follows."""
@@ -38,6 +42,9 @@ class Fetching(Protocol):
 
     def forget(self, partition: Partition) -> None:
         """Fetch it no more."""
+
+    def hears(self, partition: Partition) -> bool:
+        """Whether its leader answers: if not, nothing is known here of what is new."""
 
 
 class Replicas:
@@ -79,6 +86,10 @@ class Replicas:
         self._waiting_followers: dict[int, set[WaitingFetch]] = {}
         self.fetching: Fetching | None = None
         self.may_lead = may_lead
+        self._is_leaving = False
+        self._awaited: dict[int, dict[Partition, float]] = {}
+        """Followers -> what they have not asked for yet in the epoch that has just begun, and until when they are
+        expected to."""
 
     # --- asked by the request handlers
 
@@ -90,6 +101,17 @@ class Replicas:
         waiting = self._waiting_followers.setdefault(broker_id, set())
         waiting.add(fetch)
         fetch.enough.add_done_callback(lambda _: waiting.discard(fetch))
+
+    def awaits(self, broker_id: int) -> bool:
+        """Whether this follower is about to ask for more than it does: it must not be kept waiting until then."""
+        awaited = self._awaited.get(broker_id)
+        while awaited:
+            partition, until = next(iter(awaited.items()))
+            follower = partition.followers.get(broker_id)
+            if follower is not None and follower.log_end_offset is None and self._monotonic() < until:
+                return True
+            del awaited[partition]
+        return False
 
     def leader(self, topic: str, index: int) -> Partition:
         """The partition, if this broker leads it and may.
@@ -118,6 +140,14 @@ class Replicas:
         partition = self._leaders.get((topic, index))
         if partition is None:
             raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    def followed(self, topic: str | bytes, index: int) -> Partition | None:
+        """The partition of a topic, by name or id, if this broker follows it and hears its leader (KIP-392)."""
+        found = self._image.topic(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
+        partition = None if found is None else self._hosts.get((found.name, index))
+        if partition is None or partition.leads or self.fetching is None or not self.fetching.hears(partition):
+            return None
         return partition
 
     def led_by_id(self, topic_id: bytes, index: int) -> Partition:
@@ -153,6 +183,30 @@ class Replicas:
             state = None if topic is None else topic.partitions.get(index)
             if topic is not None and state is not None and isinstance(self._role_in(state), Lead):
                 yield topic, index, state
+
+    def offline_and_not_counted_on(self) -> Iterator[tuple[str, int]]:
+        """Topic and partition of what has failed here, or could not be opened, while others are in sync and lead."""
+        failed = [key for key, partition in self._hosts.items() if partition.log.is_offline]
+        for name, index in (*self._offline, *failed):
+            topic = self._image.topic(name)
+            state = None if topic is None else topic.partitions.get(index)
+            role = Stop() if state is None else self._role_in(state)
+            if isinstance(role, Follow) and role.has_leader and not role.is_in_sync:
+                yield name, index
+
+    def open_again(self, name: str, index: int) -> None:
+        """Try to open such a log again; it is followed from where it was synced."""
+        key, topic = (name, index), self._image.topics[name]
+        partition = self._hosts.get(key)
+        high_watermark = 0 if partition is None else partition.high_watermark
+        wanted = WantedLog(name, index, topic.topic_id, self._config_of(name))
+        if key in self._opening or self._hosted.is_pending(key) or not self._logs.begin_return(wanted, high_watermark):
+            return
+        reason = self._offline.get(key, "its disk failed")
+        self._forget(name, index)
+        self._offline[key] = reason
+        self._opening[key] = wanted
+        self._hosted.open(wanted)
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """For replication-offset-checkpoint."""
@@ -227,6 +281,16 @@ class Replicas:
         self.on_opened(topics)
         self._tell_who_waits()
 
+    def leave(self) -> None:
+        """This broker is about to stop: what it follows and is not in sync with, now or later, it fetches no more, for
+        its leader would want it back in the ISR as soon as it has caught up."""
+        self._is_leaving = True
+        for key, partition in self._hosts.items():
+            state = self._image.partition(*key)
+            role = Stop() if state is None else self._role_in(state)
+            if isinstance(role, Follow):
+                self._follow_role(partition, role)
+
     def _role_in(self, state: PartitionState) -> Role:
         return role_of(state, self._broker_id, self._broker_epoch)
 
@@ -262,13 +326,16 @@ class Replicas:
         """Lead or follow it, from now on or still. While its log is being truncated it does neither."""
         key = (partition.topic, partition.index)
         if isinstance(role, Follow):
-            if (partition.leader, partition.leader_epoch) == (role.leader, role.leader_epoch):
-                return
-            self._leaders.pop(key, None)
-            self._leaders_by_id.pop((partition.topic_id, partition.index), None)
-            partition.follow(role.leader, role.leader_epoch)
+            is_news = (partition.leader, partition.leader_epoch) != (role.leader, role.leader_epoch)
+            if is_news:
+                self._leaders.pop(key, None)
+                self._leaders_by_id.pop((partition.topic_id, partition.index), None)
+                partition.follow(role.leader, role.leader_epoch)
             if self.fetching is not None:
-                self.fetching.follow(partition)
+                if self._is_leaving and not role.is_in_sync:
+                    self.fetching.forget(partition)
+                elif is_news:
+                    self.fetching.follow(partition)
             return
         if self.fetching is not None:
             self.fetching.forget(partition)
@@ -279,8 +346,10 @@ class Replicas:
         )
         self._leaders[key] = partition
         self._leaders_by_id[partition.topic_id, partition.index] = partition
-        for follower in partition.followers:
-            for fetch in self._waiting_followers.get(follower, ()):
+        for broker_id, follower in partition.followers.items():
+            if follower.log_end_offset is None:
+                self._awaited.setdefault(broker_id, {})[partition] = self._monotonic() + AWAITED_SECONDS
+            for fetch in self._waiting_followers.get(broker_id, ()):
                 fetch.hurry()
 
     def on_truncated(self, partition: Partition) -> None:
@@ -322,7 +391,7 @@ class Replicas:
     def _adopt(self, topic: Topic, index: int, role: Lead | Follow, log: PartitionLog | KafkaError) -> None:
         key = (topic.name, index)
         if isinstance(log, KafkaError):
-            if key not in self._offline:
+            if self._offline.get(key) != str(log):
                 logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": log})
             self._offline[key] = str(log)
             return
@@ -333,7 +402,8 @@ class Replicas:
             broker_id=self._broker_id, high_watermark=noted, may_lead=self.may_lead,
         )  # fmt: skip
         self._hosts[key] = partition
-        self._offline.pop(key, None)
+        if self._offline.pop(key, None) is not None:
+            logger.info("partition is back", extra={"partition": log.name, "log_end_offset": log.log_end_offset})
         self._follow_role(partition, role)
 
     def _config_of(self, topic: str) -> LogConfig:

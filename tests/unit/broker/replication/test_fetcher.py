@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
 
 BOTH = (LEADER, FOLLOWER)
 LIMITS = FetchLimits(
@@ -68,14 +70,20 @@ class Pair:
         )
         self.tasks, clock = Tasks(), SystemClock()
         self.truncated: list[Partition] = []
+        self.disk_is_full = False
         self.fetchers = Fetchers(
             FOLLOWER, self.wire, lambda: IMAGE, lambda: LIMITS, clock, self.tasks, Slices(clock, self.tasks),
-            self._on_truncated,
+            self._on_truncated, self._note_log_starts,
         )  # fmt: skip
 
     def _on_truncated(self, partition: Partition) -> None:
         self.truncated.append(partition)
         self.fetchers.follow(partition)
+
+    def _note_log_starts(self) -> None:
+        if self.disk_is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.follower.log.note_start(self.follower.log.log_start_offset)
 
     def begin(self, epoch: int = 0, isr: tuple[int, ...] = BOTH) -> None:
         """Both hear of this leader epoch."""
@@ -181,7 +189,8 @@ async def test_a_log_that_raises_what_nobody_thought_of_holds_up_no_other_partit
     served = Served(tmp_path / "leader", partitions=2)
     tasks, clock = Tasks(), SystemClock()
     fetchers = Fetchers(
-        FOLLOWER, Wire(served), lambda: IMAGE, lambda: LIMITS, clock, tasks, Slices(clock, tasks), lambda _: None
+        FOLLOWER, Wire(served), lambda: IMAGE, lambda: LIMITS, clock, tasks, Slices(clock, tasks), lambda _: None,
+        lambda: None,
     )  # fmt: skip
     followers = [
         Partition(TOPIC, bytes(16), index, open_log(tmp_path / f"{TOPIC}-{index}"), broker_id=FOLLOWER)
@@ -231,6 +240,37 @@ async def test_the_log_start_of_the_leader_is_followed(pair: Pair) -> None:
     pair.produce()
     await pair.until_the_same()
     assert pair.follower.log.log_start_offset == 3
+
+
+async def test_a_follower_hears_its_leader_as_long_as_that_answers(pair: Pair) -> None:
+    assert not pair.fetchers.hears(pair.follower)
+    pair.begin()
+    pair.produce(1)
+    await pair.until_the_same()
+    assert pair.fetchers.hears(pair.follower)
+    assert not pair.fetchers.hears(pair.leader)
+    pair.fetchers.forget(pair.follower)
+    assert not pair.fetchers.hears(pair.follower)
+
+
+async def test_the_leader_is_told_of_a_log_start_that_is_on_the_disk_only(pair: Pair) -> None:
+    """Else records that were said to be deleted would come back, with a follower that is killed and then elected."""
+    pair.begin()
+    pair.produce(5)
+    await pair.until_the_same()
+    pair.disk_is_full = True
+    pair.leader.log.delete_records_before(3)
+    answer = pair.leader.deleted_everywhere(3)
+    pair.produce()
+    await pair.until_the_same()
+    assert (pair.follower.log.log_start_offset, pair.leader.low_watermark) == (3, 0)
+    pair.disk_is_full = False
+    pair.leader.log.delete_records_before(4)
+    pair.produce()
+    assert isinstance(answer, asyncio.Future)
+    async with asyncio.timeout(20):
+        assert await answer == ErrorCode.NONE
+    assert pair.leader.low_watermark == 4
 
 
 async def test_after_a_cut_it_goes_on_in_a_new_session(pair: Pair) -> None:

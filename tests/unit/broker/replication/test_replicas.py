@@ -21,7 +21,7 @@ from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.replication import hosted_logs, image_changes
 from oncelog_broker.replication.hosted_logs import LOGS_AT_A_TIME
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.replication.replicas import AWAITED_SECONDS, Replicas
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk, RealFile
 from oncelog_broker.runtime.tasks import Tasks
@@ -342,12 +342,16 @@ class Fetching:
     def __init__(self) -> None:
         self.followed: list[tuple[int, int]] = []
         self.forgotten = 0
+        self.is_heard = True
 
     def follow(self, partition: Partition) -> None:
         self.followed.append((partition.leader, partition.leader_epoch))
 
     def forget(self, partition: Partition) -> None:
         self.forgotten += 1
+
+    def hears(self, partition: Partition) -> bool:
+        return self.is_heard
 
 
 def replicated(leader: int, epoch: int, isr: tuple[int, ...] = (1, 2)) -> Topic:
@@ -378,6 +382,20 @@ async def test_it_leads_and_follows_as_the_image_says(replicas: Replicas) -> Non
     assert replicas.leader("orders", 0) is partition
     assert (partition.leads, partition.leader_epoch) == (True, 2)
     assert list(replicas.high_watermarks()) == [("orders", 0)]
+
+
+async def test_who_follows_may_be_read_while_its_leader_is_heard(replicas: Replicas) -> None:
+    replicas.fetching = fetching = Fetching()
+    partition = await show(replicas, replicated(2, 0))
+    for name in ("orders", bytes([1]) * 16):
+        assert replicas.followed(name, 0) is partition
+    assert replicas.followed("orders", 1) is None
+    assert replicas.followed(bytes([2]) * 16, 0) is None
+    fetching.is_heard = False
+    assert replicas.followed("orders", 0) is None
+    fetching.is_heard = True
+    replicas.on_image(EMPTY, EMPTY.with_topic(replicated(1, 1)))
+    assert replicas.followed("orders", 0) is None
 
 
 async def test_followers_are_hosted_and_have_their_high_watermarks_noted(replicas: Replicas) -> None:
@@ -462,3 +480,65 @@ async def test_a_new_registration_ends_what_was_led_by_older_states(replicas: Re
     assert replicas.leader("t", 0) is partition
     await replicas.on_registered(240)  # the state is newer
     assert list(replicas.led()) == [partition]
+
+
+class Fetched:
+    """In the place of the fetchers: what is fetched, and in which epoch."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[tuple[str, int], int] = {}
+
+    def follow(self, partition: Partition) -> None:
+        self.partitions[partition.topic, partition.index] = partition.leader_epoch
+
+    def forget(self, partition: Partition) -> None:
+        self.partitions.pop((partition.topic, partition.index), None)
+
+
+def led_by(broker: int, isr: tuple[int, ...], epoch: int, partition_epoch: int) -> Topic:
+    state = PartitionState((1, 2), isr, broker, epoch, partition_epoch)
+    return Topic("orders", bytes([1]) * 16, {0: state, 1: state})
+
+
+async def test_who_leaves_fetches_on_while_it_is_in_sync_and_no_longer(replicas: Replicas) -> None:
+    fetched = replicas.fetching = Fetched()
+    followed = EMPTY.with_topic(led_by(2, (2, 1), 0, 0))
+    replicas.on_image(EMPTY, followed)
+    await replicas.until_opened()
+    assert fetched.partitions == {("orders", 0): 0, ("orders", 1): 0}
+    replicas.leave()
+    assert len(fetched.partitions) == 2, "acks=all waits for it"
+    out = followed.with_partition("orders", 0, PartitionState((1, 2), (2,), 2, 0, 1))
+    replicas.on_image(followed, out)
+    assert fetched.partitions == {("orders", 1): 0}, "the leader would have it join again"
+    replicas.on_image(out, out.with_partition("orders", 1, PartitionState((1, 2), (2,), 2, 1, 1)))
+    assert fetched.partitions == {}
+
+
+async def test_who_leaves_stops_to_catch_up(replicas: Replicas) -> None:
+    fetched = replicas.fetching = Fetched()
+    replicas.on_image(EMPTY, EMPTY.with_topic(led_by(2, (2,), 0, 0)))
+    await replicas.until_opened()
+    assert len(fetched.partitions) == 2
+    replicas.leave()
+    assert fetched.partitions == {}
+
+
+async def test_a_follower_is_awaited_until_it_asks_in_the_new_epoch_but_not_for_long(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(replicas, "_monotonic", lambda: now[0])
+    first, second = led_by(1, (1, 2), 0, 0), led_by(1, (1, 2), 1, 1)
+    replicas.on_image(EMPTY, EMPTY.with_topic(first))
+    await replicas.until_opened()
+    assert replicas.awaits(2)
+    assert not replicas.awaits(3)
+    for index in (0, 1):
+        assert replicas.awaits(2)
+        replicas.leader("orders", index).on_follower_fetch(2, 0)
+    assert not replicas.awaits(2)
+    replicas.on_image(EMPTY.with_topic(first), EMPTY.with_topic(second))
+    assert replicas.awaits(2)
+    now[0] += AWAITED_SECONDS
+    assert not replicas.awaits(2)
