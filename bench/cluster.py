@@ -97,11 +97,13 @@ def fail_over(add: Add, cluster: ReplicatedCluster, rounds: int) -> None:
 
 def many_partitions(add: Add, cluster: ReplicatedCluster, count: int) -> None:
     replicas = [tuple((index + step) % 3 + 1 for step in range(3)) for index in range(count)]
-    began = time.perf_counter()
+    began, spent = time.perf_counter(), _cpu_seconds(cluster)
     cluster.create_topic("many", *replicas, waits=False)
     waited_for(lambda: all(_leads_all(cluster, node_id, count) for node_id in cluster.up))
     add(f"{count:,} partitions of 3 replicas: until all brokers show their leaders", time.perf_counter() - began, "s",
         at_most=3)  # fmt: skip
+    most = max(after - before for after, before in zip(_cpu_seconds(cluster), spent, strict=True))
+    add(f"{count:,} partitions of 3 replicas: CPU of the broker that needed most", most, "CPU s")
     cluster.until_whole("many")
     controller = cluster.controller()
     began = time.perf_counter()
@@ -117,6 +119,8 @@ def many_partitions(add: Add, cluster: ReplicatedCluster, count: int) -> None:
     waited_for(lambda: _leads_all(cluster, controller, count))
     add(f"{count:,} partitions: start of a broker after kill -9, until it serves", time.perf_counter() - began, "s",
         at_most=5)  # fmt: skip
+    add(f"{count:,} partitions: start of a broker after kill -9, its CPU",
+        cost.cpu_seconds(cluster.brokers[controller].pid), "CPU s")  # fmt: skip
     cluster.until_whole("many")
     add(f"{count:,} partitions: the same, until all its replicas are in sync", time.perf_counter() - began, "s")
 
@@ -132,6 +136,11 @@ def waited_for(condition: Callable[[], bool]) -> None:
             pass
         time.sleep(LOOK_SECONDS)
     raise RuntimeError(f"not within {WAIT_SECONDS:.0f} s")
+
+
+def _cpu_seconds(cluster: ReplicatedCluster) -> list[float]:
+    """What each broker has spent."""
+    return [cost.cpu_seconds(broker.pid) for broker in cluster.brokers.values()]
 
 
 def _leads_all(cluster: ReplicatedCluster, node_id: int, count: int, but_by: int = 0) -> bool:

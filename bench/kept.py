@@ -74,6 +74,7 @@ PAGE: Final[Mapping[str, list[Line]]] = {
             "kill -9 of a leader to the next acks=all record, session of 2 s",
         ),
         Line("1,000 partitions made", "1,000 partitions of 3 replicas: until all brokers show their leaders"),
+        Line("CPU of one broker for that", "1,000 partitions of 3 replicas: CPU of the broker that needed most"),
         Line(
             "kill -9 of the controller to the next one, session of 2 s",
             "1,000 partitions: kill -9 of the controller to the next one, session of 2 s",
@@ -82,6 +83,7 @@ PAGE: Final[Mapping[str, list[Line]]] = {
             "start of a broker after kill -9, 1,000 partitions",
             "1,000 partitions: start of a broker after kill -9, until it serves",
         ),
+        Line("CPU of that broker", "1,000 partitions: start of a broker after kill -9, its CPU"),
     ],
     "What exactly once costs (ratio to the same without)": [
         Line("idempotent, 64 KB batches", "idempotent against plain, 64 KB batches of 1 KB records"),
