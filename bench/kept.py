@@ -50,6 +50,41 @@ PAGE: Final[Mapping[str, list[Line]]] = {
         Line("memory of a group", "2000 groups of one member: memory for each"),
         Line("memory of 100,000 producer ids", "memory of 100,000 producer ids with full windows"),
     ],
+    "Three brokers and ZooKeeper on one machine, three replicas (seconds by the wall)": [
+        Line(
+            "one record, acks=all, p50 (beside acks=1)",
+            "acks=all, 3 replicas, 1 record of 1000 B, one in flight: p50",
+            "acks=1",
+            "acks=1, 3 replicas, 1 record of 1000 B, one in flight: p50",
+        ),
+        Line(
+            "one record, acks=all, p99 (beside acks=1)",
+            "acks=all, 3 replicas, 1 record of 1000 B, one in flight: p99",
+            "acks=1",
+            "acks=1, 3 replicas, 1 record of 1000 B, one in flight: p99",
+        ),
+        Line(
+            "64 KB batches, acks=all (beside acks=1)",
+            "acks=all, 3 replicas, 64 KB batches, 8 in flight",
+            "acks=1",
+            "acks=1, 3 replicas, 64 KB batches, 8 in flight",
+        ),
+        Line(
+            "kill -9 of a leader to the next acknowledged record, session of 2 s",
+            "kill -9 of a leader to the next acks=all record, session of 2 s",
+        ),
+        Line("1,000 partitions made", "1,000 partitions of 3 replicas: until all brokers show their leaders"),
+        Line("CPU of one broker for that", "1,000 partitions of 3 replicas: CPU of the broker that needed most"),
+        Line(
+            "kill -9 of the controller to the next one, session of 2 s",
+            "1,000 partitions: kill -9 of the controller to the next one, session of 2 s",
+        ),
+        Line(
+            "start of a broker after kill -9, 1,000 partitions",
+            "1,000 partitions: start of a broker after kill -9, until it serves",
+        ),
+        Line("CPU of that broker", "1,000 partitions: start of a broker after kill -9, its CPU"),
+    ],
     "What exactly once costs (ratio to the same without)": [
         Line("idempotent, 64 KB batches", "idempotent against plain, 64 KB batches of 1 KB records"),
         Line("idempotent, one record", "idempotent against plain, 1 record of 100 B per request"),

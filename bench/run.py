@@ -18,11 +18,16 @@ from pathlib import Path
 from typing import Final
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "integration"), str(ROOT / "tests" / "interop")]
+sys.path[:0] = [
+    str(ROOT),
+    str(ROOT / "bench"),
+    *(str(ROOT / "tests" / each) for each in ("integration", "interop", "cluster")),
+]
 
 import apache  # noqa: E402
 import broker_cost as cost  # noqa: E402
 import cleaner_cost as cleaner  # noqa: E402
+import cluster  # noqa: E402
 import kept  # noqa: E402
 import library_clients as libraries  # noqa: E402
 import producers as many  # noqa: E402
@@ -210,6 +215,7 @@ ALONE: Final[dict[str, Callable[[Table, int], None]]] = {
     "start": lambda table, scale: start_up(table, 11 // scale + 1),
     "cleaner": lambda table, scale: compaction(table, 1_000_000 // scale),
     "transactions": lambda table, scale: transactions.measure(table.add, scale),
+    "cluster": lambda table, scale: cluster.measure(table.add, scale),
 }
 """Parts that start what they need."""
 TOGETHER: Final[dict[str, Callable[[Table, RawClient, BrokerProcess, int], None]]] = {

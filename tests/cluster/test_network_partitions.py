@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from threading import Thread
 
 import pytest
@@ -29,6 +28,8 @@ FROM_FOLLOWERS = ((2, 1), (3, 1))
 """What followers ask of broker 1."""
 FETCHES = (Purpose.FETCH,)
 IN_FLIGHT = 7
+LOOKS = 4
+"""Requests one after another, by which a broker has read what was sent on other connections before."""
 """More than the five batches of a producer that a log remembers: the oldest is recognised by its sequence alone."""
 
 
@@ -86,8 +87,8 @@ def test_c2_a_duplicate_is_not_taken_for_written_before_it_is(
         )
         for sequence in (2, IN_FLIGHT + 2):
             producer.send(again, sequence)
-        cluster.metadata(node_id=1)  # the broker is at work, and looks at what came before
-        time.sleep(0.3)
+        for _ in range(LOOKS):  # what came before the first is handled before the last is answered
+            cluster.metadata(node_id=1)
         cluster.kill(1)
         for client in (first, again):
             with pytest.raises(OSError):

@@ -102,15 +102,17 @@ async def test_no_write_of_the_controller_depends_on_its_answer(
                 zookeeper_proxy.cut_when(lambda frame: frame.op == Op.MULTI, Moment.BEFORE, direction=direction)
             )
 
-        def has_term() -> bool:
-            return cluster.elector._term is not None
+        has_term = asyncio.Event()
 
+        async def on_term(_: object) -> None:
+            has_term.set()
+
+        cluster.elector.on_term = on_term
         # the claim
         cut_next_write()
         await cluster.elector.start()
         async with asyncio.timeout(SECONDS):
-            while not has_term():  # noqa: ASYNC110  nobody is told
-                await asyncio.sleep(0.02)
+            await has_term.wait()
         # a topic
         cut_next_write()
         create = cluster.topics.create_topic

@@ -14,6 +14,7 @@ from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
 from oncelog_broker.coordinator.transaction.metadata import (
+    EXHAUSTED_EPOCH,
     NeedsProducerId,
     TopicPartition,
     TransactionMetadata,
@@ -184,3 +185,19 @@ def legal_history(states: Iterable[TransactionState], table: Any) -> bool:
             return False
         before = state
     return True
+
+
+def begun(driver: TransactionDriver, version: int = V1) -> ProducerIdAndEpoch:
+    """A producer with an open transaction in two partitions."""
+    producer = driver.init()
+    assert driver.add(producer, P0, P1, version=version) is ErrorCode.NONE
+    return producer
+
+
+def exhausted(
+    driver: TransactionDriver, state: TransactionState = TransactionState.EMPTY, epoch: int = EXHAUSTED_EPOCH
+) -> ProducerIdAndEpoch:
+    """A transactional id whose producer has used up its epochs."""
+    partitions = frozenset({P0}) if state is TransactionState.ONGOING else frozenset()
+    driver.put(TransactionMetadata(TXN, 7, epoch, TIMEOUT_MS, state, partitions, start_timestamp=driver.now_ms()))
+    return ProducerIdAndEpoch(7, epoch)

@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import mmap
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from oncelog_broker.server.ledger import Holding
 from oncelog_broker.server.limits import MAX_UNSENT_BYTES, WRITE_HIGH_WATER_BYTES, Limits
+from oncelog_broker.server.outlet import PORTION_BYTES, Outlet, Rota
 from oncelog_protocol.wire_writers import Buffer
 
 MAX_OUTSTANDING_ANSWERS: Final = 64
@@ -42,6 +45,7 @@ class AnswerQueue:
         "_heap_bytes",
         "_is_closed",
         "_outgoing",
+        "_outlet",
         "_ready_bytes",
         "_slots",
         "_stalled_since",
@@ -52,13 +56,15 @@ class AnswerQueue:
         "takes_more",
     )
 
-    def __init__(self, limits: Limits, address: str) -> None:
+    def __init__(self, limits: Limits, address: str, rota: Rota, on_room: Callable[[], None]) -> None:
+        """`rota` is shared by all connections; `on_room` is called when the last of a large answer has left."""
         self.memory = Holding(limits.answers, address)
         """What it holds of the ledger: the bytes on the heap, where they are more than WRITE_HIGH_WATER_BYTES."""
         self._heap_bytes = 0
         """Of what was written since the transport had nothing left: those that are no slices of mapped files."""
         self._written = 0
         self._transport: asyncio.Transport | None = None
+        self._outlet = Outlet(rota, partial(self._on_clear, on_room))
         self._outgoing: list[Buffer] | None = None
         self._slots: deque[Slot] = deque()
         self._ready_bytes = 0
@@ -71,11 +77,13 @@ class AnswerQueue:
 
     def open(self, transport: asyncio.Transport) -> None:
         self._transport = transport
+        self._outlet.open(transport)
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
 
     def lose_client(self) -> None:
         """Nobody reads answers any more."""
         self._transport = None
+        self._outlet.close()
         self.flow()
 
     def stop_long_polls(self) -> None:
@@ -87,6 +95,7 @@ class AnswerQueue:
     def close(self) -> None:
         """The client is gone: nobody waits for these answers any more."""
         self._transport = None
+        self._outlet.close()
         self._is_closed = True
         slots, self._slots = self._slots, deque()
         for slot in slots:
@@ -100,6 +109,11 @@ class AnswerQueue:
         return bool(self._slots)
 
     @property
+    def is_leaving(self) -> bool:
+        """Whether the transport has not all that was written."""
+        return self._outlet.waiting_bytes > 0
+
+    @property
     def sent(self) -> int:
         """Bytes that the client's side has taken, since the beginning."""
         return self._written - self._unsent_bytes()
@@ -107,7 +121,7 @@ class AnswerQueue:
     @property
     def unsent_heap_bytes(self) -> int:
         """What a client that does not read keeps on the heap; 0 while it reads."""
-        return min(self._heap_bytes, self._unsent_bytes()) if self._stalled_since else 0
+        return min(self._heap_bytes, self._unsent_bytes()) if self._stalled_since or self.is_leaving else 0
 
     def _weigh(self) -> None:
         held = self.unsent_heap_bytes + self._ready_bytes
@@ -116,7 +130,7 @@ class AnswerQueue:
         self.takes_more = (
             held < WRITE_HIGH_WATER_BYTES
             and len(self._slots) < MAX_OUTSTANDING_ANSWERS
-            and not (self._stalled_since and self._unsent_bytes() >= MAX_UNSENT_BYTES)
+            and not ((self._stalled_since or self.is_leaving) and self._unsent_bytes() >= MAX_UNSENT_BYTES)
         )
 
     # --- answers
@@ -171,31 +185,40 @@ class AnswerQueue:
         transport = self._transport
         if not parts or transport is None:
             return
-        if not transport.get_write_buffer_size():
+        is_leaving = self._outlet.waiting_bytes
+        if not is_leaving and not transport.get_write_buffer_size():
             self._heap_bytes = 0
         pieces = parts if len(parts) == 1 else coalesce(parts)
         first = pieces[0]
-        if len(pieces) == 1 and type(first) is bytes:  # nearly always
+        is_small = len(pieces) == 1 and type(first) is bytes and len(first) <= PORTION_BYTES
+        if is_small and not is_leaving:  # nearly always
             self._heap_bytes += len(first)
             self._written += len(first)
             transport.write(first)
         else:
+            size = size_of(pieces)
             self._heap_bytes += heap_size_of(pieces)
-            self._written += size_of(pieces)
-            transport.writelines(pieces)
-        if self._stalled_since:
+            self._written += size
+            self._outlet.write(pieces, size)
+        if self._stalled_since or self.is_leaving:
             self._weigh()
+
+    def _on_clear(self, on_room: Callable[[], None]) -> None:
+        self._weigh()
+        on_room()
 
     # --- clients that do not read
 
     def stall(self, now: float) -> None:
         """The client leaves more unread than WRITE_HIGH_WATER_BYTES, until `flow`. `now` is the loop's time."""
         self._stalled_since = now
+        self._outlet.stall()
         self._unsent = self._unsent_bytes()
         self._weigh()
 
     def flow(self) -> None:
         self._stalled_since = 0.0
+        self._outlet.flow()
         self._weigh()
 
     def stalled_seconds(self, now: float) -> float:
@@ -211,7 +234,8 @@ class AnswerQueue:
         return now - self._stalled_since
 
     def _unsent_bytes(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        transport = self._transport
+        return 0 if transport is None else transport.get_write_buffer_size() + self._outlet.waiting_bytes
 
 
 def size_of(parts: list[Buffer]) -> int:

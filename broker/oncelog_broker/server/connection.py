@@ -28,6 +28,7 @@ from oncelog_broker.server.limits import (
     ANSWER_ESTIMATE_BYTES,
     COPIED_ANSWER_BYTES,
     FRAME_SECONDS,
+    LARGE_REQUEST_BYTES,
     MIN_FRAME_RATE,
     RESPONSE_STALL_SECONDS,
 )
@@ -60,6 +61,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_answer_budget",
         "_answer_progress",
         "_answers",
+        "_closes_when_sent",
         "_connections",
         "_frame_progress",
         "_frame_since",
@@ -90,13 +92,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._connections = connections
         self._turn = connections.turn
         self._received = ReceiveBuffer(connections.limits, "")
-        self._answers = AnswerQueue(connections.limits, "")
+        self._answers = AnswerQueue(connections.limits, "", connections.rota, self._on_room)
         self._transport: asyncio.Transport | None = None
         self._held_by: Slot | None = None
         """The request whose effects are not done: no other is handled."""
         self._next_turn: asyncio.Handle | None = None
         """What is in the receive buffer is handled in the next turn of the loop."""
         self._is_ending = False
+        self._closes_when_sent = False
+        """The transport is closed as soon as it has all that is to leave."""
         self._has_left = False
         """The client sends no more, and what it has sent is not all handled."""
         self._is_watched = False
@@ -129,7 +133,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         limits = self._connections.limits
-        self._received, self._answers = ReceiveBuffer(limits, host), AnswerQueue(limits, host)
+        self._received = ReceiveBuffer(limits, host)
+        self._answers = AnswerQueue(limits, host, self._connections.rota, self._on_room)
         self._answers.open(self._transport)
         for option, size in (
             (socket.SO_SNDBUF, limits.send_buffer_bytes),
@@ -146,11 +151,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """Whether the transport stays open, for answers to what is still to be handled."""
-        return self._leaves()
+        return self._leaves() or self._closes_when_sent
 
     def _leaves(self) -> bool:
-        """The client sends no more. Whether there still are requests of it to be handled."""
-        if self._is_ending or not self._received.has_whole_frame:
+        """The client sends no more. Whether there still are requests of it to be handled, or answers to be sent."""
+        if self._is_ending or not (self._received.has_whole_frame or self._answers.is_leaving):
             return False
         self._has_left = True
         self._answers.stop_long_polls()
@@ -190,6 +195,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.last_active = self._loop.time()
         self._go_on()
 
+    def _on_room(self) -> None:
+        """All of a large answer is with the transport."""
+        if self._closes_when_sent:
+            self._close_transport()
+        self.last_active = self._loop.time()
+        self._go_on()
+
     # --- frames in
 
     def _handle_frames(self) -> None:
@@ -214,6 +226,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         while not self._is_ending:
             if self._answer_budget.is_tight and not answers.memory.allows(ANSWER_ESTIMATE_BYTES):
                 self._wait_for_memory()
+                return
+            if received.end - received.begin > LARGE_REQUEST_BYTES and not self._turn.is_left():
+                self._next_turn = self._loop.call_soon(self._in_next_turn)
                 return
             frame = received.next_frame()
             if frame is None:
@@ -387,7 +402,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _close_transport(self) -> None:
         """When what is written has gone out the transport says that it is lost."""
         if self._transport is not None:
-            self._transport.close()
+            self._closes_when_sent = self._answers.is_leaving
+            if not self._closes_when_sent:
+                self._transport.close()
         elif self._has_left:
             self._end()
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.server.limits import Limits
+from oncelog_broker.server.outlet import Rota
 
 
 class OpenConnection(Protocol):
@@ -27,6 +28,7 @@ class Connections:
         """`turn`: what they may do together in one turn of the loop, beyond one request each."""
         self.limits = limits
         self.turn = turn
+        self.rota = Rota(turn)
         self._open: set[OpenConnection] = set()
         self._empty = asyncio.Event()
         self._empty.set()

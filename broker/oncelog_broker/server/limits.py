@@ -35,6 +35,9 @@ that a broker is planned for."""
 BYTES_BESIDE_METADATA: Final = 4 << 20
 """In a request without records, beside what a group may keep for its members (group.metadata.max.bytes). Its fields are
 copied in one step, 0.6 ms for each MB; socket.request.max.bytes is for records, which are not."""
+LARGE_REQUEST_BYTES: Final = 4 * 1024
+"""What is larger may cost some milliseconds, so that those of many connections do not all begin in one turn of the
+loop, as small ones do."""
 ELEMENTS_AT_ONCE: Final = 4_000
 """A request with more is decoded in slices: so many cost two to four milliseconds."""
 

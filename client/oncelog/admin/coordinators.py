@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
@@ -12,6 +13,8 @@ from oncelog.admin.items import settled
 from oncelog.backoff import backoff_s
 from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
+
+logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -70,4 +73,5 @@ class Coordinators:
                 delay_s = backoff_s(attempts, config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng)
                 if not may_pass or loop.time() + delay_s > deadline:
                     raise
+                logger.info("asking a coordinator again after %s", error)
             await asyncio.sleep(delay_s)

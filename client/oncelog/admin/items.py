@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
@@ -18,6 +19,8 @@ from oncelog.errors import (
     error_for,
 )
 from oncelog.metadata.metadata import Metadata
+
+logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
 K = TypeVar("K")
@@ -68,6 +71,7 @@ async def each_item(
             break
         open_ = [item for item in open_ if item in failed and _may_be_elsewhere(failed[item])]
         if open_:
+            logger.info("%s: asking again after %s", open_[0], failed[open_[0]])
             await asyncio.sleep(delay_s)
             await metadata.try_refresh()
     return settled(results, {item: error for item, error in errors.items() if item not in results})

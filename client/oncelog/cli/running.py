@@ -44,10 +44,12 @@ def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:
     """Run what talks to the broker at `bootstrap`. Raises click's exceptions only: Failure, UsageError, Exit."""
     import asyncio
 
+    from oncelog.cli.patience import patient
     from oncelog.errors import ConfigError, KafkaError
 
     try:
-        return asyncio.run(command())
+        with patient():
+            return asyncio.run(command())
     except ConfigError as error:
         raise click.UsageError(error.message) from error
     except KafkaError as error:

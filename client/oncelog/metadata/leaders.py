@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
@@ -12,6 +13,8 @@ from oncelog.cluster import NO_NODE, TopicPartition
 from oncelog.config import ClientConfig
 from oncelog.errors import ClientClosed, ErrorCode, KafkaError, RequestTimedOut, StaleMetadata
 from oncelog.metadata.metadata import Metadata
+
+logger = logging.getLogger(__name__)
 
 V = TypeVar("V")
 R = TypeVar("R")
@@ -73,6 +76,7 @@ async def _ask_until_answered(
             else:
                 errors[partition] = outcome
                 if outcome.retriable and not is_once:
+                    logger.info("%s: asking again after %s", partition, outcome)
                     continue
             del open_[partition]
         if is_once:

@@ -12,7 +12,7 @@ from typing import Final
 
 from oncelog.alarm import Alarm
 from oncelog.backoff import backoff_s
-from oncelog.cluster import Broker, Cluster, Topic, error_of
+from oncelog.cluster import NO_NODE, Broker, Cluster, Topic, error_of
 from oncelog.config import ClientConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.errors import ClientClosed, ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut, error_for
@@ -217,6 +217,7 @@ class Metadata:
         cluster = self.cluster.updated(response, is_complete=is_complete)
         if not is_complete:
             cluster = cluster.without(cluster.topics.keys() - asked)  # it would grow old unseen
+        _log_what_has_no_leader(cluster, asked)
         self._pool.cluster = cluster
         return cluster
 
@@ -261,3 +262,13 @@ class Metadata:
 
     def _backoff(self, failures: int) -> float:
         return backoff_s(failures, self._config.retry_backoff_ms, self._config.retry_backoff_max_ms, self._rng)
+
+
+def _log_what_has_no_leader(cluster: Cluster, names: Iterable[str]) -> None:
+    """Whoever wants to write or read there waits for one."""
+    topics = [topic for name in names if (topic := cluster.topics.get(name)) is not None]
+    for topic in topics:
+        leaderless = [index for index, known in topic.partitions.items() if known.leader == NO_NODE]
+        if leaderless:
+            error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {len(leaderless)} of its partitions")
+            logger.info("%s-%d: %s", topic.name, leaderless[0], error)

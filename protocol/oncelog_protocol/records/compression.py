@@ -53,6 +53,13 @@ MAX_EXPANSION: Final = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
 """What one compressed byte of each codec, by its number, can become at the most: deflate's 258 bytes for two bits, 255
 more for each further length byte of LZ4, a block of 128 KB from four bytes of zstd."""
 
+ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+ZSTD_MAX_HEADER: Final = 18
+ZSTD_SINGLE_SEGMENT: Final = 0x20
+ZSTD_WINDOW: Final = 8 * 1024 * 1024
+"""What every decoder must have room for, beside its output (RFC 8878, 3.1.1.1.2)."""
+ZSTD_MAX_FRAMES: Final = 64
+"""Kafka's clients write one. The windows of so many are looked for; with more, one is taken to be large."""
 FIRST_CAPACITY: Final = 16 * 1024
 CAPACITY_FACTOR: Final = 4
 """First guess: four times the input; each wrong guess grows fourfold, so all retries cost 1/3 of the work at most."""
@@ -92,7 +99,7 @@ def decompress(codec: int, data: Buffer, *, max_bytes: int) -> bytes:
 
     Raises CorruptBatch for an unknown codec and for data that is not of that codec, RecordsTooLarge for more than
     `max_bytes`.
-    Memory taken is bounded by `max_bytes` whatever the data claims.
+    Memory taken is bounded by `max_bytes` whatever the data claims, but for a window of ZSTD_WINDOW and less.
     """
     if codec == Compression.NONE:
         if len(data) > max_bytes:
@@ -107,8 +114,33 @@ def decompress(codec: int, data: Buffer, *, max_bytes: int) -> bytes:
     if codec == Compression.LZ4:
         return _decompress_growing(cramjam.lz4.decompress_into, data, max_bytes)
     if codec == Compression.ZSTD:
-        return _decompress_growing(cramjam.zstd.decompress_into, data, max_bytes)
+        return _decompress_growing(cramjam.zstd.decompress_into, data, _zstd_output(data, max_bytes))
     raise CorruptBatch(f"compression codec {codec} is not known")
+
+
+def _zstd_output(data: Buffer, max_bytes: int) -> int:
+    """How many bytes it may decompress to, so that they and the decoder's window are no more than `max_bytes`.
+
+    The window holds a copy of the last output, as much as the frame says that it needs; one that is larger than every
+    decoder must allow takes half. Where the bytes of a frame's beginning stand there may be another frame.
+    """
+    packed = bytes(data)
+    position, frames = 0, 0
+    while position >= 0 and frames < ZSTD_MAX_FRAMES and _zstd_window(packed, position) <= ZSTD_WINDOW:
+        position = packed.find(ZSTD_MAGIC, position + len(ZSTD_MAGIC))
+        frames += 1
+    return max_bytes if position < 0 else max(max_bytes // 2, min(max_bytes, ZSTD_WINDOW))
+
+
+def _zstd_window(packed: bytes, position: int) -> int:
+    """The bytes of output that the decoder of the frame there must remember (RFC 8878, 3.1.1.1)."""
+    header = packed[position : position + ZSTD_MAX_HEADER].ljust(ZSTD_MAX_HEADER, b"\x00")
+    descriptor = header[4]
+    if not descriptor & ZSTD_SINGLE_SEGMENT:
+        exponent, eighths = divmod(header[5], 8)
+        return (1024 << exponent) * (8 + eighths) // 8
+    size_bytes, dictionary_bytes = 1 << (descriptor >> 6), (0, 1, 2, 4)[descriptor & 3]
+    return int.from_bytes(header[5 + dictionary_bytes :][:size_bytes], "little")
 
 
 def _decompress_growing(decompress_into: Decompressor, data: Buffer, max_bytes: int) -> bytes:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.counters import Counters
 
+from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata import image as images
@@ -122,3 +124,10 @@ def internal_topic(tmp_path: Path) -> Iterator[InternalTopic]:
     topic = InternalTopic(tmp_path)
     yield topic
     topic.close()
+
+
+@pytest.fixture
+def runtime(internal_topic: InternalTopic) -> CoordinatorRuntime[Counters]:
+    """Toy machines over the partitions of `internal_topic`, which stands in for what a broker has around them."""
+    topic: Any = internal_topic
+    return CoordinatorRuntime(TOPIC, Counters, topic, topic.clock, topic.tasks, topic.slices, topic.deadlines)

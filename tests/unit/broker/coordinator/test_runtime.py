@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from itertools import count
-from typing import Any
 
 import pytest
 from tests.support.compacted import all_batches, clean
 from tests.support.compacted import put as put_records
+from tests.support.counters import TOPIC, Counters, counters, failed, loaded, put, wait_for_ever
 from tests.support.storage import NOW
 
-from oncelog_broker.coordinator.effects import Effects, Encoded, Interruption
+from oncelog_broker.coordinator.effects import Effects, Encoded
 from oncelog_broker.coordinator.runtime import LOAD_RETRY_SECONDS, CoordinatorRuntime, divided
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.validation import AppendOrigin
@@ -23,122 +23,6 @@ from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
 from oncelog_protocol.records.record import Record, read_records
-
-TOPIC = "__consumer_offsets"
-UNREPLAYABLE = -666
-
-
-class Counters:
-    """A machine with one number per name; a record is (name, number or None)."""
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.numbers: dict[str, int] = {}
-        self.offsets: list[int] = []
-        self.pending: dict[int, dict[str, int]] = {}
-        self.waiting: list[Any] = []
-        self.fired: list[Any] = []
-        self.fell_back: list[str] = []
-
-    def encode(self, record):
-        name, number = record
-        return Encoded(name.encode(), None if number is None else str(number).encode())
-
-    def decode(self, key, value):
-        return None if key.startswith(b"?") else (key.decode(), None if value is None else int(value))
-
-    def replay(self, record, offset, producer_id):
-        name, number = record
-        assert number != UNREPLAYABLE
-        self.offsets.append(offset)
-        if producer_id >= 0:
-            self.pending.setdefault(producer_id, {})[name] = number
-        elif number is None:
-            self.numbers.pop(name, None)
-        else:
-            self.numbers[name] = number
-
-    def replay_end_transaction(self, producer_id, committed):
-        pending = self.pending.pop(producer_id, {})
-        if committed:
-            self.numbers.update(pending)
-
-    def on_loaded(self):
-        effects = Effects()
-        if self.numbers:
-            effects.start_timer("loaded", 1.0)
-        return effects
-
-    def on_timer(self, key):
-        self.fired.append(key)
-        assert key != "raise", "thrown by a timer"
-        effects = Effects()
-        if key == "log":
-            effects.append(("fired", 1))
-        return effects
-
-    def key_of(self, timer):
-        return timer
-
-    def on_failed(self, key):
-        self.fell_back.append(key)
-        assert key != "for good"
-        effects = Effects()
-        effects.cancel_timer(key)
-        return effects
-
-    def on_unloaded(self, error):
-        effects = Effects()
-        for waiter in self.waiting:
-            effects.reply(waiter, error)
-        return effects
-
-
-def put(name: str, number: int | None, timer: float | None = None):
-    def operation(machine: Counters, waiter):
-        effects = Effects()
-        effects.append((name, number))
-        effects.reply(waiter, ("put", machine.numbers.get(name)))
-        if timer is not None:
-            effects.start_timer(name, timer)
-        return effects
-
-    return operation
-
-
-def wait_for_ever(machine: Counters, waiter):
-    machine.waiting.append(waiter)
-    return Effects()
-
-
-def failed(error: KafkaError) -> ErrorCode:
-    return error.code
-
-
-async def loaded(runtime) -> int:
-    """Let the loading tasks run to their end; how many turns of the loop that took."""
-    turns = 0
-    while runtime.is_loading:
-        turns += 1
-        await asyncio.sleep(0)
-    return turns
-
-
-@pytest.fixture
-def runtime(internal_topic):
-    return CoordinatorRuntime(
-        "__consumer_offsets",
-        Counters,
-        internal_topic,
-        internal_topic.clock,
-        internal_topic.tasks,
-        internal_topic.slices,
-        internal_topic.deadlines,
-    )
-
-
-def counters(runtime, key="a") -> Counters:
-    return runtime.shard(key).machine
 
 
 async def test_without_leadership_nobody_is_coordinator(runtime, internal_topic):
@@ -516,122 +400,6 @@ async def test_keys_are_spread_over_partitions(tmp_path, internal_topic):
     assert runtime.write("a", put("a", 1), failed) == ("put", None)
     assert runtime.write("b", put("b", 1), failed) is ErrorCode.NOT_COORDINATOR
     assert [machine.index for machine in runtime.machines()] == [2]
-
-
-# --- steps that raise what nobody thought of
-
-
-def throw(machine: Counters, waiter: Any) -> Effects:
-    raise AssertionError("thrown by a step")
-
-
-def told(caplog: pytest.LogCaptureFixture) -> list[Any]:
-    """The keys of the steps that people were told of."""
-    return [record.__dict__["key"] for record in caplog.records if record.message == "step failed"]
-
-
-async def test_a_step_that_raises_is_told_once_and_its_key_falls_back(runtime, internal_topic, caplog):
-    runtime.on_image(internal_topic.lead())
-    of_the_same, of_another = (runtime.write(key, wait_for_ever, failed) for key in ("a", "b"))
-    assert runtime.write("a", throw, failed) is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert told(caplog) == ["a"]
-    assert "thrown by a step" in caplog.text
-    assert of_the_same.result() is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert not of_another.done()
-    assert counters(runtime).fell_back == ["a"]
-    assert runtime.write("a", put("a", 1), failed) == ("put", None)
-
-
-async def test_who_was_answered_waits_no_more(runtime, internal_topic):
-    runtime.on_image(internal_topic.lead())
-    waiting = runtime.write("a", wait_for_ever, failed)
-    assert len(runtime.shard("a").waiting("a")) == 1
-    counters(runtime).waiting.pop().answer("done")
-    assert await waiting == "done"
-    await asyncio.sleep(0)
-    assert not runtime.shard("a").waiting("a")
-
-
-async def test_a_timer_that_raises_takes_no_other_timer_with_it(runtime, internal_topic, caplog):
-    runtime.on_image(internal_topic.lead())
-    for name, seconds in (("raise", 1.0), ("same", 1.0), ("later", 2.0)):
-        runtime.write(name, put(name, 1, timer=seconds), failed)
-    internal_topic.advance(10.0)
-    assert counters(runtime).fired == ["raise", "same", "later"]
-    assert told(caplog) == counters(runtime).fell_back == ["raise"]
-
-
-async def test_records_that_cannot_be_encoded_change_nothing(runtime, internal_topic):
-    runtime.on_image(internal_topic.lead())
-    assert runtime.write("a", put(b"no text", 1), failed) is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert internal_topic.logs[0].log_end_offset == 0
-    assert counters(runtime).fell_back == ["a"]
-
-
-async def test_a_machine_that_is_not_what_was_logged_is_loaded_anew(runtime, internal_topic, caplog, monkeypatch):
-    runtime.on_image(internal_topic.lead())
-    runtime.write("b", put("b", 1, timer=1.0), failed)
-    waiting = runtime.write("b", wait_for_ever, failed)
-    machine = counters(runtime)
-    monkeypatch.setitem(globals(), "UNREPLAYABLE", 2)
-    assert runtime.write("a", put("a", 2), failed) is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert waiting.result() is ErrorCode.NOT_COORDINATOR
-    monkeypatch.setitem(globals(), "UNREPLAYABLE", -666)
-    await loaded(runtime)
-    assert counters(runtime) is not machine
-    assert counters(runtime).numbers == {"a": 2, "b": 1}  # it is in the log
-    assert told(caplog) == ["a"]
-    internal_topic.advance(5.0)
-    assert machine.fired == []
-
-
-async def test_what_is_loaded_anew_is_all_that_was_logged_replicated_or_not(runtime, internal_topic, monkeypatch):
-    runtime.on_image(internal_topic.lead())
-    partition = internal_topic.led[0]
-    advance = type(partition)._advance_high_watermark
-    monkeypatch.setattr(type(partition), "_advance_high_watermark", lambda self, size: None)  # followers lag
-    runtime.write("b", put("b", 1), failed)
-    assert runtime.write("for good", throw, failed) is ErrorCode.UNKNOWN_SERVER_ERROR
-    await loaded(runtime)
-    advance(partition, 0)
-    assert counters(runtime).numbers == {"b": 1}
-
-
-async def test_a_log_whose_replay_raises_coordinates_nothing(runtime, internal_topic):
-    runtime.on_image(internal_topic.lead())
-    assert runtime.write("a", put("a", UNREPLAYABLE), failed) is ErrorCode.UNKNOWN_SERVER_ERROR
-    await loaded(runtime)
-    assert runtime.write("a", put("a", 1), failed) is ErrorCode.NOT_COORDINATOR
-
-
-async def test_a_key_that_cannot_fall_back_has_the_machine_loaded_anew(runtime, internal_topic):
-    runtime.on_image(internal_topic.lead())
-    runtime.write("b", put("b", 1), failed)
-    machine = counters(runtime)
-    assert runtime.write("for good", throw, failed) is ErrorCode.UNKNOWN_SERVER_ERROR
-    await loaded(runtime)
-    assert counters(runtime) is not machine
-    assert counters(runtime).numbers == {"b": 1}
-
-
-async def test_a_question_that_raises_changes_nothing(runtime, internal_topic, caplog):
-    runtime.on_image(internal_topic.lead())
-    waiting = runtime.write("a", wait_for_ever, failed)
-    assert runtime.read("a", lambda machine: machine.numbers["a"], failed) is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert told(caplog) == ["a"]
-    assert not waiting.done()
-    assert counters(runtime).fell_back == []
-
-
-async def test_an_interruption_is_no_failure(runtime, internal_topic):
-    runtime.on_image(internal_topic.lead())
-
-    def interrupt(machine, waiter):
-        raise Interruption
-
-    with pytest.raises(Interruption):
-        runtime.write("a", interrupt, failed)
-    assert counters(runtime).fell_back == []
 
 
 def decide(name: str, end: str):

@@ -6,7 +6,14 @@ import cramjam
 import pytest
 
 from oncelog_protocol.records.batch import CorruptBatch
-from oncelog_protocol.records.compression import XERIAL_HEADER, Compression, compress, decompress
+from oncelog_protocol.records.compression import (
+    XERIAL_HEADER,
+    ZSTD_MAGIC,
+    Compression,
+    RecordsTooLarge,
+    compress,
+    decompress,
+)
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 TEXT = b"The quick brown fox jumps over the lazy dog. " * 2000  # 90 KB: several Snappy and LZ4 blocks
@@ -177,3 +184,60 @@ def test_snappy_at_its_densest_is_below_the_ratio_that_we_allow():
 def test_cramjam_is_imported_at_first_use_only():
     code = "import sys, oncelog_protocol.records.control; sys.exit('cramjam' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# --- zstd's window
+
+
+def zstd_frame(size: int, *, window: int, is_one_segment: bool = False) -> bytes:
+    """A frame of `size` zero bytes, in blocks of one byte each, whose decoder must remember `window` bytes."""
+    if is_one_segment:
+        header = bytes([0b1010_0000]) + window.to_bytes(4, "little")
+    else:
+        header = bytes([0, (window.bit_length() - 11) << 3])
+    blocks = bytearray()
+    for start in range(0, size, BLOCK):
+        length, is_last = min(BLOCK, size - start), start + BLOCK >= size
+        blocks += (length << 3 | 1 << 1 | is_last).to_bytes(3, "little") + b"\x00"
+    return ZSTD_MAGIC + header + blocks
+
+
+BLOCK = 128 * 1024
+ROOM = 24 << 20
+
+
+@pytest.mark.parametrize(
+    ("window", "allowed"), [(1 << 20, ROOM), (8 << 20, ROOM), (16 << 20, ROOM // 2), (128 << 20, ROOM // 2)]
+)
+def test_a_zstd_window_beyond_the_usual_takes_its_part_of_what_is_allowed(window: int, allowed: int) -> None:
+    """The decoder keeps a copy of its output in it: with 128 MB of window, twice the limit would be taken."""
+    assert len(decompress(Compression.ZSTD, zstd_frame(allowed, window=window), max_bytes=ROOM)) == allowed
+    if allowed < ROOM:
+        with pytest.raises(RecordsTooLarge):
+            decompress(Compression.ZSTD, zstd_frame(allowed + 1, window=window), max_bytes=ROOM)
+
+
+def test_the_window_of_a_zstd_frame_of_one_segment_is_all_of_it() -> None:
+    small, large = 1 << 20, ROOM // 2 + BLOCK
+    assert len(decompress(Compression.ZSTD, zstd_frame(small, window=small, is_one_segment=True), max_bytes=ROOM))
+    with pytest.raises(RecordsTooLarge):
+        decompress(Compression.ZSTD, zstd_frame(large, window=large, is_one_segment=True), max_bytes=ROOM)
+
+
+def test_a_large_zstd_window_is_hidden_in_no_second_frame() -> None:
+    frames = zstd_frame(BLOCK, window=1 << 20) + zstd_frame(ROOM // 2, window=128 << 20)
+    with pytest.raises(RecordsTooLarge):
+        decompress(Compression.ZSTD, frames, max_bytes=ROOM)
+
+
+def test_zstd_frames_with_small_windows_are_as_good_as_one() -> None:
+    frames = zstd_frame(BLOCK, window=1 << 20) * 60 + zstd_frame(ROOM - 60 * BLOCK, window=8 << 20)
+    assert len(decompress(Compression.ZSTD, frames, max_bytes=ROOM)) == ROOM
+    with pytest.raises(RecordsTooLarge):
+        decompress(
+            Compression.ZSTD, zstd_frame(1, window=1 << 20) * 64 + zstd_frame(ROOM, window=1 << 20), max_bytes=ROOM
+        )
+
+
+def test_with_a_small_limit_a_large_zstd_window_does_not_matter() -> None:
+    assert len(decompress(Compression.ZSTD, zstd_frame(1 << 20, window=128 << 20), max_bytes=1 << 20)) == 1 << 20

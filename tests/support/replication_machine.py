@@ -7,12 +7,9 @@ logs, and learn of new states late, some of them never.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -20,17 +17,14 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from tests.support.crashing_disk import CrashingDisk
-from tests.support.examples import examples
 from tests.support.storage import make_batch
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata.image import NO_LEADER, PartitionState
-from oncelog_broker.replication import following, high_watermark, isr, replica
-from oncelog_broker.replication import partition as partition_module
+from oncelog_broker.replication import following
 from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_broker.replication.following import PartitionAnswer, cut, position_of, take
 from oncelog_broker.replication.partition import Partition
@@ -39,8 +33,14 @@ from oncelog_broker.runtime.clock import ManualClock
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 BROKERS = (0, 1, 2)
+
+
 LAG_SECONDS = 10.0
+
+
 BROKER = st.sampled_from(BROKERS)
+
+
 NUMBER = st.integers(0, 7)
 """Which of the messages under way, of those that there are."""
 
@@ -482,280 +482,3 @@ class MachineWithMinInsync(ReplicationMachine):
             if led is not None and led.leads and len(led.isr) < self.min_insync:
                 key = broker, self.incarnations[broker], led.leader_epoch, led.in_sync.partition_epoch
                 assert self.stood.setdefault(key, led.high_watermark) == led.high_watermark
-
-
-TestReplication = ReplicationMachine.TestCase
-TestReplication.settings = settings(examples(200), stateful_step_count=40, deadline=None)
-TestWithMinInsync = MachineWithMinInsync.TestCase
-TestWithMinInsync.settings = settings(examples(60), stateful_step_count=40, deadline=None)
-
-
-# --- every rule is needed: without it, the same steps break what must hold
-
-Breaks = list[tuple[Any, str, Any]]
-Steps = Callable[[ReplicationMachine], Iterator[None]]
-
-
-def the_leader_alone_commits() -> Breaks:
-    """B5"""
-    return [(partition_module, "replicated_offset", lambda log_end_offset, ends: log_end_offset)]
-
-
-def who_has_not_told_does_not_count() -> Breaks:
-    replicated = high_watermark.replicated_offset
-    told = lambda end, ends: replicated(end, [each for each in ends if each is not None])  # noqa: E731
-    return [(partition_module, "replicated_offset", told)]
-
-
-def append_only(machine: ReplicationMachine) -> Iterator[None]:
-    machine.produce(0)
-    yield
-
-
-def a_proposal_counts_as_accepted() -> Breaks:
-    def see(self: isr.InSync) -> None:
-        self.maximal = frozenset(self.committed if self.proposed is None else self.proposed)
-
-    return [(isr.InSync, "_see_who_may_be", see)]
-
-
-def propose_to_drop_one_that_lags(machine: ReplicationMachine) -> Iterator[None]:
-    machine.produce(0)
-    machine.catch_up(1, 2)
-    machine.now += LAG_SECONDS + 1
-    machine.catch_up(1, 1)
-    yield
-    machine.propose(0)
-    yield
-
-
-def drop(machine: ReplicationMachine) -> None:
-    """Broker 2 leaves the ISR of broker 0."""
-    machine.now += LAG_SECONDS + 1
-    machine.catch_up(1, 2)
-    machine.propose(0)
-    machine.decide(0, answered=True, again=False)
-    assert machine.state.isr == (0, 1)
-
-
-def whoever_fetches_may_join() -> Breaks:
-    return [(partition_module, "may_join", lambda follower, *_: follower.log_end_offset is not None)]
-
-
-def one_that_is_behind_asks_to_join(machine: ReplicationMachine) -> Iterator[None]:
-    """It was up to date a moment ago: it does not lag."""
-    machine.produce(0)
-    drop(machine)
-    machine.catch_up(2, 2)
-    machine.produce(0)
-    machine.catch_up(1, 2)
-    yield
-    machine.propose(0)
-    if machine.proposals:
-        machine.decide(0, answered=True, again=False)
-    yield
-
-
-def the_start_of_the_epoch_does_not_matter() -> Breaks:
-    may_join = isr.may_join
-    return [
-        (partition_module, "may_join", lambda follower, committed, _, start: may_join(follower, committed, 0, start))
-    ]
-
-
-def a_new_leader_knows_less_than_was_acknowledged(machine: ReplicationMachine) -> Iterator[None]:
-    drop(machine)
-    machine.produce(0)
-    machine.catch_up(1, 1)
-    machine.ask(1)
-    machine.serve(0, again=False, size=1)  # acknowledged, and broker 1 does not hear of it
-    yield
-    machine.elect(1)
-    machine.see(1)
-    machine.see(2)
-    machine.ask(2)
-    machine.serve(len(machine.fetches) - 1, again=False, size=1)
-    machine.propose(1)
-    if machine.proposals:
-        machine.decide(0, answered=True, again=False)
-    yield
-
-
-def positions_outlive_their_epoch() -> Breaks:
-    """B8: what was fetched in an epoch before counts in this one."""
-    lead = Partition.lead
-
-    def keeping(self: Partition, *args: Any, **options: Any) -> None:
-        before = dict(self.followers)
-        lead(self, *args, **options)
-        self.followers.update(before)
-        self._see_who_is_in_sync()
-
-    return [(Partition, "lead", keeping)]
-
-
-def another_epoch_may_ask() -> Breaks:
-    return [(Partition, "check_leader_epoch", lambda *_: None)]
-
-
-def a_follower_is_cut_while_its_leader_does_not_look(machine: ReplicationMachine) -> Iterator[None]:
-    machine.produce(0)
-    machine.catch_up(1, 2)
-    machine.ask(1)  # on its way, until broker 0 leads again
-    machine.elect(2)
-    machine.see(2)
-    machine.see(1)
-    machine.catch_up(1, 2)
-    assert machine.logs[1].log_end_offset == 0
-    machine.elect(0)
-    machine.see(0)
-    yield
-    machine.die(2, noticed=True)
-    machine.see(0)
-    yield
-    machine.serve(0, again=False, size=1)
-    yield
-
-
-def what_is_there_at_the_start_counts_as_replicated() -> Breaks:
-    """B4"""
-    return [(replica, "at_start", lambda checkpointed, log_start_offset, log_end_offset: log_end_offset)]
-
-
-def a_leader_comes_back(machine: ReplicationMachine) -> Iterator[None]:
-    machine.produce(0)
-    machine.die(0, noticed=False)
-    machine.come_back(0, lost=0.0)
-    machine.elect(0)
-    machine.see(0)
-    yield
-
-
-def divergence_goes_unseen() -> Breaks:
-    return [(replica.Replica, "divergence_of_follower", lambda *_: None)]
-
-
-def a_follower_has_another_record_than_its_leader(machine: ReplicationMachine) -> Iterator[None]:
-    machine.produce(0)
-    machine.catch_up(1, 1)
-    machine.elect(2)
-    machine.see(2)
-    machine.die(0, noticed=True)
-    machine.see(2)
-    machine.see(1)
-    machine.produce(2)
-    machine.ask(1)
-    machine.serve(0, again=False, size=1)
-    yield
-
-
-def followers_believe_the_leaders_high_watermark() -> Breaks:
-    return [(replica, "high_watermark_of_follower", lambda own, leaders, log_end_offset: max(own, leaders))]
-
-
-def one_that_is_behind_gets_a_part(machine: ReplicationMachine) -> Iterator[None]:
-    drop(machine)
-    machine.produce_several(0, 3)
-    machine.catch_up(1, 3)
-    machine.ask(2)
-    machine.serve(0, again=False, size=1)
-    machine.take_answer(0, again=False)
-    yield
-
-
-def a_late_answer_is_taken() -> Breaks:
-    def at_the_same_offset(here: Partition, asked: FetchPosition) -> bool:
-        return not here.leads and position_of(here).offset == asked.offset
-
-    return [(following, "is_still_at", at_the_same_offset)]
-
-
-def an_answer_of_an_older_leader_comes_late(machine: ReplicationMachine) -> Iterator[None]:
-    machine.produce_several(0, 2)
-    machine.ask(1)
-    machine.serve(0, again=False, size=1)
-    machine.take_answer(0, again=False)
-    machine.ask(1)
-    machine.serve(0, again=False, size=1)  # on its way, until broker 1 follows another leader at the same offset
-    machine.elect(2)
-    machine.see(2)
-    machine.see(1)
-    machine.die(0, noticed=True)
-    machine.see(2)
-    machine.catch_up(1, 2)
-    machine.produce(2)
-    machine.catch_up(1, 1)
-    machine.produce(2)
-    machine.take_answer(0, again=False)
-    machine.ask(1)
-    machine.serve(0, again=False, size=1)
-    yield
-
-
-def too_few_are_enough() -> Breaks:
-    """KIP-966"""
-    return [(Partition, "has_enough_in_sync", True)]
-
-
-def all_others_lag(machine: ReplicationMachine) -> Iterator[None]:
-    machine.now += LAG_SECONDS + 1
-    machine.propose(0)
-    machine.decide(0, answered=True, again=False)
-    assert machine.state.isr == (0,)
-    yield
-    machine.produce(0)
-    yield
-
-
-NEEDED: list[tuple[Callable[[], Breaks], Steps]] = [
-    (the_leader_alone_commits, append_only),
-    (who_has_not_told_does_not_count, append_only),
-    (a_proposal_counts_as_accepted, propose_to_drop_one_that_lags),
-    (whoever_fetches_may_join, one_that_is_behind_asks_to_join),
-    (the_start_of_the_epoch_does_not_matter, a_new_leader_knows_less_than_was_acknowledged),
-    (positions_outlive_their_epoch, a_follower_is_cut_while_its_leader_does_not_look),
-    (another_epoch_may_ask, a_follower_is_cut_while_its_leader_does_not_look),
-    (what_is_there_at_the_start_counts_as_replicated, a_leader_comes_back),
-    (divergence_goes_unseen, a_follower_has_another_record_than_its_leader),
-    (followers_believe_the_leaders_high_watermark, one_that_is_behind_gets_a_part),
-    (a_late_answer_is_taken, an_answer_of_an_older_leader_comes_late),
-    (too_few_are_enough, all_others_lag),
-]
-
-
-def play(steps: Steps, machine: ReplicationMachine) -> None:
-    machine.begin()
-    for _ in steps(machine):
-        machine.leader_in_isr()
-        machine.strong_isr()
-        machine.nothing_acknowledged_is_lost()
-        machine.logs_are_the_same_below_the_high_watermarks()
-        machine.a_leaders_high_watermark_never_goes_back()
-        if isinstance(machine, MachineWithMinInsync):
-            machine.nothing_is_committed_by_fewer()
-
-
-@pytest.mark.parametrize(("broken", "steps"), NEEDED, ids=[broken.__name__ for broken, _ in NEEDED])
-def test_every_rule_is_needed(broken: Callable[[], Breaks], steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = MachineWithMinInsync if broken is too_few_are_enough else ReplicationMachine
-    play(steps, kind())
-    for where, name, instead in broken():
-        monkeypatch.setattr(where, name, instead)
-    with pytest.raises(AssertionError):
-        play(steps, kind())
-
-
-def test_the_machine_finds_a_broken_rule_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    for where, name, instead in who_has_not_told_does_not_count():
-        monkeypatch.setattr(where, name, instead)
-    search = settings(
-        max_examples=400,
-        stateful_step_count=40,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    with pytest.raises(AssertionError):
-        run_state_machine_as_test(ReplicationMachine, settings=search)

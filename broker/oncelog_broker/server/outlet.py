@@ -1,0 +1,129 @@
+"""Gives the transport what leaves, no more than it can hand to the system at once in little time.
+
+An answer from the log may be 50 MB of slices of mapped files. Written as a whole, the system copies as much of it as
+the socket's buffers take, megabytes for each connection, all in one turn of the loop; and each page that it copies is
+memory of this process. So a large answer leaves in portions: while the turn that all connections share lasts, while the
+client reads, and then in the next turn; those of several connections one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from oncelog_broker.runtime.turns import TurnBudget
+from oncelog_protocol.wire_writers import Buffer
+
+PORTION_BYTES: Final = 256 * 1024
+"""Given to the transport at once: some tenths of a millisecond of copying, or a whole one with pages to be mapped."""
+
+
+class Rota:
+    """The outlets of all connections that have a portion to give, one after the other while the turn lasts."""
+
+    def __init__(self, turn: TurnBudget) -> None:
+        self.turn = turn
+        self._outlets: deque[Outlet] = deque()
+
+    def __bool__(self) -> bool:
+        """Whether anybody waits for his turn."""
+        return bool(self._outlets)
+
+    def join(self, outlet: Outlet) -> None:
+        """Let it give what it has, from the next turn of the loop on."""
+        self._outlets.append(outlet)
+        if len(self._outlets) == 1:
+            asyncio.get_running_loop().call_soon(self._go_round)
+
+    def _go_round(self) -> None:
+        outlets = self._outlets
+        while outlets and self.turn.is_left():
+            if outlets[0].give():
+                outlets.rotate(-1)
+            else:
+                outlets.popleft().is_in_rota = False
+        if outlets:
+            asyncio.get_running_loop().call_soon(self._go_round)
+
+
+class Outlet:
+    """What leaves by one connection. Invariant: while anything waits here, nothing is given past it."""
+
+    __slots__ = ("_is_stalled", "_on_clear", "_rota", "_transport", "_waiting", "is_in_rota", "waiting_bytes")
+
+    def __init__(self, rota: Rota, on_clear: Callable[[], None]) -> None:
+        """`on_clear` is called when nothing waits any more."""
+        self._rota = rota
+        self._on_clear = on_clear
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[Buffer] = deque()
+        self.waiting_bytes = 0
+        """Of what is not given to the transport."""
+        self._is_stalled = False
+        self.is_in_rota = False
+
+    def open(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def close(self) -> None:
+        """What waits goes nowhere any more."""
+        self._transport = None
+        self._waiting.clear()
+        self.waiting_bytes = 0
+
+    def write(self, pieces: Iterable[Buffer], size: int) -> None:
+        """Give `pieces`, of so many bytes, to the transport, in order, as soon as it is their turn."""
+        self._waiting += pieces
+        self.waiting_bytes += size
+        while not self._rota and self._can_give and self._rota.turn.is_left():
+            self._give_portion()
+        self._join()
+
+    def stall(self) -> None:
+        """The transport has enough, until `flow`."""
+        self._is_stalled = True
+
+    def flow(self) -> None:
+        self._is_stalled = False
+        self._join()
+
+    def give(self) -> bool:
+        """Give a portion. Whether there is more, and the transport takes it."""
+        if self._can_give:
+            self._give_portion()
+            if not self._waiting:
+                self._on_clear()
+        return self._can_give
+
+    @property
+    def _can_give(self) -> bool:
+        return bool(self._waiting) and not self._is_stalled and self._transport is not None
+
+    def _join(self) -> None:
+        if self._can_give and not self.is_in_rota:
+            self.is_in_rota = True
+            self._rota.join(self)
+
+    def _give_portion(self) -> None:
+        transport, portion = self._transport, self._portion()
+        assert transport is not None
+        if len(portion) == 1:
+            transport.write(portion[0])
+        else:
+            transport.writelines(portion)
+
+    def _portion(self) -> list[Buffer]:
+        waiting, portion, room = self._waiting, list[Buffer](), PORTION_BYTES
+        while waiting and room:
+            piece = waiting[0]
+            if len(piece) <= room:
+                portion.append(waiting.popleft())
+            else:
+                rest = memoryview(piece)
+                portion.append(rest[:room])
+                waiting[0] = rest[room:]
+            room -= len(portion[-1])
+        self.waiting_bytes -= PORTION_BYTES - room
+        return portion

@@ -1,0 +1,150 @@
+"""A broker's connection without a socket: what a client sends and is sent, and what is dispatched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from struct import pack
+from typing import Any
+
+from oncelog_broker.runtime.turns import TurnBudget
+from oncelog_broker.server.answer_queue import Slot
+from oncelog_broker.server.connection import MEMORY_RETRY_SECONDS, BrokerConnection
+from oncelog_broker.server.connections import Connections
+from oncelog_broker.server.limits import (
+    Limits,
+)
+
+
+class RecordingTransport(asyncio.Transport):
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__({"peername": (host, 5000)})
+        self.written: list[bytes] = []
+        self.aborted = False
+        self.closed = False
+        self.paused = False
+        self.unsent = 0
+        self.on_write: Callable[[], None] = lambda: None
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+        self.on_write()
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.written.append(b"".join(list_of_data))
+        self.on_write()
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class RecordingDispatcher:
+    """Keeps copies of the frames. Those whose first byte is `M` wait and hold back the others, `L` do too and wait for
+    what others do (a long poll), `O` wait and let others in, `A` are answered with what they are; no other has an
+    answer."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.last_frame = memoryview(b"")
+        self.waiting: list[tuple[Slot, asyncio.Future[None]]] = []
+
+    def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
+        self.frames.append(bytes(frame))
+        self.last_frame = frame
+        first = frame[0:1]
+        if first == b"A":
+            connection.respond([bytes(frame)])
+        elif first in (b"M", b"L", b"O"):
+            answer = asyncio.get_running_loop().create_future()
+            slot = connection.wait_for(
+                answer, reads_frame=first == b"M", holds_back=first != b"O", is_long_poll=first == b"L"
+            )
+            answer.add_done_callback(lambda answer: connection.cancelled(slot) if answer.cancelled() else None)
+            self.waiting.append((slot, answer))
+
+
+def limits(**changes: Any) -> Limits:
+    values: dict[str, Any] = {
+        "max_connections": 10,
+        "max_connections_per_ip": 10,
+        "request_max_bytes": 1_000_000,
+        "queued_max_request_bytes": -1,
+        "queued_max_response_bytes": -1,
+        "idle_seconds": 600.0,
+    }
+    return Limits(**{**values, **changes})
+
+
+class Wire:
+    """A connection and both its ends."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.limits = limits(**changes)
+        self.dispatcher = RecordingDispatcher()
+        self.turn_seconds = 0.0
+        self.write_seconds = 0.0
+        """How long the transport takes to give something to the system, of a turn that has 1.0."""
+        self.connections = Connections(self.limits, TurnBudget(lambda: self.turn_seconds, 1.0))
+        self.connection, self.transport = self.connect()
+
+    def connect(self) -> tuple[BrokerConnection, RecordingTransport]:
+        connection = BrokerConnection(self.dispatcher.handle, self.connections, "PLAINTEXT")
+        transport = RecordingTransport()
+        transport.on_write = self._on_write
+        connection.connection_made(transport)
+        return connection, transport
+
+    def _on_write(self) -> None:
+        self.turn_seconds += self.write_seconds
+
+    def receive(self, data: bytes) -> int:
+        """Feed `data` as a socket would, as far as the connection reads; how much it took."""
+        taken = 0
+        while taken < len(data) and not self.transport.paused and not self.transport.aborted:
+            buffer = self.connection.get_buffer(-1)
+            assert len(buffer) > 0
+            size = min(len(buffer), len(data) - taken)
+            buffer[:size] = data[taken : taken + size]
+            taken += size
+            self.connection.buffer_updated(size)
+        return taken
+
+    def finish(self, number: int = 0, answer: bytes = b"") -> None:
+        """The answer of a request that waits is there."""
+        slot, _ = self.dispatcher.waiting.pop(number)
+        if answer:
+            self.connection.respond([answer], slot)
+        self.connection.finish(slot)
+
+
+def frame(body: bytes) -> bytes:
+    return pack(">i", len(body)) + body
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Connections ask for memory again after MEMORY_RETRY_SECONDS."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(MEMORY_RETRY_SECONDS)
+
+
+def unread(wire: Wire, size: int) -> None:
+    """The client was answered so many bytes, and reads none of them."""
+    wire.connection.respond([b"x" * size])
+    wire.transport.unsent = size
+    wire.connection.pause_writing()

@@ -1,0 +1,11 @@
+"""A transaction machine to ask."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.transactions import TransactionDriver
+
+
+@pytest.fixture
+def driver() -> TransactionDriver:
+    return TransactionDriver()
