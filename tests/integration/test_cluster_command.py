@@ -134,6 +134,34 @@ def test_a_broker_of_a_cluster_has_its_records_after_a_kill(cluster: Cluster) ->
     assert oncelog("consume", "greetings", "--from", "earliest", "--count", "1") == "hello\n"
 
 
+def test_brokers_are_restarted_in_turn_and_serve_what_they_had(cluster: Cluster) -> None:
+    address = cluster.up("--brokers", "1", "--port", str(cluster.port))
+
+    def oncelog(*arguments: str, stdin: str = "") -> str:
+        command = [COMMAND, *arguments, "--bootstrap-server", address]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    oncelog("produce", "greetings", stdin="hello\n")
+    before = cluster.status()["broker-1"].pid
+    told = cluster.run("restart").stderr
+    assert "broker 1: stopped and serving again" in told
+    assert "preferred leaders" in told
+    assert cluster.status()["broker-1"].pid != before
+    assert oncelog("consume", "greetings", "--from", "earliest", "--count", "1") == "hello\n"
+    assert "a ZooKeeper server is restarted by kill and start" in cluster.run("restart", "zookeeper-1", code=1).stderr
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_a_cluster_that_grows_says_who_does_not_know_yet(cluster: Cluster) -> None:
+    cluster.up("--brokers", "1", "--port", str(cluster.port))
+    told = cluster.run("up", "--brokers", "3").stderr
+    assert "broker 1 runs with older settings (default.replication.factor, " in told
+    assert "oncelog cluster restart 1" in told
+    assert "broker 2 runs" not in told
+    cluster.run("kill", "1")
+    assert "older settings" not in cluster.run("up").stderr, "it was started with the new ones"
+
+
 @pytest.mark.usefixtures("stand_ins")
 def test_a_process_that_took_the_pid_of_another_is_left_alone(cluster: Cluster) -> None:
     cluster.up("--brokers", "1", "--port", str(cluster.port))
