@@ -9,6 +9,7 @@ BROKERS ?= 3
 FUZZ_SECONDS ?= 600
 SOAK_SECONDS ?= 1800
 SOAK_SEEDS ?= 1 2 3
+COMPOSE_FILES := docker-compose.yml docker-compose.single.yml
 
 # The tests start a thousand processes: where the environment forbids to keep compiled modules, each compiles them anew,
 # which doubles the work.
@@ -20,7 +21,7 @@ PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=wo
 ALONE   := $(BIN)/pytest -q -m "measured and not soak"
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster test lint tests unit integration zookeeper soak soak-tests soak-cluster kill-matrix fuzz hostile bench interop clean help
+.PHONY: run cluster test lint tests unit integration zookeeper compose-test soak soak-tests soak-cluster kill-matrix fuzz hostile bench interop clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -44,11 +45,16 @@ cluster: $(STAMP)     ## three brokers with a ZooKeeper in the background, in ./
 
 test: lint tests      ## everything that must pass: some ten minutes on two slow cores
 
-lint: $(STAMP)        ## ruff, mypy --strict, import layers
+lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dockerfile, manifests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/yamllint --strict .yamllint.yaml $(COMPOSE_FILES) deploy
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec $(COMPOSE_FILES)
+	$(BIN)/hadolint deploy/Dockerfile deploy/compose_test/stand_ins/*.Dockerfile
+	$(BIN)/kubernetes-validate --quiet --strict deploy/kubernetes.yaml
+	@$(BIN)/python deploy/verify_unit.py
 
 tests: zookeeper      ## all tests but other clients' and the long ones
 	$(PYTEST) -m "not soak and not measured" tests --ignore=tests/interop
@@ -60,6 +66,9 @@ unit: zookeeper       ## of these: pure logic and property tests
 integration: zookeeper ## of these: a live broker process, foreign clients, kill -9, mutated frames
 	$(PYTEST) -m "not soak and not measured" tests/integration
 	$(ALONE) tests/integration
+
+compose-test: zookeeper ## run docker-compose.yml and break it, with Docker, or as root with Podman (PULL=1: on the real images)
+	PYTHONPATH=.:deploy:tests/integration:tests/cluster $(BIN)/python -m compose_test
 
 soak: soak-tests soak-cluster ## both of the following: two hours, less with SOAK_SECONDS=600
 

@@ -1,7 +1,8 @@
-"""Machines whose disk is full and whose clock jumps, as brokers see them: by files beside their data directory.
+"""Machines whose disk is full or fails, or whose clock jumps: by files beside the data directory of a broker.
 
-`DATA.full` exists: nothing can be written there. `DATA.clock` holds by how many seconds the clock is wrong. Neither
-needs rights, a file system or a library of its own: what asks the machine is replaced as the broker starts.
+`DATA.full` exists: there is no room; `DATA.broken`: nothing can be written there. `DATA.clock` holds by how many
+seconds the clock is wrong. Neither needs rights, a file system or a library of its own: what asks the machine is
+replaced as the broker starts.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ append, replace_file, time_ns = RealFile.append, RealDisk.replace_file, time.tim
 def check(path):
     directory = os.path.dirname(path)
     while len(directory) > 1:
-        if os.path.exists(directory + ".full"):
-            raise OSError(errno.ENOSPC, "No space left on device", path)
+        for suffix, error in ((".full", errno.ENOSPC), (".broken", errno.EIO)):
+            if os.path.exists(directory + suffix):
+                raise OSError(error, os.strerror(error), path)
         directory = os.path.dirname(directory)
 
 def append_where_there_is_room(self, *buffers):
@@ -73,6 +75,14 @@ def fill_disk(data: Path) -> None:
 
 def make_room(data: Path) -> None:
     Path(f"{data}.full").unlink(missing_ok=True)
+
+
+def break_disk(data: Path) -> None:
+    Path(f"{data}.broken").touch()
+
+
+def mend_disk(data: Path) -> None:
+    Path(f"{data}.broken").unlink(missing_ok=True)
 
 
 def set_clock(data: Path, wrong_by: float) -> None:

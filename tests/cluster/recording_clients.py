@@ -71,6 +71,9 @@ class RecordingProducer(ABC):
         self.answered = 0
         """Acknowledged or given up."""
         self.acknowledged = 0
+        self._since: dict[Send, float] = {}
+        """When what is not answered was handed over."""
+        self._waits: list[float] = []
 
     def __enter__(self) -> Self:
         return self
@@ -83,13 +86,20 @@ class RecordingProducer(ABC):
         value = b"%s/%d" % (self.name.encode(), next(self._numbers)) if value is None else value
         send = self.history.send(self.name, place, value, self.transaction)
         self.sent += 1
+        self._since[send] = time.monotonic()
         self._send(send)
         return send
+
+    def longest_wait(self) -> float:
+        """Of the records that were answered since the last call, in seconds."""
+        waits, self._waits = self._waits, []
+        return max(waits, default=0.0)
 
     def _done(self, send: Send, offset: int | None) -> None:
         """Its fate; None: it was given up."""
         if offset is not None:
             self.history.acknowledged(send, offset)
+        self._waits.append(time.monotonic() - self._since.pop(send))
         with self._progress:
             self.answered += 1
             self.acknowledged += offset is not None

@@ -73,8 +73,10 @@ class Led:
         )
         self.partition.lead(4, REPLICAS, REPLICAS, partition_epoch=7, now=self.clock.monotonic())
 
-    def fetch(self, broker: int, offset: int, epoch: int = EPOCH) -> None:
-        if self.partition.on_follower_fetch(broker, offset, broker_epoch=epoch, now=self.clock.monotonic()):
+    def fetch(self, broker: int, offset: int, epoch: int = EPOCH, log_start: int = 0) -> None:
+        if self.partition.on_follower_fetch(
+            broker, offset, broker_epoch=epoch, log_start_offset=log_start, now=self.clock.monotonic()
+        ):
             self.keeper.consider([self.partition])
 
     async def until(self, asked: int) -> Any:
@@ -360,3 +362,21 @@ def test_an_empty_log_without_epochs_can_be_followed(tmp_path: Path) -> None:
     new.lead(6, (2, 1), (1, 2), partition_epoch=3)
     old.follow(2, 6)
     assert new.check_follower(1, position_of(old)) is None
+
+
+async def test_who_left_and_does_not_ask_again_is_not_waited_for(led: Led) -> None:
+    """A broker that is about to stop: the controller took it out, and nobody else would refuse it."""
+    append(led)
+    led.fetch(2, 1)
+    led.fetch(3, 1)
+    led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)
+    await led.keeper.look()
+    assert led.controller.asked == []
+    led.fetch(3, 1)
+    await led.until(1)
+    led.controller.answer(ErrorCode.INELIGIBLE_REPLICA)
+    await led.until_answered()
+    await led.keeper.look()
+    assert len(led.controller.asked) == 1
+    led.fetch(3, 1)
+    assert (await led.until(2)).new_isr == [1, 2, 3]
