@@ -11,10 +11,11 @@ from replicated_cluster import ReplicatedCluster
 
 def end_session(cluster: ReplicatedCluster, node_id: int) -> None:
     """As ZooKeeper does with one that it has not heard of: the broker is told when it next asks."""
-    found = json.loads((cluster.brokers[node_id].data / ".oncelog-session").read_text())
-    key = (int(found["session"], 16), bytes.fromhex(found["password"]))
 
     def end() -> bool:
+        """Of the session as it is now: it may have ended by itself since we looked."""
+        found = json.loads((cluster.brokers[node_id].data / ".oncelog-session").read_text())
+        key = (int(found["session"], 16), bytes.fromhex(found["password"]))
         client = KazooClient(cluster.zookeeper, timeout=60, client_id=key)
         try:
             client.start(60)

@@ -21,7 +21,7 @@ FAULTS = (Fault.KILL, Fault.CUT_OFF, Fault.NO_ZOOKEEPER)
 def test_a_short_soak_finds_nothing(tmp_path: Path) -> None:
     assert {strike.fault for strike in plan(SEED, SECONDS, FAULTS)} == set(FAULTS), "choose another seed"
     with Stage(tmp_path, zookeepers=1) as stage:
-        result = Run(stage, Settings(SEED, SECONDS, FAULTS)).play()
+        result = Run(stage, Settings(SEED, SECONDS, FAULTS, pipelines=1)).play()
     assert not result.problems
     assert {done.strike.fault for done in result.done} == set(FAULTS)
     assert result.history.leaders

@@ -35,15 +35,20 @@ class Guard:
 
 
 class VerificationGuards:
-    """The guards of one partition. Each goes with the last question that it was taken for."""
+    """The guards of one partition. Each goes with the last question that it was taken for.
+
+    One epoch's questions are nothing to another's: a producer that was taken over may still ask, and must not undo what
+    its successor does.
+    """
 
     __slots__ = ("_guards",)
 
     def __init__(self) -> None:
-        self._guards: dict[int, Guard] = {}
+        self._guards: dict[int, list[Guard]] = {}
+        """By producer id; of several epochs hardly ever."""
 
     def __len__(self) -> int:
-        return len(self._guards)
+        return sum(map(len, self._guards.values()))
 
     def during(self, producer_id: int, producer_epoch: int, ask: Callable[[Guard], Answer[R]]) -> Answer[R]:
         """What `ask` answers, to whom the guard is given for so long: until the answer is there or nobody waits for it
@@ -60,20 +65,27 @@ class VerificationGuards:
         return answer
 
     def _take(self, producer_id: int, producer_epoch: int) -> Guard:
-        guard = self._guards.get(producer_id)
-        if guard is None or guard.producer_epoch != producer_epoch:
-            guard = self._guards[producer_id] = Guard(producer_id, producer_epoch)
+        guards = self._guards.setdefault(producer_id, [])
+        guard = next((each for each in guards if each.producer_epoch == producer_epoch), None)
+        if guard is None:
+            guard = Guard(producer_id, producer_epoch)
+            guards.append(guard)
         guard.askers += 1
         return guard
 
     def _let_go(self, guard: Guard) -> None:
         guard.askers -= 1
-        if not guard.askers and self.holds(guard):
-            del self._guards[guard.producer_id]
+        if not guard.askers:
+            self._keep(guard.producer_id, lambda each: each is not guard)
+
+    def _keep(self, producer_id: int, is_kept: Callable[[Guard], bool]) -> None:
+        kept = [guard for guard in self._guards.pop(producer_id, ()) if is_kept(guard)]
+        if kept:
+            self._guards[producer_id] = kept
 
     def holds(self, guard: Guard) -> bool:
         """Whether nothing has made the guard worthless."""
-        return self._guards.get(guard.producer_id) is guard
+        return guard in self._guards.get(guard.producer_id, ())
 
     def check(self, guard: Guard) -> None:
         """Raises KafkaError where the guard is worthless: INVALID_TXN_STATE, the transaction was ended meanwhile;
@@ -85,12 +97,13 @@ class VerificationGuards:
 
     def on_marker(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
         """A transaction of this producer has ended here."""
-        guard = self._guards.get(producer_id)
-        if guard is not None and (transaction_version < TRANSACTIONS_V2 or producer_epoch > guard.producer_epoch):
-            del self._guards[producer_id]
+        if producer_id in self._guards:
+            is_v2 = transaction_version >= TRANSACTIONS_V2
+            self._keep(producer_id, lambda guard: is_v2 and guard.producer_epoch >= producer_epoch)
 
     def on_new_leader_epoch(self) -> None:
         """Others may have led in between, and appended markers."""
-        for guard in self._guards.values():
-            guard.is_of_former_leader = True
+        for guards in self._guards.values():
+            for guard in guards:
+                guard.is_of_former_leader = True
         self._guards.clear()

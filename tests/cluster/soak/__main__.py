@@ -85,6 +85,8 @@ def main(
             click.echo(f"{len(result.problems)} problems with seed {seed}; everything about it is in {where}")
         else:
             shutil.rmtree(where)
+        if result.problems:
+            break  # its clients may still be at work, and would disturb the next run
     table = list(page(results))
     click.echo("\n".join(["", *table]))
     if out is not None:

@@ -37,7 +37,7 @@ class Fault(Enum):
 
 class Strike(NamedTuple):
     at: float
-    """Seconds from the start of the run."""
+    """Seconds from the first moment when all clients were at work."""
     fault: Fault
     victims: tuple[int, ...]
     """Brokers, in an order that matters; of `ZOOKEEPER_...`, servers."""

@@ -130,6 +130,22 @@ async def test_an_answer_that_never_comes_is_asked_for_again(served: Served, coo
     assert served.partitions[0].log.log_end_offset == 1
 
 
+@pytest.mark.parametrize("version", [V1, V2])
+async def test_one_that_was_taken_over_undoes_nothing_of_its_successor(
+    served: Served, coordinator: Coordinator, version: int
+) -> None:
+    """It asks with the epoch that it had, while its successor's question is under way: that one is a transaction's."""
+    elder, younger, partition = Client(served), Client(served), served.partitions[0]
+    younger.send(produce(batch(epoch=1), transactional_id="txn"), version=version)
+    elder.send(write(0), version=version)
+    assert len(partition.guards) == 2
+    coordinator.answer(1, ErrorCode.PRODUCER_FENCED, version)
+    coordinator.answer(0, ErrorCode.NONE, version)
+    assert codes(await elder.answered(1)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert codes(await younger.answered(1)) == [0]
+    assert (len(partition.guards), partition.log.log_end_offset) == (0, 1)
+
+
 async def test_two_who_ask_about_the_same_producer_share_the_guard(served: Served, coordinator: Coordinator) -> None:
     """A retry over another connection: one is appended, the other is its duplicate."""
     first, second, partition = Client(served), Client(served), served.partitions[0]
