@@ -61,8 +61,9 @@ class Proof:
                 self.strike(orders, what, fault)
         self.stack.engine("stop", BILLING)
         self.stack.engine("rm", BILLING)
+        self.stack.stop_all(*BROKERS)
         self.stack.down()
-        self.say("all containers are gone: docker compose down")
+        self.say("all brokers have stopped by themselves, all containers are gone: docker compose stop, down")
         self.come_up("and up again with the same volumes")
         with self.clients("after") as orders:
             self.begin_billing()
