@@ -18,6 +18,7 @@ from oncelog.cli.streams import whole_streams
 
 BUILT_IN: Final = {
     "topics": "oncelog.cli.topics:topics",
+    "leaders": "oncelog.cli.leaders:leaders",
     "groups": "oncelog.cli.groups:groups",
     "txns": "oncelog.cli.txns:txns",
     "explain": "oncelog.cli.explain:explain",
