@@ -59,8 +59,7 @@ class Proof:
             orders.until_more(ENOUGH)
             for what, fault in self.faults():
                 self.strike(orders, what, fault)
-        self.stack.engine("stop", BILLING)
-        self.stack.engine("rm", BILLING)
+        self.end_billing()
         self.stack.stop_all(*BROKERS)
         self.stack.down()
         self.say("all brokers have stopped by themselves, all containers are gone: docker compose stop, down")
@@ -69,6 +68,7 @@ class Proof:
             self.begin_billing()
             orders.until_more(ENOUGH)
         self.conclude()
+        self.end_billing()
 
     def come_up(self, what: str) -> None:
         self.stack.up()
@@ -99,6 +99,11 @@ class Proof:
             *("run", "--detach", "--name", BILLING, "--network", NETWORK, "--volume", f"{script}:/inside.py:ro"),
             *("--read-only", "--entrypoint", "python", image, "/inside.py"),
         )
+
+    def end_billing(self) -> None:
+        """It leaves its group, and the network, which could not be taken down otherwise."""
+        self.stack.engine("stop", BILLING)
+        self.stack.engine("rm", BILLING)
 
     def strike(self, orders: Orders, what: str, fault: Callable[[], Callable[[], None]]) -> None:
         """A fault lasts until enough is committed in spite of it; what it returns mends it."""
