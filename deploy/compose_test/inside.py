@@ -1,12 +1,13 @@
 """Runs in a container beside the brokers, in the image of the brokers: an invoice for each order, exactly once.
 
-An invoice is in the partition of its order. It goes on for ever: who is killed is started again, and goes on from
+An invoice is in the partition of its order. It runs until SIGTERM: who is killed is started again, and goes on from
 what its group has committed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 
 from oncelog import Consumer, ConsumerRecord, Producer
@@ -17,7 +18,7 @@ SERVERS = "broker-1:29092,broker-2:29092,broker-3:29092"
 READING = {"enable_auto_commit": False, "isolation_level": "read_committed", "auto_offset_reset": "earliest"}
 
 
-async def bill() -> None:
+async def bill(stop: asyncio.Event) -> None:
     async with (
         Consumer(SERVERS, group_id="billing", **READING) as consumer,
         Producer(SERVERS, transactional_id="billing-1") as producer,
@@ -28,13 +29,15 @@ async def bill() -> None:
             for record in records:
                 await producer.send("invoices", b"invoice for " + record.value, partition=record.partition)
 
-        await consume_process_produce(consumer, producer, process)
+        await consume_process_produce(consumer, producer, process, stop=stop)
 
 
 async def main() -> None:
-    while True:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    while not stop.is_set():
         try:
-            await bill()
+            await bill(stop)
         except KafkaError as error:  # nobody could be reached for long: from the beginning
             print(f"begins again after: {error!r}", file=sys.stderr, flush=True)
 

@@ -27,6 +27,11 @@ class Stack:
         """All at once. Podman has the image already; it could not build it by its API everywhere."""
         self._compose("up", "--detach", "--no-build" if self.engine.is_podman else "--build")
 
+    def stop_all(self, *services: str) -> None:
+        """All at once. Raises AssertionError if one of `services` had to be killed."""
+        self._compose("stop")
+        self._ended_well(*services)
+
     def down(self, *, volumes: bool = False) -> None:
         self._compose("down", *(["--volumes"] if volumes else []))
 
@@ -39,11 +44,14 @@ class Stack:
         self.engine("kill", "--signal", "KILL", *map(self.container, services))
 
     def stop(self, service: str) -> None:
-        """As compose does it: within stop_grace_period. Raises AssertionError if it had to be killed."""
-        container = self.container(service)
-        self.engine("stop", "--time", "60", container)
-        code = self.engine("inspect", "--format", "{{.State.ExitCode}}", container).strip()
-        assert code == "0", f"{service} ended with {code}"
+        """Raises AssertionError if it had to be killed."""
+        self.engine("stop", "--time", "60", self.container(service))
+        self._ended_well(service)
+
+    def _ended_well(self, *services: str) -> None:
+        for service in services:
+            code = self.engine("inspect", "--format", "{{.State.ExitCode}}", self.container(service)).strip()
+            assert code == "0", f"{service} ended with {code}"
 
     def start(self, *services: str) -> None:
         self.engine("start", *map(self.container, services))

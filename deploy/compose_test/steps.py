@@ -24,6 +24,8 @@ ADDRESSES: Final = "localhost:9092,localhost:9093,localhost:9094"
 """As the host reaches them."""
 ORDERS, INVOICES, NOTES = ([Place(topic, index) for index in range(3)] for topic in ("orders", "invoices", "notes"))
 BILLING: Final = f"{PROJECT}-billing"
+NOTE_MS: Final = 100
+"""How long notes wait for others: it makes a hundred of them in a second at most."""
 ENOUGH: Final = 5
 """Transactions that have to be committed in the middle of a fault: each writes to all partitions."""
 
@@ -57,14 +59,16 @@ class Proof:
             orders.until_more(ENOUGH)
             for what, fault in self.faults():
                 self.strike(orders, what, fault)
-        self.stack.engine("rm", "--force", BILLING)
+        self.end_billing()
+        self.stack.stop_all(*BROKERS)
         self.stack.down()
-        self.say("all containers are gone: docker compose down")
+        self.say("all brokers have stopped by themselves, all containers are gone: docker compose stop, down")
         self.come_up("and up again with the same volumes")
         with self.clients("after") as orders:
             self.begin_billing()
             orders.until_more(ENOUGH)
         self.conclude()
+        self.end_billing()
 
     def come_up(self, what: str) -> None:
         self.stack.up()
@@ -78,7 +82,9 @@ class Proof:
         """Orders in transactions, notes by an idempotent producer, a reader of each topic."""
         with ExitStack() as stack:
             orders = stack.enter_context(Orders(ADDRESSES, self.history, f"orders {name}", ORDERS))
-            notes = stack.enter_context(LibrdkafkaRecording(ADDRESSES, self.history, f"notes {name}"))
+            notes = stack.enter_context(
+                LibrdkafkaRecording(ADDRESSES, self.history, f"notes {name}", linger_ms=NOTE_MS)
+            )
             stack.enter_context(Writer(notes, *NOTES))
             stack.enter_context(Reader(ADDRESSES, self.history, f"reader {name}", [*ORDERS, *INVOICES, *NOTES]))
             yield orders
@@ -93,6 +99,11 @@ class Proof:
             *("run", "--detach", "--name", BILLING, "--network", NETWORK, "--volume", f"{script}:/inside.py:ro"),
             *("--read-only", "--entrypoint", "python", image, "/inside.py"),
         )
+
+    def end_billing(self) -> None:
+        """It leaves its group, and the network, which could not be taken down otherwise."""
+        self.stack.engine("stop", BILLING)
+        self.stack.engine("rm", BILLING)
 
     def strike(self, orders: Orders, what: str, fault: Callable[[], Callable[[], None]]) -> None:
         """A fault lasts until enough is committed in spite of it; what it returns mends it."""
