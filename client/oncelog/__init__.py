@@ -8,6 +8,7 @@ admin/                      topics, configuration, offsets, groups, transactions
 metadata/                   the view of the cluster, and asking leaders and coordinators
 connection/                 one broker connection, version negotiation, the pool
 group_offsets.py            what a group commits, and who commits it
+prepared_transaction.py     a transaction that its producer has handed over
 cluster.py                  who leads what
 config.py                   Kafka's keys, defaults and bounds
 names.py                    what may be sent as a name
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from oncelog.consumer.records import ConsumerRecord
     from oncelog.errors import KafkaError
     from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
+    from oncelog.prepared_transaction import PreparedTransaction
     from oncelog.producer.producer import Producer, RecordMetadata
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "KafkaError",
     "NewTopic",
     "OffsetAndMetadata",
+    "PreparedTransaction",
     "Producer",
     "RebalanceListener",
     "RecordMetadata",
@@ -56,6 +59,7 @@ _HOMES: Final = {
     "KafkaError": "oncelog.errors",
     "NewTopic": "oncelog.admin",
     "OffsetAndMetadata": "oncelog.group_offsets",
+    "PreparedTransaction": "oncelog.prepared_transaction",
     "Producer": "oncelog.producer.producer",
     "RebalanceListener": "oncelog.consumer.group.interest",
     "RecordMetadata": "oncelog.producer.producer",

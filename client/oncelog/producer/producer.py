@@ -27,6 +27,7 @@ from oncelog.errors import (
 )
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, offset_and_metadata
 from oncelog.metadata.metadata import Metadata
+from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer.accumulator import Accumulator, PartitionQueue
 from oncelog.producer.batch import ProducerBatch, RecordMetadata
 from oncelog.producer.coordinator_calls import CoordinatorCalls
@@ -188,6 +189,18 @@ class Producer:
         told = {TopicPartition(*partition): offset_and_metadata(offset) for partition, offset in offsets.items()}
         await self._need_transactions().send_offsets(told, group)
 
+    async def prepare_transaction(self) -> PreparedTransaction | None:
+        """Send what is waiting, and hand the transaction over: it stays open, also when this producer is closed.
+
+        Whoever has what is returned, in whatever process, ends it with `admin.transactions.end`, before
+        transaction.timeout.ms has passed since its first record. This producer can do nothing else than end it itself,
+        by `commit_transaction` or `abort_transaction`. None where nothing was sent: that transaction is over.
+
+        Raises AbortableError where something failed and only `abort_transaction` is left; FatalError;
+        InvalidTransactionState; RequestTimedOut after max.block.ms: call it again to wait on.
+        """
+        return await self._need_transactions().prepare()
+
     async def commit_transaction(self) -> None:
         """Send what is waiting, and commit: all of it, or nothing (S38).
 
@@ -290,7 +303,8 @@ class Producer:
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Flush, for `timeout_s` at most (None: as long as delivery.timeout.ms allows), then close. An open transaction
-        is aborted. With acks=0 the brokers are given that time, request.timeout.ms at most, to read what was sent.
+        is aborted, unless it was handed over. With acks=0 the brokers are given that time, request.timeout.ms at most,
+        to read what was sent.
 
         Records that are not acknowledged by then fail with ClientClosed. The second call does nothing.
         """
