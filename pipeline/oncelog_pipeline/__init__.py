@@ -1,1 +1,4 @@
-"""The data pipeline: exactly once into and out of Spark, in pure PySpark. To be built."""
+"""The data pipeline: exactly once into and out of Spark, in pure PySpark.
+
+sink/    writing to topics exactly once
+"""
