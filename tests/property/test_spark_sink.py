@@ -98,10 +98,10 @@ def test_the_hole_is_there_where_nothing_is_repaired(monkeypatch: pytest.MonkeyP
 def test_what_a_coordinator_cannot_tell_the_log_must(monkeypatch: pytest.MonkeyPatch) -> None:
     """Committed, and the id in use again since: who takes that for aborted has the rows written twice."""
 
-    async def never(*_: Any) -> bool:
-        return False
+    async def none(_: Any, places: Any) -> list[bool]:
+        return [False for _ in places]
 
-    monkeypatch.setattr(SimulatedCluster, "is_visible", never)
+    monkeypatch.setattr(SimulatedCluster, "are_visible", none)
     assert found_wrong(has_violations, chaos=Chaos(repeat_stage=20))
 
 

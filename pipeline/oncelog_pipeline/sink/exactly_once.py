@@ -19,8 +19,8 @@ Why it holds:
 
 The one hole: the coordinator aborts what is decided and not yet ended, because the driver was away for longer than
 `transaction.timeout.ms` allows, or because an attempt of the same number (of another attempt of the stage, which Spark
-does not tell apart, or of `names.TURNS` batches before) wakes up at just that moment. It is found, kept in `State.lost`,
-and those partitions are written again: exact where their replay brings the same rows.
+does not tell apart, or of `names.TURNS` batches before) wakes up at just that moment. It is found, kept in
+`State.lost`, and those partitions are written again: exact where their replay brings the same rows.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ FIRST_PARTITION: Final = 0
 POLLS: Final = 20
 POLL_SECONDS: Final = 0.1
 """How often, and after which time, the others look whether somebody has taken over."""
+LONGEST_WAIT_SECONDS: Final = 10.0
+"""Between two tries to take over, where others try, too."""
 
 logger = logging.getLogger(__name__)
 
@@ -116,6 +118,7 @@ async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
 
     Returns the state, which is another run's only where that has decided a later batch. Raises TakenOver.
     """
+    wait_seconds = POLL_SECONDS
     while True:
         owner = await cluster.own(batch.query)
         try:
@@ -127,13 +130,19 @@ async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
             )
             await owner.write(state)
         except Superseded:
-            await cluster.pause(POLL_SECONDS)
-            continue
+            pass
+        else:
+            # Only now: as long as their names stood in the state, older runs could still decide.
+            await _sweep(cluster, batch, state.former)
+            return state
         finally:
             await owner.close()
-        # Only now: as long as their names stood in the state, older runs could still decide.
-        await _sweep(cluster, batch, state.former)
-        return state
+        # Another task does the same. Whoever owns the query again before that one is done keeps both from ending.
+        await cluster.pause(wait_seconds)
+        wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
+        found = await cluster.read_state(batch.query)
+        if found is not None and _is_settled(found, batch):
+            return found
 
 
 async def _finish(cluster: Cluster[Any], found: State, batch: Batch) -> frozenset[int]:
@@ -253,7 +262,8 @@ async def _commit_all(cluster: Cluster[Any], transactions: Sequence[TaskTransact
     """
     have_ended = await cluster.end([each.written.transaction for each in transactions], commits=True)
     doubtful = [each for each, has in zip(transactions, have_ended, strict=True) if not has]
-    lost = frozenset([each.partition for each in doubtful if not await cluster.is_visible(each.written.first)])
+    are_seen = await cluster.are_visible([each.written.first for each in doubtful]) if doubtful else []
+    lost = frozenset(each.partition for each, is_seen in zip(doubtful, are_seen, strict=True) if not is_seen)
     if lost:
         logger.warning("%s: decided, then aborted by the coordinator: partitions %s", batch, sorted(lost))
     return lost

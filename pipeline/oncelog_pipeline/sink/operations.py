@@ -88,9 +88,9 @@ class Cluster(Protocol[P_co]):
     async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
         """End all of them; of each whether it has ended so, now or before."""
 
-    async def is_visible(self, place: Place) -> bool:
-        """Whether a record of a transaction that has ended is one that read_committed readers see. Raises where the log
-        does not go back that far."""
+    async def are_visible(self, places: Sequence[Place]) -> list[bool]:
+        """Of records of transactions that have ended, whether read_committed readers see them. Raises where a log does
+        not go back that far."""
 
     async def ongoing(self, query: Query) -> list[str]:
         """The transactional ids of the query's tasks whose transaction is open."""
@@ -98,4 +98,5 @@ class Cluster(Protocol[P_co]):
     async def fence(self, transactional_ids: Collection[str]) -> None:
         """Abort what is open under these ids."""
 
-    async def pause(self, seconds: float) -> None: ...
+    async def pause(self, seconds: float) -> None:
+        """About so long, by chance more or less: whoever else pauses should not come back at the same moment."""

@@ -180,9 +180,9 @@ class SimulatedCluster:
         await turn()
         return have_ended
 
-    async def is_visible(self, place: Place) -> bool:
+    async def are_visible(self, places: Sequence[Place]) -> list[bool]:
         await turn()
-        return place in self.committed
+        return [place in self.committed for place in places]
 
     async def ongoing(self, query: Query) -> list[str]:
         await turn()
