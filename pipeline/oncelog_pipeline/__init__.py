@@ -1,4 +1,6 @@
 """The data pipeline: exactly once into and out of Spark, in pure PySpark.
 
-sink/    writing to topics exactly once
+options/  what a user sets
+source/   reading topics
+sink/     writing to topics exactly once
 """

@@ -99,7 +99,7 @@ def _die_at(point: str, wanted: str) -> None:
 
 async def run(address: str, topic: str, step: Any, point: str = "nowhere") -> TaskMessage | None:
     """Raises what the step raises."""
-    cluster = DyingCluster(address, settings={"retry_backoff_ms": 20})
+    cluster = DyingCluster(address, task_timeout_ms=10 * SECONDS * 1000, settings={"retry_backoff_ms": 20})
     cluster.point = point
     async with asyncio.timeout(SECONDS), cluster:
         if isinstance(step, Commit):

@@ -17,18 +17,16 @@ from oncelog.clock import now_ms
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, ProducerFenced, UnsupportedVersion
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer.transaction import until_known
-from oncelog_pipeline.sink.names import Query
+from oncelog_pipeline.sink.names import STATE_TOPIC, Query
 from oncelog_pipeline.sink.operations import Superseded
 from oncelog_pipeline.sink.state import NO_BATCH, Place, State, Written
-from oncelog_pipeline.sink.state_topic import STATE_TOPIC, StateTopic
+from oncelog_pipeline.sink.state_topic import StateTopic
 
 ONGOING: Final = "Ongoing"
 LOOK_MS: Final = 50
 """How often to look whether a consumer has passed over what was aborted."""
 OWNER_TIMEOUT_MS: Final = 10_000
 """Of the transaction in which a state is written."""
-TASK_TIMEOUT_MS: Final = 900_000
-"""Of the tasks' transactions, as kafka.transaction.timeout.ms: the brokers' default maximum."""
 
 logger = logging.getLogger(__name__)
 
@@ -100,8 +98,8 @@ class KafkaCluster:
         self,
         bootstrap_servers: str,
         *,
+        task_timeout_ms: int,
         state_topic: str = STATE_TOPIC,
-        task_timeout_ms: int = TASK_TIMEOUT_MS,
         settings: Mapping[str, Any] | None = None,
         producer_settings: Mapping[str, Any] | None = None,
     ) -> None:

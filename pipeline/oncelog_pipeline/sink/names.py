@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 PREFIX: Final = "oncelog-spark-"
+STATE_TOPIC: Final = "oncelog-spark-state"
 RUN_LENGTH: Final = 8
 TURNS: Final = 4
 """So many batches must pass while an attempt that has lost stands still, before it can be in the way of another."""

@@ -12,13 +12,12 @@ from typing import Any, Final
 
 from oncelog import Admin, Consumer, NewTopic, TopicPartition
 from oncelog.errors import ErrorCode, KafkaError, TopicAlreadyExists, error_for
-from oncelog_pipeline.sink.names import Query
+from oncelog_pipeline.sink.names import STATE_TOPIC, Query
 from oncelog_pipeline.sink.state import State, UnreadableState, state_from_json
 from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 from oncelog_protocol.records.record import read_records
 
-STATE_TOPIC: Final = "oncelog-spark-state"
 ONE_BATCH: Final = 1
 """Bytes to fetch: a broker answers with one batch at least."""
 POLL_MS: Final = 1000
