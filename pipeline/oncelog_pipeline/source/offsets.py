@@ -15,8 +15,9 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 """In place of an offset, where one is asked for."""
 FROM: Final = "_from"
-"""Beside the topics, in the end of batch 0 alone: where it begins. Spark asks anew where a query begins, when it starts
-again before its first batch is in its log, and "latest" would be somewhere else by then."""
+"""Beside the topics, in the end of a batch that does not begin where the one before has ended: where it begins. Such is
+batch 0, as Spark asks anew where a query begins when it starts again before its first batch is in its log, and "latest"
+would be somewhere else by then; and a batch with which partitions are new, or begin later than they did."""
 INITIAL: Final = "_initial"
 """Marks the very first start, which must differ from every end for Spark to log a batch 0."""
 
@@ -67,8 +68,8 @@ def offsets_to(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int
     return found
 
 
-def first_end(end: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]) -> dict[str, Any]:
-    """The end of batch 0, which says where it begins."""
+def end_with_start(end: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    """The end of a batch, which says where it begins."""
     return {**offsets_to(end), FROM: offsets_to(start)}
 
 
