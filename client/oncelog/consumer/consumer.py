@@ -330,7 +330,7 @@ class Consumer:
     async def poll_columns(self, timeout_ms: int = 0) -> dict[TopicPartition, list[ColumnBatch]]:
         """As `poll`, as columns, batch by batch: all that is buffered of one partition (fetch.max.bytes bounds it).
 
-        Four times cheaper than records, for those who make tables of them. Raises as `poll`.
+        For those who make tables of them: no object is made for a record. Raises as `poll`.
         """
         return await self._poll(timeout_ms, lambda: self._positions.take_columns(damaged=self._fetcher.damaged))
 

@@ -20,6 +20,10 @@ from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES
 T = TypeVar("T")
 
 
+def _as_columns(batch: RecordBatch, _topic: str, _partition: int, from_offset: int, limit: int) -> ColumnBatch | None:
+    return decode_columns(batch, from_offset, limit)
+
+
 class FetchedPartition:
     """Batches of one partition, read from front to back.
 
@@ -141,7 +145,7 @@ class FetchedPartition:
             self._advance(rest[-1])
         while True:
             try:
-                columns = self._next(self._as_columns)
+                columns = self._next(_as_columns)
             except CorruptRecords:
                 if taken:
                     break
@@ -152,25 +156,19 @@ class FetchedPartition:
             self.next_offset = columns.offsets[-1] + 1
         return taken
 
-    def _as_columns(self, batch: RecordBatch) -> ColumnBatch | None:
-        return decode_columns(batch, self.next_offset, self._max_decompressed_bytes)
-
-    def _as_records(self, batch: RecordBatch) -> list[ConsumerRecord]:
-        return decode_batch(batch, self.topic, self.partition, self.next_offset, self._max_decompressed_bytes)
-
     def _advance(self, last: ConsumerRecord) -> None:
         self.next_offset = last.offset + 1
 
     def _decode_next(self) -> bool:
         """Decode the next batch that has records to show; False at the end, with `next_offset` behind all batches."""
         self._records, self._index = [], 0
-        records = self._next(self._as_records)
+        records = self._next(decode_batch)
         if records is None:
             return False
         self._records = records
         return True
 
-    def _next(self, decode: Callable[[RecordBatch], T | None]) -> T | None:
+    def _next(self, decode: Callable[[RecordBatch, str, int, int, int], T | None]) -> T | None:
         """What `decode` makes of the next batch that has anything to show; None at the end. Raises CorruptRecords."""
         while self._position < self.size:
             shown: T | None = None
@@ -181,7 +179,7 @@ class FetchedPartition:
                 if batch.next_offset > self.end_offset:
                     raise CorruptBatch(f"offset {batch.last_offset} comes before offset {self.end_offset - 1}")
                 if not self._is_hidden(batch):
-                    shown = decode(batch)
+                    shown = decode(batch, self.topic, self.partition, self.next_offset, self._max_decompressed_bytes)
             except CorruptBatch as error:
                 raise self._corrupt(self.next_offset, str(error)) from error
             self._position += batch.size

@@ -70,7 +70,10 @@ def decode_columns(
         raise columns.error
     fields = (columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers)
     timestamp_type = LOG_APPEND_TIME if batch.is_log_append_time else CREATE_TIME
-    return ColumnBatch(*fields, timestamp_type, batch.partition_leader_epoch).cut(from_offset, batch.next_offset)
+    decoded = ColumnBatch(*fields, timestamp_type, batch.partition_leader_epoch)
+    if columns.offsets and columns.offsets[0] >= from_offset:
+        return decoded
+    return decoded.cut(from_offset, batch.next_offset)
 
 
 def columns_of(records: Sequence[ConsumerRecord]) -> ColumnBatch:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import repeat
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -29,7 +30,8 @@ from oncelog.group_offsets import ConsumerGroupMetadata, Offset, offset_and_meta
 from oncelog.metadata.metadata import Metadata
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer.accumulator import Accumulator, PartitionQueue
-from oncelog.producer.batch import ProducerBatch, RecordMetadata
+from oncelog.producer.batch import ProducerBatch, RecordMetadata, Waiter
+from oncelog.producer.column_waiter import ColumnWaiter
 from oncelog.producer.coordinator_calls import CoordinatorCalls
 from oncelog.producer.partitioner import StickyPartition, partition_for_key
 from oncelog.producer.producer_ids import ProducerIds
@@ -284,6 +286,62 @@ class Producer:
             await self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
         )
 
+    async def send_columns(
+        self,
+        topic: str,
+        partition: int,
+        values: Sequence[Buffer | None],
+        keys: Sequence[Buffer | None] | None = None,
+        *,
+        timestamps_ms: Sequence[int] | None = None,
+        headers: Sequence[HeaderSequence] | None = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Hand over a record for each of `values`, to one partition, in order; columns are as long as `values`.
+
+        One future for all of them: it has the metadata of the first once every one is acknowledged, or the first error.
+        Cheaper than as many calls of `send`. Raises as `send`, and ValueError for no values or a column of another
+        length. What comes before a record that is refused has been handed over then: in a transaction, abort it.
+        """
+        for name, column in (("keys", keys), ("timestamps_ms", timestamps_ms), ("headers", headers)):
+            if column is not None and len(column) != len(values):
+                raise ValueError(f"{name}: {len(column)} for {len(values)} values")
+        if not values:
+            raise ValueError("values: at least one is needed")
+        route = self._routes.get(topic)
+        if route is None or not 0 <= partition < route.count:
+            with self._record_waits():
+                route = await self._route(topic, partition)
+        if self._manager is not None:
+            self._manager.check_in_transaction()
+        waiter = ColumnWaiter(self._create_future(), len(values))
+        now = now_ms()
+        rows = zip(
+            repeat(now) if timestamps_ms is None else timestamps_ms,
+            repeat(None) if keys is None else keys,
+            values,
+            repeat(NO_HEADERS) if headers is None else headers,
+            strict=False,
+        )
+        await self._hand_over(route.queues[partition], rows, waiter)
+        return waiter.future
+
+    async def _hand_over(
+        self,
+        queue: PartitionQueue,
+        rows: Iterable[tuple[int, Buffer | None, Buffer | None, HeaderSequence]],
+        waiter: ColumnWaiter,
+    ) -> None:
+        try:
+            for timestamp_ms, key, value, headers in rows:
+                if not 0 <= timestamp_ms <= MAX_TIMESTAMP:
+                    raise ValueError(f"timestamp {timestamp_ms}: must be from 0 to {MAX_TIMESTAMP}")
+                tail = queue.tail
+                if tail is None or not tail.append(timestamp_ms, key, value, headers, waiter):
+                    await self._begin_batch(None, queue, timestamp_ms, key, value, headers, waiter)
+        except BaseException:
+            waiter.future.cancel()  # nobody will have it
+            raise
+
     async def flush(self) -> None:
         """Send what is waiting, without lingering, until every record handed over before is acknowledged or failed."""
         number = self._accumulator.last_number
@@ -401,7 +459,7 @@ class Producer:
         key: Buffer | None,
         value: Buffer | None,
         headers: HeaderSequence,
-        future: asyncio.Future[RecordMetadata],
+        future: Waiter,
     ) -> None:
         """The record does not fit the tail of its queue: begin a batch, waiting for memory where needed."""
         if queue.tail is not None:

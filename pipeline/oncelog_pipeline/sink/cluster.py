@@ -68,6 +68,14 @@ class RowProducer:
         if self._first is None:
             self._first = future
 
+    async def send_columns(
+        self, topic: str, partition: int, values: Sequence[bytes | None], *columns: Any, **options: Any
+    ) -> None:
+        """As `Producer.send_columns`. Raises KafkaError."""
+        future = await self.producer.send_columns(topic, partition, values, *columns, **options)
+        if self._first is None:
+            self._first = future
+
     async def prepare(self) -> Written | None:
         """Raises KafkaError."""
         prepared = await self.producer.prepare_transaction()
