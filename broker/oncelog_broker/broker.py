@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
-from oncelog_broker.config import zookeeper_keys
+from oncelog_broker.config import leadership_keys, zookeeper_keys
 from oncelog_broker.config.alter import valid_topic_overrides
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import (
@@ -29,6 +29,7 @@ from oncelog_broker.config.listeners import (
 )
 from oncelog_broker.config.resolve import resolve_topic
 from oncelog_broker.config.topic_defaults import UNCLEAN_LEADER_ELECTION_ENABLE
+from oncelog_broker.controller.balancing import balance_leaders
 from oncelog_broker.controller.configs import ConfigController
 from oncelog_broker.controller.elector import Elector
 from oncelog_broker.controller.topics import TopicController
@@ -43,7 +44,7 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.directories.meta_properties import read_meta_properties
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.cluster_id import agreed_cluster_id
-from oncelog_broker.metadata.image import NO_CONTROLLER, NO_LEADER, ClusterImage
+from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.incarnation import Predecessor
 from oncelog_broker.metadata.membership import ClusterMember
 from oncelog_broker.metadata.opening import open_store, store_of
@@ -54,8 +55,9 @@ from oncelog_broker.metadata.store import MetadataStore, SessionState
 from oncelog_broker.replication.fetch_plan import FetchLimits
 from oncelog_broker.replication.fetcher import Fetchers
 from oncelog_broker.replication.isr_keeper import IsrKeeper
-from oncelog_broker.replication.peers import BrokerPeers, PeerUnavailable, Purpose
+from oncelog_broker.replication.peers import BrokerPeers
 from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.replication.returning_logs import ReturningLogs
 from oncelog_broker.runtime.clock import Clock, SystemClock
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
 from oncelog_broker.runtime.disk import Disk, RealDisk
@@ -67,26 +69,24 @@ from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import Services
+from oncelog_broker.server.controller_calls import ControllerCalls
 from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_broker.server.fetch_sessions import FetchSessions
-from oncelog_broker.server.handlers.alter_partition import alter
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.upkeep.cleaning import LogCleaner
+from oncelog_broker.upkeep.departure import Departure, Patience
 from oncelog_broker.upkeep.maintenance import LogMaintenance
 from oncelog_protocol.errors import KafkaError
-from oncelog_protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 logger = logging.getLogger(__name__)
 
 ADOPTED_PRODUCER_IDS: Final = 2**40
 """Producer ids up to here may be in use in logs that another cluster wrote: ours begin above, since an id that is given
 out twice makes two producers one. Nobody has initialised that many producers."""
-ALTER_PARTITION_VERSION: Final = 3
-"""Of a request that this broker makes to itself."""
-ALTER_PARTITION_SECONDS: Final = 10.0
-"""How long the controller may take to change an ISR; then it is asked again."""
+GIVE_UP_SECONDS: Final = 5.0
+"""How long a broker that stops may take to give up being controller; its session's end does the same."""
 KEYS_OF_LOGS: Final = (
     keys.IDEMPOTENCE_DUPLICATE_CLASSIFICATION,
     keys.IDEMPOTENCE_UNKNOWN_PRODUCER,
@@ -147,6 +147,7 @@ class Broker:
         self.elector: Elector
         self.topics: TopicController
         self.producer_ids: ProducerIdManager
+        self._controller_calls: ControllerCalls
         self.failed = asyncio.Event()
         """Set when the broker can go on no more and must be stopped; the log says why. That ZooKeeper is away is no
         reason: the gate shuts, and opens again when it is back."""
@@ -161,6 +162,11 @@ class Broker:
     def node_id(self) -> int:
         return self.config.node_id
 
+    @property
+    def _is_clustered(self) -> bool:
+        """Whether there may be other brokers."""
+        return self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is not None
+
     def _current_config(self) -> BrokerConfig:
         """For those whose settings may change while they run."""
         return self.config
@@ -172,6 +178,25 @@ class Broker:
         except BaseException:
             await self.stop()
             raise
+
+    async def leave(self) -> None:
+        """Before `stop`, and while serving: have others lead what this broker leads, as far as they can, and another
+        one be the controller. May be cancelled. What cannot be done is logged."""
+        if not self._is_clustered or not self.member.may_lead():
+            return  # nobody else is there, or whoever is takes over anyway
+        if self.config[leadership_keys.CONTROLLED_SHUTDOWN_ENABLE]:
+            self.replicas.leave()
+            patience = Patience(
+                self.config[leadership_keys.CONTROLLED_SHUTDOWN_MAX_RETRIES],
+                self.config[leadership_keys.CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS] / 1000,
+            )
+            ask = self._controller_calls.controlled_shutdown
+            await Departure(self.node_id, self.metadata, ask, patience).prepare()
+        try:
+            async with asyncio.timeout(GIVE_UP_SECONDS):
+                await self.elector.give_up()
+        except TimeoutError:
+            logger.warning("the part of controller goes with the session")
 
     async def stop(self) -> None:
         """Stop serving, flush everything, and leave the mark of a clean shutdown. Harmless when it has stopped."""
@@ -191,7 +216,7 @@ class Broker:
             ) from error
         store = await open_store(self.config, home, self.clock)
         self._undo.push_async_callback(store.close)
-        if self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is None:
+        if not self._is_clustered:
             store.watch_session(self._on_session)
         self.logs = LogManager.open(
             self.config.log_dirs,
@@ -233,17 +258,20 @@ class Broker:
             self.tasks,
             self.clock.monotonic,
             self.member.broker_epoch,
+            self.member.may_lead if self._is_clustered else None,
+            self.slices.pauses(0.0).here,
+        )
+        self._controller_calls = ControllerCalls(
+            self.node_id, lambda: self.image, self.peers, self.elector, self.slices
         )
         isr_keeper = self._replicate()
         self.replicas.on_image(ClusterImage(""), self.image)
         self._undo.callback(self.replicas.close)
-        if self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is not None:
-            self.replicas.may_lead = self.member.may_lead
         self.replicas.on_opened = self._on_opened
         self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.slices, self.deadlines)
         self._undo.callback(self.groups.close)
         self.groups.on_image(ClusterImage(""), self.image)
-        self.markers = MarkerAppender(self.replicas, self.groups.runtime)
+        self.markers = MarkerAppender(self.replicas, self.groups.runtime, lambda: self.image)
         self.transactions = TransactionCoordinator(
             self.config,
             self.replicas,
@@ -276,6 +304,10 @@ class Broker:
         ).start()
         self.groups.start()
         self.transactions.start()
+        if self._is_clustered and self.config[leadership_keys.AUTO_LEADER_REBALANCE_ENABLE]:
+            seconds = self.config[leadership_keys.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS]
+            percentage = self.config[leadership_keys.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE]
+            self.tasks.every("preferred leaders", seconds, partial(balance_leaders, self.elector.term, percentage))
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
         self._services = Services(
             config=self.config,
@@ -312,27 +344,20 @@ class Broker:
             self.tasks,
             self.slices,
             self.replicas.on_truncated,
+            self.logs.checkpoint_log_start_offsets,
         )
         keeper = IsrKeeper(
             self.node_id,
             self.replicas,
             lambda: self.image,
-            self._alter_partition,
+            self._controller_calls.alter_partition,
             lambda: self.config[keys.REPLICA_LAG_TIME_MAX_MS] / 1000,
             self.clock,
             self.tasks,
         )
         keeper.start()
+        ReturningLogs(self.replicas, self.clock, self.tasks).start()
         return keeper
-
-    async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Ask the controller for another ISR. Raises PeerUnavailable."""
-        controller = self.image.controller_id
-        if controller == NO_CONTROLLER:
-            raise PeerUnavailable(controller, "there is no controller")
-        if controller == self.node_id:
-            return await alter(request, ALTER_PARTITION_VERSION, self.elector, self.slices)
-        return await self.peers.send(controller, request, purpose=Purpose.CONTROL, timeout=ALTER_PARTITION_SECONDS)
 
     def _topic_creation(self) -> TopicCreation:
         # An embedded store has no more brokers than this one.
@@ -342,7 +367,7 @@ class Broker:
             self.replicas,
             self.topics,
             self.peers,
-            may_degrade=self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is None,
+            may_degrade=not self._is_clustered,
         )
 
     def _divide_descriptors(self) -> None:
@@ -362,9 +387,7 @@ class Broker:
         """The data directory may know it (one of another origin, or of a start that was cut short)."""
         properties = read_meta_properties(self.disk, directory)
         known = None if properties is None else properties.cluster_id
-        return await agreed_cluster_id(
-            store, known, is_shared=self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is not None
-        )
+        return await agreed_cluster_id(store, known, is_shared=self._is_clustered)
 
     async def _join(self, store: MetadataStore, predecessor: Predecessor) -> None:
         """Register in the cluster, become its controller if there is none, read the image."""
@@ -390,11 +413,13 @@ class Broker:
         async def on_resumed() -> None:
             await store.sync()
             await self.metadata.until_current()
+            await self.replicas.until_settled()
 
         async def on_rejoined(membership: Membership) -> None:
-            self.replicas.on_registered(membership.broker_epoch)
+            await self.replicas.on_registered(membership.broker_epoch)
             await self.metadata.wait_for(lambda image: _epoch_of(image, self.node_id) == membership.broker_epoch)
             await self.metadata.until_current()
+            await self.replicas.until_settled()
 
         self.member.on_resumed, self.member.on_rejoined = on_resumed, on_rejoined
 

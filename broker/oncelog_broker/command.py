@@ -7,16 +7,23 @@ standard error, from warnings up unless asked for more.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import resource
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from oncelog.cli.running import Failure
 from oncelog_broker.observability.logs import FORMATS, LEVELS, flush_logs, set_up_logging
+
+if TYPE_CHECKING:
+    from oncelog_broker.broker import Broker
+
+logger = logging.getLogger(__name__)
 
 
 @click.command()
@@ -50,7 +57,7 @@ def serve(
 
     By default it listens on 127.0.0.1:9092 and keeps its metadata in the data directory: no ZooKeeper, unless
     zookeeper.connect says where one is. One line on standard output says when it is ready, and where; Ctrl-C or SIGTERM
-    stops it.
+    stops it: in a cluster when other brokers have taken over, the second one at once.
 
     \b
     On any free port, as tests like it:
@@ -88,11 +95,15 @@ async def _run(broker: object) -> int:
     from oncelog_protocol.errors import KafkaError
 
     assert isinstance(broker, Broker)
-    stop = asyncio.Event()
+    stop, stop_at_once = asyncio.Event(), asyncio.Event()
     _raise_open_files_limit()
     loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        (stop_at_once if stop.is_set() else stop).set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, on_signal)
     reasons = (BrokerStartError, InvalidConfig, MetadataError, MalformedPayload, MetaPropertiesError, BrokerIdInUse)
     signalled, starting = loop.create_task(stop.wait()), loop.create_task(broker.start())
     await asyncio.wait((signalled, starting), return_when=asyncio.FIRST_COMPLETED)
@@ -116,10 +127,25 @@ async def _run(broker: object) -> int:
     failed = loop.create_task(broker.failed.wait())
     await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
     code = 1 if failed.done() else 0
+    if not failed.done():
+        await _leave(broker, failed, loop.create_task(stop_at_once.wait()))
     signalled.cancel()
     failed.cancel()
     await broker.stop()
     return code
+
+
+async def _leave(broker: Broker, *unless: asyncio.Task[Any]) -> None:
+    """Let others take over, `unless` one of these ends before they have: a second signal, say."""
+    leaving = asyncio.get_running_loop().create_task(broker.leave())
+    await asyncio.wait((leaving, *unless), return_when=asyncio.FIRST_COMPLETED)
+    if not leaving.done():
+        leaving.cancel()
+    for error in await asyncio.gather(leaving, return_exceptions=True):
+        if isinstance(error, Exception):
+            logger.error("others were not asked to take over", exc_info=error)
+    for each in unless:
+        each.cancel()
 
 
 def _raise_open_files_limit() -> None:

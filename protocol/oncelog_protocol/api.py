@@ -34,6 +34,7 @@ class ApiKey(IntEnum):
     FETCH = 1, 12
     LIST_OFFSETS = 2, 6
     METADATA = 3, 9
+    CONTROLLED_SHUTDOWN = 7, 3
     OFFSET_COMMIT = 8, 8
     OFFSET_FETCH = 9, 6
     FIND_COORDINATOR = 10, 3

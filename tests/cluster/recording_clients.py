@@ -26,6 +26,10 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 80.0
 """For any one call: longer than any fail-over takes on a busy machine."""
+REFRESH_MS = 5000
+"""topic.metadata.refresh.interval.ms of librdkafka. 2.16 leaves a partition with the connection to its leader that it
+gave up when that broker was missing in the metadata for a moment, until the leader is another one; and it would ask
+that only every five minutes."""
 CALL_SECONDS = 20.0
 """After which librdkafka returns, to be called again: while it waits in C, no test can be ended."""
 PATIENCE_MS = int(PATIENCE_SECONDS * 1000)
@@ -67,6 +71,9 @@ class RecordingProducer(ABC):
         self.answered = 0
         """Acknowledged or given up."""
         self.acknowledged = 0
+        self._since: dict[Send, float] = {}
+        """When what is not answered was handed over."""
+        self._waits: list[float] = []
 
     def __enter__(self) -> Self:
         return self
@@ -79,13 +86,20 @@ class RecordingProducer(ABC):
         value = b"%s/%d" % (self.name.encode(), next(self._numbers)) if value is None else value
         send = self.history.send(self.name, place, value, self.transaction)
         self.sent += 1
+        self._since[send] = time.monotonic()
         self._send(send)
         return send
+
+    def longest_wait(self) -> float:
+        """Of the records that were answered since the last call, in seconds."""
+        waits, self._waits = self._waits, []
+        return max(waits, default=0.0)
 
     def _done(self, send: Send, offset: int | None) -> None:
         """Its fate; None: it was given up."""
         if offset is not None:
             self.history.acknowledged(send, offset)
+        self._waits.append(time.monotonic() - self._since.pop(send))
         with self._progress:
             self.answered += 1
             self.acknowledged += offset is not None
@@ -215,6 +229,7 @@ class LibrdkafkaRecording(RecordingProducer):
             "topic.metadata.refresh.fast.interval.ms": 50,
             "retry.backoff.ms": 50,
             "reconnect.backoff.max.ms": 500,
+            "topic.metadata.refresh.interval.ms": REFRESH_MS,
             "log_level": 0,
             **{key.replace("_", "."): value for key, value in settings.items()},
         }

@@ -129,6 +129,10 @@ class BrokerProcess:
         self.process.send_signal(signal.SIGTERM)
         return self._reap()
 
+    def wait_stopped(self) -> int:
+        """The exit code of one that was told to stop."""
+        return self._reap()
+
     def _reap(self) -> int:
         assert self.process is not None
         try:

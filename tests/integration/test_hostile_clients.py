@@ -8,7 +8,6 @@ import pytest
 from broker_memory import NEEDS_PROC
 from hostile.client import HostileClient
 from hostile.clients import CLIENTS
-from hostile.pending import PENDING
 from hostile.run import run
 from hostile.table import row
 from hostile.verdict import is_doubtful, problems
@@ -18,14 +17,9 @@ MEASUREMENTS = 3
 SMALL = [client for client in CLIENTS if client.small is not None]
 
 
-def marked(client: HostileClient) -> object:
-    marks = [pytest.mark.skip(reason=f"pending: {PENDING[client.name]}")] if client.name in PENDING else []
-    return pytest.param(client, id=client.name.replace(" ", "-"), marks=marks)
-
-
 @NEEDS_PROC
 @pytest.mark.measured
-@pytest.mark.parametrize("client", [marked(client) for client in SMALL])
+@pytest.mark.parametrize("client", SMALL, ids=lambda client: client.name.replace(" ", "-"))
 def test_an_honest_client_does_not_notice(client: HostileClient, undisturbed_directory: Path) -> None:
     assert client.small is not None
     for number in range(MEASUREMENTS):
@@ -37,6 +31,5 @@ def test_an_honest_client_does_not_notice(client: HostileClient, undisturbed_dir
     assert not problems(measured), row(measured)
 
 
-def test_what_is_pending_is_a_client() -> None:
-    assert set(PENDING) <= {client.name for client in CLIENTS}
+def test_each_client_has_a_name_of_its_own() -> None:
     assert len({client.name for client in CLIENTS}) == len(CLIENTS)

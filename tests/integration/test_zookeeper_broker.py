@@ -124,6 +124,21 @@ def test_without_zookeeper_a_start_says_what_is_missing(broker_factory: BrokerFa
     assert "no answer of ZooKeeper at 127.0.0.1:1 in 0.5 s" in refusal_of(broker)
 
 
+def test_a_member_of_a_cluster_does_not_start_alone(
+    broker_factory: BrokerFactory, zookeeper: str, tmp_path: Path
+) -> None:
+    """Its records would part from those of the cluster, and nobody would be told."""
+    data = tmp_path / "member"
+    with broker_factory(on_zookeeper(zookeeper, SHORT_SESSION), data):
+        pass
+    alone = BrokerProcess(data)
+    alone.settings.pop("zookeeper.connect", None)
+    assert "belongs to a broker of a cluster with ZooKeeper: set zookeeper.connect" in refusal_of(alone)
+    (data / ".oncelog-session").unlink()
+    with alone:
+        assert "embedded metadata" in alone.start_line
+
+
 def refusal_of(broker: BrokerProcess) -> str:
     with pytest.raises(AssertionError, match="the broker ended") as refused:
         broker.start()

@@ -32,6 +32,7 @@ from oncelog_broker.metadata.payloads import (
 )
 from oncelog_broker.metadata.registration import register_broker
 from oncelog_broker.metadata.store import Create, StoreUnavailable
+from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import KafkaError
 
 BROKERS = (1, 2, 3)
@@ -182,6 +183,26 @@ class ControllerMachine(RuleBasedStateMachine):
 
         self.at_work(which, lost, create)
 
+    @rule(which=st.integers(0, 2), broker=broker_ids, lost=losses, late=delays)
+    @precondition(lambda self: self.images)
+    def shut_down(self, which: int, broker: int, lost: str, late: int) -> None:
+        """A broker says that it is about to stop; it may be on for long."""
+        known = self.images[-1].brokers.get(broker)
+        if known is None:
+            return
+
+        async def ask(term: PartitionController) -> None:
+            try:
+                await term.shut_down(broker, known.epoch)
+            except KafkaError:
+                return
+
+        self.at_work(which, lost, ask, late)
+
+    @rule(which=st.integers(0, 2), lost=losses, late=delays)
+    def elect_preferred(self, which: int, lost: str, late: int) -> None:
+        self.at_work(which, lost, lambda term: term.elect(ElectionType.PREFERRED, None), late)
+
     @rule(which=st.integers(0, 2), image=st.integers(0, 3), data=st.data(), lost=losses, late=delays)
     @precondition(lambda self: self.images)
     def propose(self, which: int, image: int, data: st.DataObject, lost: str, late: int) -> None:
@@ -248,15 +269,19 @@ class ControllerMachine(RuleBasedStateMachine):
         self.do(term.read_all())
         assert self.shared.writes == writes, "it is never content"
         self.look()
-        image = self.images[-1]
+        image, stopping = self.images[-1], term.view.stopping
         for topic in image.topics.values():
             for state in topic.partitions.values():
                 if state.leader != NO_LEADER:
                     assert state.leader in image.brokers
                 elif state.leader_epoch >= 0:
-                    assert not any(b in image.brokers for b in state.isr)
+                    assert not any(b in image.brokers and b not in stopping for b in state.isr)
+                if any(b not in stopping for b in state.isr):
+                    assert not any(b in stopping and b in image.brokers for b in state.isr), "it is waited for"
         for path, broker in self.judge.unsure:
-            assert broker not in image.brokers, f"{broker} may lack records of {path}, and is in its ISR"
+            assert broker not in image.brokers or broker in stopping, (
+                f"{broker} may lack records of {path}, and is in its ISR"
+            )
 
 
 async def _land(session: TreeSession) -> None:

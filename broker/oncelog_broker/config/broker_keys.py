@@ -1,7 +1,7 @@
 """The broker's configuration keys: the ones that it honours, with Kafka's names and, unless the doc says so, defaults.
 
-The keys that topics inherit are in `topic_defaults`, those about ZooKeeper in `zookeeper_keys`; `BROKER_KEYS` here
-holds those, too.
+The keys that topics inherit are in `topic_defaults`, those about ZooKeeper in `zookeeper_keys`, those about who leads
+in `leadership_keys`; `BROKER_KEYS` here holds those, too.
 Deviations from Kafka's defaults are limits that Kafka leaves open, so that no client can take all memory or files.
 """
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from oncelog_broker.config import topic_defaults, zookeeper_keys
+from oncelog_broker.config import leadership_keys, topic_defaults, zookeeper_keys
 from oncelog_broker.config.declared import (
     ConfigKey,
     ConfigType,
@@ -352,6 +352,18 @@ REPLICA_LAG_TIME_MAX_MS = ConfigKey[int](
     at_least(1),
     HIGH,
 )
+RACK_AWARE_SELECTORS: Final = (
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "RackAwareReplicaSelector",
+)
+REPLICA_SELECTOR_CLASS = ConfigKey[str | None](
+    "replica.selector.class",
+    STRING,
+    None,
+    "Whom consumers read from: RackAwareReplicaSelector sends one that says its rack (client.rack) to a replica there, "
+    "and lets followers answer it (KIP-392). Not set: the leader alone.",
+    one_of(*RACK_AWARE_SELECTORS),
+)
 REPLICA_FETCH_MAX_BYTES = ConfigKey[int](
     "replica.fetch.max.bytes",
     INT,
@@ -511,10 +523,11 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE = ConfigKey[bool](
 
 BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {
     key.name: key
-    for key in (*vars(topic_defaults).values(), *vars(zookeeper_keys).values(), *globals().values())
+    for module in (topic_defaults, zookeeper_keys, leadership_keys)
+    for key in (*vars(module).values(), *globals().values())
     if isinstance(key, ConfigKey)
 }
-"""Every key declared above, in `topic_defaults` and in `zookeeper_keys`, by name."""
+"""Every key declared above and in the modules beside this one, by name."""
 
 BROKER_SYNONYMS: Final[Mapping[str, tuple[ConfigKey[Any], ...]]] = {
     "node.id": (BROKER_ID,),

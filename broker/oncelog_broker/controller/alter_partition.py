@@ -76,7 +76,7 @@ def decide(
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
     _check_form(view.replicas(key), isr, proposal, state.leader_recovery_state)
-    _check_eligible(view, proposal.isr)
+    _check_eligible(view, proposal.isr, state.isr)
     granted = replace(
         state, isr=isr, controller_epoch=controller_epoch, leader_recovery_state=proposal.leader_recovery_state
     )
@@ -100,9 +100,12 @@ def _check_form(replicas: Sequence[int], isr: tuple[int, ...], proposal: Proposa
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a leader that recovers is alone in sync from the start")
 
 
-def _check_eligible(view: ClusterView, isr: Sequence[Member]) -> None:
-    """Whoever is to be in sync must live, in the incarnation whose fetches the leader has seen."""
+def _check_eligible(view: ClusterView, isr: Sequence[Member], before: Sequence[int]) -> None:
+    """Whoever is to be in sync must live, in the incarnation whose fetches the leader has seen, and must not join only
+    to leave again: acks=all would wait for one that is about to stop (KIP-841)."""
     for member in isr:
         broker = view.brokers.get(member.broker)
         if broker is None or member.epoch not in (UNKNOWN_BROKER_EPOCH, broker.epoch):
             raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker} is away, or was registered anew")
+        if member.broker in view.stopping and member.broker not in before:
+            raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker} is about to stop")

@@ -8,6 +8,9 @@ it is so for every state that is older than that registration, however often it 
 
 Every election gives a new leader epoch, also when the leader stays the same broker: only a new epoch lets followers and
 consumers see that the tail of a log may be another one (KIP-101, KIP-320). Leaving the ISR gives none.
+
+A broker that is about to stop counts as one that is away, with two exceptions: it goes on leading what nobody else in
+sync can lead, and while it is there nobody is elected from outside the ISR, for it comes back with everything.
 """
 
 from __future__ import annotations
@@ -49,26 +52,56 @@ def next_state(
     unsure_since: Mapping[int, int],
     controller_epoch: int,
     unclean: bool = False,
+    stopping: Collection[int] = (),
 ) -> Decision | None:
     """What the partition's state becomes while these brokers live; None if it stays.
 
     `unsure_since`: as `ClusterView.unsure`. `unclean`: whether a replica outside the ISR may lead if nobody else can
-    (unclean.leader.election.enable).
+    (unclean.leader.election.enable). `stopping`: who of the `live` is about to go.
     """
     state = known.state
-    present = [broker for broker in state.isr if broker in live and broker in replicas]
-    steady = tuple(broker for broker in present if live[broker].epoch <= known.written)
-    if state.leader in steady:
-        if steady == state.isr:
+    steady = _steady(replicas, known, live)
+    staying = tuple(broker for broker in steady if broker not in stopping)
+    in_sync = staying or steady
+    if state.leader in in_sync:
+        if in_sync == state.isr:
             return None
-        return Decision(replace(state, isr=steady, controller_epoch=controller_epoch))
-    if steady:
-        return _elected(state, replicas, steady, steady, controller_epoch)
+        return Decision(replace(state, isr=in_sync, controller_epoch=controller_epoch))
+    if staying:
+        return _elected(state, replicas, staying, staying, controller_epoch)
+    if stopping:
+        unclean = unclean and not steady
+        live = {broker: there for broker, there in live.items() if broker not in stopping}
+    present = [broker for broker in state.isr if broker in live and broker in replicas]
     unsure = [broker for broker in state.isr if unsure_since.get(broker, -1) > known.written]
     sure = [broker for broker in present if broker not in unsure]
     if sure:
         return _elected(state, replicas, sure, (), controller_epoch)
     return _without_a_sure_replica(state, replicas, unsure, live, controller_epoch, unclean)
+
+
+def preferred_state(
+    replicas: Sequence[int],
+    known: KnownState,
+    live: Mapping[int, LiveBroker],
+    controller_epoch: int,
+    stopping: Collection[int] = (),
+) -> PartitionState | None:
+    """The state in which the first of the replicas leads; None where it cannot without a loss, or does already."""
+    state, preferred = known.state, replicas[0]
+    staying = tuple(broker for broker in _steady(replicas, known, live) if broker not in stopping)
+    if state.leader == preferred or preferred not in staying:
+        return None
+    return _elected(state, replicas, (preferred,), staying, controller_epoch).state
+
+
+def _steady(replicas: Sequence[int], known: KnownState, live: Mapping[int, LiveBroker]) -> tuple[int, ...]:
+    """Those of the ISR who have been there ever since the state was written."""
+    return tuple(
+        broker
+        for broker in known.state.isr
+        if broker in live and broker in replicas and live[broker].epoch <= known.written
+    )
 
 
 def _without_a_sure_replica(

@@ -19,7 +19,7 @@ from oncelog_broker.controller.leadership import Controllership, claim_controlle
 from oncelog_broker.controller.partitions import PartitionController, Unsettled
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.store import MetadataStore, SessionState, StoreUnavailable, Unsubscribe
+from oncelog_broker.metadata.store import MetadataError, MetadataStore, SessionState, StoreUnavailable, Unsubscribe
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.slices import Pause
 from oncelog_broker.runtime.tasks import Tasks
@@ -56,6 +56,8 @@ class Elector:
         self._brokers_are_stale = False
         self._stale_configs: set[str] = set()
         self._watches: list[Unsubscribe] = []
+        self._at_work = asyncio.Lock()
+        self._is_closed = False
         self.on_term: TermCallback | None = None
         """Runs when everything has been read and all partitions have their leaders: at the beginning of a term, and
         after a time without the store."""
@@ -84,8 +86,20 @@ class Elector:
             self._stirred.set()
         self._tasks.spawn("elector", self._run())
 
+    async def give_up(self) -> None:
+        """Follow no more, and let another broker take the part now: the session may last for a while yet."""
+        async with self._at_work:
+            self.close()
+            try:
+                standing = await self._store.exists(paths.CONTROLLER)
+                if standing is not None and standing.ephemeral_owner == self._store.session_id:
+                    await self._store.delete(paths.CONTROLLER, standing.version)
+            except MetadataError as error:
+                logger.info("the part of controller goes with the session", extra={"reason": error})
+
     def close(self) -> None:
         """Follow no more. The registration goes with the session."""
+        self._is_closed = True
         for unsubscribe in self._watches:
             unsubscribe()
         self._watches.clear()
@@ -140,6 +154,11 @@ class Elector:
 
     async def _follow(self) -> None:
         """Do what is to be done as things stand. Raises Deposed, StoreUnavailable, Unsettled."""
+        async with self._at_work:
+            if not self._is_closed:
+                await self._follow_alone()
+
+    async def _follow_alone(self) -> None:
         claimed: Controllership | None = None
         standing = await self._store.exists(paths.CONTROLLER)
         if standing is None:

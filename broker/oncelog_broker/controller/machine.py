@@ -7,11 +7,12 @@ names the partitions to look at.
     event                                        partitions
     became controller, the view was read again   all
     brokers came, went, or came again            those with a replica there
+    a broker says that it is about to stop       those with a replica there
     topics created, grown, deleted               those of the topics
     a write was refused                          those of the write
     the deletion of a topic was cut short        (`topics.py` goes on with it)
 
-AlterPartition is decided in `alter_partition.py`.
+AlterPartition is decided in `alter_partition.py`, what ElectLeaders asks for in `elect_leaders.py`.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ def wanted_change(view: ClusterView, key: PartitionKey, controller_epoch: int) -
         return None
     known = view.states.get(key)
     if known is None:
-        first = first_leader(replicas, view.brokers, controller_epoch)
+        first = first_leader(replicas, view.staying, controller_epoch)
         return None if first is None else PartitionChange(key, first, None)
     unclean = view.allows_unclean_election(key.topic)
-    decision = next_state(replicas, known, view.brokers, view.unsure, controller_epoch, unclean)
+    decision = next_state(replicas, known, view.brokers, view.unsure, controller_epoch, unclean, view.stopping)
     if decision is None:
         return None
     is_election = decision.state.leader_epoch != known.state.leader_epoch

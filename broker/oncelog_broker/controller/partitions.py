@@ -13,14 +13,17 @@ from typing import Final, TypeVar
 
 from oncelog_broker.controller import reading
 from oncelog_broker.controller.alter_partition import Proposal, check_sender, decide, find_partition
+from oncelog_broker.controller.elect_leaders import imbalances, requested_election
 from oncelog_broker.controller.leadership import Controllership
 from oncelog_broker.controller.machine import PartitionChange, in_order, wanted_change
+from oncelog_broker.controller.shutdown import is_left_to, note_shutdown
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.controller.writer import Deposed, Refused, StateWriter, in_pieces
 from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.store import ConnectionLost, MetadataStore
 from oncelog_broker.runtime.slices import Pause, no_pause
+from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -102,6 +105,27 @@ class PartitionController:
         async with self._turn:
             return await self._guarded(self._alter(broker, broker_epoch, proposals))
 
+    async def shut_down(self, broker: int, broker_epoch: int) -> list[PartitionKey]:
+        """A broker is about to stop: others lead what they can, and nobody waits for it. What it leads all the same.
+
+        KafkaError BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH: it is not that broker any more.
+        """
+        async with self._turn:
+            return await self._guarded(self._shut_down(broker, broker_epoch))
+
+    async def elect(
+        self, kind: ElectionType, keys: Collection[PartitionKey] | None
+    ) -> dict[PartitionKey, KafkaError | None]:
+        """Elect leaders of these partitions, None: of all that need it. What became of each; None: it is led so now."""
+        async with self._turn:
+            return await self._guarded(self._elect(kind, keys))
+
+    async def balance(self, percentage: int) -> int:
+        """Let preferred replicas lead, of those brokers of whose partitions others lead more than `percentage`; how
+        many do so now."""
+        async with self._turn:
+            return await self._guarded(self._balance(percentage))
+
     # --- with the turn taken
 
     async def _guarded(self, work: Awaitable[T]) -> T:
@@ -147,7 +171,9 @@ class PartitionController:
         raise Unsettled(f"{len(pending)} partitions changed in each of {MAX_ATTEMPTS} attempts")
 
     async def _read_all(self) -> set[PartitionKey]:
+        stopping = self.view.stopping
         self.view = await reading.read_view(self._store, self._unclean_by_default(), self.pause)
+        self.view.note_stopping(stopping)
         self._must_read_all = False
         found = set()
         for number, key in enumerate(self.view.keys()):
@@ -217,6 +243,55 @@ class PartitionController:
             if not pending:
                 return [answers[index] for index in range(len(proposals))]
         raise Unsettled("proposals were refused by the store again and again")
+
+    async def _shut_down(self, broker: int, broker_epoch: int) -> list[PartitionKey]:
+        # Who has just come may not have been seen yet.
+        changed = set() if self._must_read_all else await reading.read_brokers(self._store, self.view)
+        if self._must_read_all:
+            await self._settle(())
+        note_shutdown(self.view, broker, broker_epoch)
+        await self._settle(self.view.keys_on({broker, *changed}))
+        return [key for key in self.view.keys_on({broker}) if is_left_to(self.view, broker, key)]
+
+    async def _elect(
+        self, kind: ElectionType, keys: Collection[PartitionKey] | None
+    ) -> dict[PartitionKey, KafkaError | None]:
+        if self._must_read_all:
+            await self._settle(())
+        outcomes: dict[PartitionKey, KafkaError | None] = {}
+        pending = set(self.view.states if keys is None else keys)
+        tried: set[PartitionKey] = set()
+        for _ in range(MAX_ATTEMPTS):
+            incarnations = self.view.incarnations
+            wanted = []
+            for key in pending:
+                await self.pause()
+                try:
+                    wanted.append(requested_election(self.view, key, kind, self.controllership.epoch))
+                except KafkaError as error:
+                    is_done = key in tried and error.code is ErrorCode.ELECTION_NOT_NEEDED  # the reply was lost
+                    outcomes[key] = None if is_done else error
+            again: set[PartitionKey] = set()
+            for piece in in_pieces(wanted):
+                again |= await self._write(piece, incarnations)
+            written = {change.key for change in wanted}
+            outcomes.update(dict.fromkeys(written - again))
+            tried, pending = tried | written, written & again
+            await self._settle(again)
+            if not pending:
+                return outcomes
+        raise Unsettled(f"{len(pending)} elections were refused by the store again and again")
+
+    async def _balance(self, percentage: int) -> int:
+        if self._must_read_all:
+            await self._settle(())
+        wanted: set[PartitionKey] = set()
+        for found in imbalances(self.view):
+            await self.pause()
+            if found is not None and found[1].exceeds(percentage):
+                wanted.update(found[1].elsewhere)
+        outcomes = await self._elect(ElectionType.PREFERRED, wanted) if wanted else {}
+        return sum(error is None for error in outcomes.values())
 
     def _decide(self, topic_id: bytes, partition: int, proposal: Proposal) -> PartitionChange | Altered:
         try:

@@ -291,7 +291,7 @@ class TopicController:
     ) -> Assignment:
         if assignment is not None:
             return check_assignment(assignment, view.brokers)
-        live = sorted(view.brokers)
+        live = sorted(view.staying)
         brokers = max(len(live), 1)
         start, shift = random_below(brokers, self._entropy), random_below(brokers, self._entropy)
         return assign_replicas(live, num_partitions, replication_factor, start, shift, racks=_racks(view))
@@ -341,7 +341,7 @@ def _first_states(name: str, placed: Assignment, term: PartitionController) -> l
     view, epoch = term.view, term.controllership.epoch
     states: dict[int, PartitionState] = {}
     for partition, replicas in islice(placed.items(), PARTITIONS_WITH_THE_TOPIC):
-        state = first_leader(replicas, view.brokers, epoch)
+        state = first_leader(replicas, view.staying, epoch)
         if state is not None:
             states[partition] = state
     operations = incarnation_checks(view.incarnations, {broker for state in states.values() for broker in state.isr})
@@ -366,7 +366,7 @@ def _new_partitions(
     if count <= present:
         message = f"Topic '{name}' has {present} partitions already, {count} would not be an increase."
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
-    live = sorted(view.brokers)
+    live = sorted(view.staying)
     example = topic.partitions[min(topic.partitions)].replicas if topic.partitions else live[:1]
     if assignment is None:
         start = next((index for index, broker in enumerate(live) if broker >= example[0]), 0)
@@ -374,7 +374,7 @@ def _new_partitions(
     if len(assignment) != count - present:
         message = f"{count - present} partitions are to be added, but {len(assignment)} assignments were given."
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-    return check_assignment(dict(enumerate(assignment, present)), live, present, len(example))
+    return check_assignment(dict(enumerate(assignment, present)), view.brokers, present, len(example))
 
 
 def _as_assignments(placed: Assignment) -> dict[int, ReplicaAssignment]:

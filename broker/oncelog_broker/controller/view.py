@@ -41,6 +41,9 @@ class ClusterView:
         self.unsure: dict[int, int] = {}
         """Broker id -> the epoch of its last registration after which it may lack the end of its logs (the machine had
         gone down); also of brokers that are away. A state that is newer was decided with that in mind."""
+        self.stopping: dict[int, int] = {}
+        """Broker id -> epoch of the registration whose broker has said that it is about to stop. It is in sync nowhere
+        unless nobody else is, leads nothing that another one can, and gets nothing new."""
         self.topics: dict[str, TopicAssignment] = {}
         self.states: dict[PartitionKey, KnownState] = {}
         self.unclean_by_default = unclean_by_default
@@ -76,6 +79,22 @@ class ClusterView:
 
     def topic_by_id(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)
+
+    @property
+    def staying(self) -> Mapping[int, LiveBroker]:
+        """Those who live and are not about to stop: who may be given something new."""
+        if not self.stopping:
+            return self.brokers
+        return {id_: broker for id_, broker in self.brokers.items() if id_ not in self.stopping}
+
+    def note_stopping(self, stopping: Mapping[int, int]) -> None:
+        """These brokers are about to stop, each in the registration with that epoch: a later one is there to stay."""
+        of_both = {**self.stopping, **stopping}
+        self.stopping = {id_: epoch for id_, epoch in of_both.items() if self._epoch_of(id_) == epoch}
+
+    def _epoch_of(self, broker: int) -> int | None:
+        registered = self.brokers.get(broker)
+        return None if registered is None else registered.epoch
 
     def put_topic(self, name: str, topic: TopicAssignment) -> None:
         """A topic as it is now. States of partitions that it has no more, or of an older topic, are forgotten."""
@@ -137,4 +156,5 @@ class ClusterView:
         # One that came and went again may have said so, too.
         changed |= {broker for broker, since in unsure.items() if self.unsure.get(broker) != since}
         self.brokers, self.incarnations, self.unsure = dict(brokers), dict(incarnations), dict(unsure)
+        self.note_stopping({})
         return changed

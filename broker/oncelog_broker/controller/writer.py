@@ -17,7 +17,7 @@ from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.payloads import encode_partition_state
+from oncelog_broker.metadata.payloads import PartitionState, encode_partition_state
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.store import (
     Check,
@@ -37,6 +37,8 @@ MAX_MULTI_BYTES: Final = 700_000
 """In one write: ZooKeeper drops the connection of whoever sends more than 1 MiB (jute.maxbuffer)."""
 OPERATION_BYTES: Final = 50
 """What an operation takes beside its path and data, generously."""
+NAMES_IN_A_LINE: Final = 10
+"""Of the log."""
 _LONGEST_STATE: Final = 300
 """Bytes of an encoded state with an ISR of some ten brokers, and of its operation."""
 
@@ -108,10 +110,13 @@ class StateWriter:
             if error.path == paths.CONTROLLER_EPOCH:
                 raise Deposed from error
             raise Refused(error) from error
+        moves = IsrMoves()
         for change, stat in zip(piece, stats[first:], strict=True):
             assert stat is not None
+            moves.note(change.key, view.states.get(change.key), change.state)
             view.put_state(change.key, KnownState(change.state, stat.version, stat.mzxid))
             _tell(change)
+        moves.tell()
 
     async def _missing_parents(self, keys: Sequence[PartitionKey]) -> list[Operation]:
         """What must be created before the first states of these partitions; parents come first."""
@@ -123,6 +128,39 @@ class StateWriter:
 def _operation(change: PartitionChange) -> Operation:
     path, data = paths.partition_state(*change.key), encode_partition_state(change.state)
     return Create(path, data) if change.version is None else Set(path, data, change.version)
+
+
+class IsrMoves:
+    """Who left the ISR of what in one write, and who joined: a line for each broker, of however many partitions."""
+
+    def __init__(self) -> None:
+        self._left: dict[int, list[str]] = {}
+        self._joined: dict[int, list[str]] = {}
+
+    def note(self, key: PartitionKey, before: KnownState | None, after: PartitionState) -> None:
+        """A state was written."""
+        if before is None:
+            return
+        then, now = set(before.state.isr), set(after.isr)
+        for moved, to in ((then - now, self._left), (now - then, self._joined)):
+            for broker in moved:
+                to.setdefault(broker, []).append(f"{key.topic}-{key.partition}")
+
+    def tell(self) -> None:
+        """Log it: that replicas are missing is for an operator to know, that they are back a relief."""
+        for moves, level, what in (
+            (self._left, logging.WARNING, "a replica is not in sync any more"),
+            (self._joined, logging.INFO, "a replica is in sync again"),
+        ):
+            for broker, partitions in sorted(moves.items()):
+                extra = {"broker": broker, "count": len(partitions), "partitions": shortened(partitions)}
+                logger.log(level, what, extra=extra)
+
+
+def shortened(names: Sequence[str]) -> str:
+    """The first ones, for people."""
+    shown = " ".join(sorted(names[:NAMES_IN_A_LINE]))
+    return f"{shown} ..." if len(names) > NAMES_IN_A_LINE else shown
 
 
 def _tell(change: PartitionChange) -> None:

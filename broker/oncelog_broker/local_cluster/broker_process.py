@@ -12,6 +12,7 @@ from oncelog_broker.local_cluster.process import LocalProcess
 from oncelog_broker.local_cluster.state import Member
 
 COMMAND: Final = (sys.executable, "-m", "oncelog", "serve")
+ASK_MS: Final = 2000
 FULL_REPLICATION: Final = 3
 """Replicas that a topic has where there are brokers enough, Kafka's own number for its internal topics."""
 
@@ -58,8 +59,39 @@ async def members_seen_by(broker: Member) -> frozenset[int]:
     from oncelog.errors import KafkaError
 
     try:
-        async with Admin(address_of(broker), request_timeout_ms=2000) as admin:
+        async with Admin(address_of(broker), request_timeout_ms=ASK_MS) as admin:
             description = await admin.describe_cluster()
     except (KafkaError, OSError):
         return frozenset()
     return frozenset(each.node_id for each in description.brokers)
+
+
+async def out_of_sync_for(broker: Member) -> list[str] | None:
+    """The partitions that this broker knows to lack a replica in sync, or a leader; None while it does not answer."""
+    from oncelog.admin import Admin
+    from oncelog.errors import KafkaError
+
+    try:
+        async with Admin(address_of(broker), request_timeout_ms=ASK_MS, default_api_timeout_ms=ASK_MS) as admin:
+            names = await admin.list_topics(include_internal=True)
+            topics = await admin.describe_topics(names) if names else {}
+    except (KafkaError, OSError):
+        return None
+    return [
+        f"{topic.name}-{partition.index}"
+        for topic in topics.values()
+        for partition in topic.partitions.values()
+        if partition.leader < 0 or set(partition.isr) != set(partition.replicas)
+    ]
+
+
+async def elect_preferred_leaders(addresses: str) -> int:
+    """How many partitions have got their preferred leader. One that cannot have it keeps the leader that it has."""
+    from oncelog.admin import Admin
+    from oncelog.errors import PartialFailure
+
+    async with Admin(addresses) as admin:
+        try:
+            return len(await admin.elect_leaders())
+        except PartialFailure as failure:
+            return len(failure.results)

@@ -18,8 +18,10 @@ from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.declared import InvalidConfig
 from oncelog_broker.local_cluster.broker_process import (
     address_of,
+    elect_preferred_leaders,
     log_of,
     members_seen_by,
+    out_of_sync_for,
     settings_of,
     start_broker,
 )
@@ -33,6 +35,10 @@ from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
 SERVE_SECONDS: Final = 60.0
 """Until all brokers that were started must be registered."""
 STOP_SECONDS: Final = 30.0
+SYNC_SECONDS: Final = 120.0
+"""Until all replicas must be in sync, before a broker is stopped and after it was started again."""
+SHOWN_PARTITIONS: Final = 10
+"""In a message."""
 POLL_SECONDS: Final = 0.1
 LOG_CHARACTERS: Final = 2000
 ZOOKEEPER: Final = "zookeeper-"
@@ -86,6 +92,7 @@ class LocalCluster:
             for broker in state.brokers:
                 self._start_broker(state, broker)
             self._wait_for(state.brokers, state)
+            self._tell_what_is_outdated(state)
             return state.brokers
 
     def down(self) -> None:
@@ -98,11 +105,15 @@ class LocalCluster:
                     member.process.terminate()
                     member.process.resume()
                 for member in running:
-                    assert member.process is not None
-                    if not member.process.stop(STOP_SECONDS):
-                        self._tell(f"process {member.pid} did not stop within {STOP_SECONDS:.0f} s and was killed")
-                    member.process = None
-                    state.save(self.directory)
+                    self._until_stopped(member, state)
+
+    def _until_stopped(self, member: Member, state: ClusterState) -> None:
+        """It was told to stop: told again, it would not wait for others to take over."""
+        if member.process is not None and not member.process.wait(STOP_SECONDS):
+            self._tell(f"process {member.pid} did not stop within {STOP_SECONDS:.0f} s and was killed")
+            member.process.kill()
+        member.process = None
+        state.save(self.directory)
 
     def kill(self, name: str) -> None:
         """kill -9. Raises ClusterError."""
@@ -132,6 +143,55 @@ class LocalCluster:
             else:
                 self._start_broker(state, member)
                 self._wait_for([member], state)
+
+    def restart(self, names: Sequence[str] = ()) -> None:
+        """Stop and start brokers one after the other, by default all that run: each when all replicas are in sync.
+
+        At the end preferred leaders lead. Raises ClusterError and what `up` raises.
+        """
+        with self._existing() as state:
+            chosen = [find_member(state, name) for name in names] or [
+                each for each in state.brokers if is_running(each)
+            ]
+            for broker in chosen:
+                if broker in state.zookeepers:
+                    raise ClusterError("a ZooKeeper server is restarted by kill and start")
+                self._running(state, f"{BROKER}{broker.number}")
+            if not chosen:
+                raise ClusterError("no broker is running (oncelog cluster up)")
+            self._until_in_sync(state)
+            for broker in chosen:
+                self._restart_broker(state, broker)
+            moved = asyncio.run(elect_preferred_leaders(",".join(map(address_of, chosen))))
+            self._tell(f"preferred leaders: {moved} partitions led by another broker than before")
+
+    def _restart_broker(self, state: ClusterState, broker: Member) -> None:
+        began = time.monotonic()
+        process = self._running(state, f"{BROKER}{broker.number}")
+        process.terminate()
+        process.resume()
+        self._until_stopped(broker, state)
+        self._start_broker(state, broker)
+        self._wait_for([broker], state)
+        serving = time.monotonic()
+        self._until_in_sync(state)
+        self._tell(
+            f"broker {broker.number}: stopped and serving again in {serving - began:.1f} s, all replicas in sync "
+            f"{time.monotonic() - serving:.1f} s later"
+        )
+
+    def _until_in_sync(self, state: ClusterState) -> None:
+        """All that run know all replicas to be in sync. Raises ClusterError."""
+        deadline = time.monotonic() + SYNC_SECONDS
+        for broker in state.brokers:
+            while state_of(broker) == "running" and (missing := asyncio.run(out_of_sync_for(broker))) != []:
+                if time.monotonic() > deadline:
+                    shown = " ".join((missing or ["unknown: it does not answer"])[:SHOWN_PARTITIONS])
+                    raise ClusterError(
+                        f"broker {broker.number} does not know all replicas to be in sync after {SYNC_SECONDS:.0f} s; "
+                        f"not in sync are {shown}"
+                    )
+                time.sleep(POLL_SECONDS)
 
     def status(self) -> list[MemberStatus]:
         """Raises ClusterError if there is no cluster, StateFileError."""
@@ -226,9 +286,21 @@ class LocalCluster:
             process.resume()
             return
         connect_string = ",".join(address_of(server) for server in state.zookeepers)
-        settings = settings_of(self.directory, broker, len(state.brokers), connect_string, state.settings)
-        broker.process = start_broker(self.directory, broker, settings)
+        broker.settings = settings_of(self.directory, broker, len(state.brokers), connect_string, state.settings)
+        broker.process = start_broker(self.directory, broker, broker.settings)
         state.save(self.directory)
+
+    def _tell_what_is_outdated(self, state: ClusterState) -> None:
+        """Brokers that ran already have the settings that they were started with."""
+        for broker in state.brokers:
+            connect_string = ",".join(address_of(server) for server in state.zookeepers)
+            wanted = settings_of(self.directory, broker, len(state.brokers), connect_string, state.settings)
+            changed = changed_settings(broker.settings, wanted)
+            if changed:
+                self._tell(
+                    f"broker {broker.number} runs with older settings ({', '.join(changed)}) until it is restarted: "
+                    f"oncelog cluster restart {broker.number}"
+                )
 
     def _wait_for(self, brokers: list[Member], state: ClusterState) -> None:
         """Until each of them answers, and all that run see it. Raises ClusterError."""
@@ -274,6 +346,14 @@ def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
         raise ClusterError(f"this cluster has {there} brokers, and none can be taken away")
     state.brokers += [Member(number, first + number - 1) for number in range(there + 1, count + 1)]
     return state
+
+
+def changed_settings(running: Mapping[str, str] | None, wanted: Mapping[str, str]) -> list[str]:
+    """What a broker that is restarted gets another value of; nothing where nobody knows what it runs with."""
+    if running is None:
+        return []
+    keys = sorted(running.keys() | wanted.keys())
+    return [key for key in keys if running.get(key) != wanted.get(key)]
 
 
 def find_member(state: ClusterState, name: str) -> Member:

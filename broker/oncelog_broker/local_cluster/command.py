@@ -41,6 +41,7 @@ def cluster() -> None:
       oncelog topics create orders --partitions 6
       oncelog cluster kill 2
       oncelog cluster start 2
+      oncelog cluster restart
       oncelog cluster down
     """
 
@@ -123,6 +124,19 @@ def start(name: str, data: Path) -> None:
 
 
 @cluster.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@data_option
+def restart(names: tuple[str, ...], data: Path) -> None:
+    """Restart the brokers NAME, or all that run, one after the other, with clients at work.
+
+    Each lets the others lead before it stops, and the next one's turn comes when all replicas are in sync again. At the
+    end the preferred replicas lead.
+    """
+    with _cluster(data) as local:
+        local.restart(names)
+
+
+@cluster.command()
 @data_option
 @output_option
 def status(data: Path, output: str | None) -> None:
@@ -135,6 +149,7 @@ def status(data: Path, output: str | None) -> None:
 @contextmanager
 def _cluster(data: Path) -> Iterator[LocalCluster]:
     """Raises Failure for what a user can cause."""
+    from oncelog.errors import KafkaError
     from oncelog_broker.local_cluster.cluster import ClusterError, LocalCluster
     from oncelog_broker.local_cluster.ensemble import ZooKeeperStartError
     from oncelog_broker.local_cluster.java import JavaNotFound
@@ -142,7 +157,9 @@ def _cluster(data: Path) -> Iterator[LocalCluster]:
     from oncelog_broker.local_cluster.state import StateFileError
     from oncelog_broker.local_cluster.zookeeper_jars import JarsNotFound
 
-    reasons = (ClusterError, JarsNotFound, JavaNotFound, NoFreePort, StateFileError, ZooKeeperStartError, OSError)
+    reasons = (
+        ClusterError, JarsNotFound, JavaNotFound, KafkaError, NoFreePort, StateFileError, ZooKeeperStartError, OSError,
+    )  # fmt: skip
     try:
         yield LocalCluster(data, lambda sentence: click.echo(sentence, err=True))
     except reasons as error:

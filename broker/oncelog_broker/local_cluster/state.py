@@ -30,6 +30,8 @@ class Member:
     port: int
     pid: int | None = None
     started: str | None = None
+    settings: dict[str, str] | None = None
+    """What a broker was started with."""
 
     @property
     def process(self) -> LocalProcess | None:

@@ -13,6 +13,7 @@ from oncelog_broker.config import zookeeper_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.declared import InvalidConfig
 from oncelog_broker.metadata.embedded import EmbeddedStore
+from oncelog_broker.metadata.incarnation import SESSION_FILE
 from oncelog_broker.metadata.store import MetadataStore
 from oncelog_broker.runtime.clock import Clock
 
@@ -24,6 +25,7 @@ async def open_store(config: BrokerConfig, home: str, clock: Clock) -> MetadataS
     """`home`: the first log directory. StoreFileError, StoreUnavailable, InvalidConfig: with a message for people."""
     connect = config[keys.ZOOKEEPER_CONNECT]
     if connect is None:
+        check_is_no_members(home)
         return EmbeddedStore.open(Path(home) / METADATA_FILE)
     from oncelog_broker.metadata.zookeeper import ZooKeeperStore
 
@@ -38,6 +40,17 @@ async def open_store(config: BrokerConfig, home: str, clock: Clock) -> MetadataS
         )
     except ValueError as error:
         raise InvalidConfig(str(error)) from error
+
+
+def check_is_no_members(home: str) -> None:
+    """Raises InvalidConfig where the directory belongs to a member of a cluster: alone, its broker would serve records
+    that the cluster has left behind, and take others that the cluster never sees."""
+    trace = os.path.join(home, SESSION_FILE)
+    if os.path.exists(trace):
+        raise InvalidConfig(
+            f"{home} belongs to a broker of a cluster with ZooKeeper: set zookeeper.connect. To make it a cluster of "
+            f"its own for good, with what it has, delete {trace} first."
+        )
 
 
 def described_store(config: BrokerConfig) -> str:

@@ -88,6 +88,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         super().__init__()
         self.completion_queue = _InLoop(loop)
         self._connect_seconds = connect_seconds
+        self.trouble = "no server was tried yet"
+        """What became of the last attempt to connect, for people."""
 
     def start(self) -> None:
         pass
@@ -99,12 +101,28 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self.completion_queue.put(callback.func, *callback.args)
 
     def create_connection(self, *arguments: Any, timeout: float, **named: Any) -> Any:
-        """kazoo would give one dead server the whole session timeout."""
-        return super().create_connection(*arguments, timeout=min(timeout, self._connect_seconds), **named)
+        """kazoo would give one dead server the whole session timeout. In kazoo's thread."""
+        host, port = named.get("hostname"), named.get("address", ("", ""))[1]
+        try:
+            made = super().create_connection(*arguments, timeout=min(timeout, self._connect_seconds), **named)
+        except Exception as error:
+            self.trouble = f"{host}:{port}: {error}"
+            raise
+        self.trouble = (
+            f"{host}:{port}: connected, but it begins no session (is it one of an ensemble without a quorum?)"
+        )
+        return made
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """Notes when the session was asked for, and what was granted: kazoo only logs it."""
+    """Notes when the session was asked for, what was granted, and why not: kazoo only logs it."""
+
+    def _expand_client_hosts(self) -> Any:
+        found = super()._expand_client_hosts()
+        if not found:
+            hosts = ", ".join(str(host) for host, _ in self.client.hosts)
+            self.handler.trouble = f"no address is known for {hosts}"
+        return found
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         if not isinstance(request, Connect):
@@ -178,6 +196,7 @@ class ZooKeeperSession:
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1),
             logger=_kazoo_log,
         )
+        self._handler = handler
         self._client.add_listener(self._on_state)
         self._in_flight: set[asyncio.Future[Any]] = set()
         self._held: deque[tuple[Any, asyncio.Future[Any]]] = deque()
@@ -186,6 +205,11 @@ class ZooKeeperSession:
 
     def start(self) -> None:
         self._client.start_async()
+
+    @property
+    def trouble(self) -> str:
+        """With which server the last attempt to connect failed, and why, for people."""
+        return self._handler.trouble
 
     def send(self, request: Any) -> asyncio.Future[Any]:
         """The answer; kazoo's exceptions. Requests are done in the order of these calls."""

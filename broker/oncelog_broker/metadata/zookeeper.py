@@ -57,6 +57,8 @@ from oncelog_broker.metadata.zk_requests import AddWatch, Multi, MultiRead
 from oncelog_broker.runtime.clock import Clock, SystemClock
 
 PATHS_PER_READ: Final = 1000
+WAITING_LOG_SECONDS: Final = 3.0
+"""How often a start that waits for ZooKeeper says so."""
 
 _NOT_WATCHED: Final = None
 _log = logging.getLogger(__name__)
@@ -103,17 +105,31 @@ class ZooKeeperStore:
         """
         servers, chroot = parse_connect(connect)
         store = cls(servers, chroot, session_timeout, clock or SystemClock())
+        store._begin_session()
+        waiting = asyncio.get_running_loop().create_task(store._say_that_we_wait())
         try:
             async with asyncio.timeout(connection_timeout):
-                store._begin_session()
                 await asyncio.shield(store._began)
         except TimeoutError as error:
+            trouble = store._trouble
             await store.close()
-            raise ConnectionLost("", f"no answer of ZooKeeper at {servers} in {connection_timeout:g} s") from error
+            message = f"no answer of ZooKeeper at {servers} in {connection_timeout:g} s; the last try: {trouble}"
+            raise ConnectionLost("", message) from error
         except BaseException:
             await store.close()
             raise
+        finally:
+            waiting.cancel()
         return store
+
+    async def _say_that_we_wait(self) -> None:
+        while True:
+            await asyncio.sleep(WAITING_LOG_SECONDS)
+            _log.warning("waiting for ZooKeeper", extra={"servers": self._servers, "last_try": self._trouble})
+
+    @property
+    def _trouble(self) -> str:
+        return "none" if self._session is None else self._session.trouble
 
     async def end_session(self, key: SessionKey) -> None:
         ended = _Ended()

@@ -15,6 +15,7 @@ class FetchPosition(NamedTuple):
     leader_epoch: int
     """In which it follows."""
     log_start_offset: int = -1
+    """Where its log begins, and will after a crash."""
 
 
 class FollowerProgress:
@@ -28,6 +29,7 @@ class FollowerProgress:
         "last_caught_up",
         "log_end_offset",
         "log_start_offset",
+        "may_be_gone",
     )
 
     def __init__(self, now: float) -> None:
@@ -39,6 +41,9 @@ class FollowerProgress:
         self.log_start_offset = -1
         self.last_caught_up = now
         """When it last had everything that the leader had."""
+        self.may_be_gone = False
+        """It has left the ISR, or was refused there, since it last asked: it may not come back (a broker that is about
+        to stop does not), and nobody should wait for it before it does."""
         self._asked_at = now
         self._leader_end_then = 0
 
@@ -54,6 +59,7 @@ class FollowerProgress:
             # It has what there was when it asked before: it is as far behind as one round trip.
             self.last_caught_up = max(self.last_caught_up, self._asked_at)
         self.broker_epoch = broker_epoch
+        self.may_be_gone = False
         self.log_end_offset = log_end_offset
         self.log_start_offset = log_start_offset
         self._asked_at, self._leader_end_then = now, leader_end

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from oncelog_broker.runtime.steps import Steps
@@ -30,6 +30,7 @@ from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 PartitionRequest = FetchRequest.FetchTopic.FetchPartition
 TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionResponse = TopicResponse.PartitionData
+Endpoints = Sequence[FetchResponse.NodeEndpoint]
 
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
@@ -75,7 +76,7 @@ class _Cached:
         if answer.error_code:
             self.high_watermark = -1  # whatever comes next is news
             return True
-        if answer.diverging_epoch is not None:
+        if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
             return True
         told = (self.high_watermark, self.log_start_offset)
         self.high_watermark, self.log_start_offset = answer.high_watermark, answer.log_start_offset
@@ -131,24 +132,24 @@ class FetchPlan:
             )
         )
 
-    def response(self, answers: list[PartitionResponse]) -> FetchResponse:
-        """The answer; `answers` in the order of `wanted`."""
+    def response(self, answers: list[PartitionResponse], endpoints: Endpoints = ()) -> FetchResponse:
+        """The answer; `answers` in the order of `wanted`, `endpoints` of the leaders that they name."""
         topics: dict[TopicName, TopicResponse] = {}
         self._tell(self.wanted, answers, topics)
-        return self._response(topics)
+        return self._response(topics, endpoints)
 
-    def response_in_steps(self, answers: list[PartitionResponse]) -> Steps[FetchResponse]:
+    def response_in_steps(self, answers: list[PartitionResponse], endpoints: Endpoints = ()) -> Steps[FetchResponse]:
         """As `response`, of more than PARTITIONS_PER_STEP."""
         topics: dict[TopicName, TopicResponse] = {}
         for start in range(0, len(answers), PARTITIONS_PER_STEP):
             end = start + PARTITIONS_PER_STEP
             self._tell(self.wanted[start:end], answers[start:end], topics)
             yield None
-        return self._response(topics)
+        return self._response(topics, endpoints)
 
-    def _response(self, topics: dict[TopicName, TopicResponse]) -> FetchResponse:
+    def _response(self, topics: dict[TopicName, TopicResponse], endpoints: Endpoints) -> FetchResponse:
         session_id = NO_SESSION if self._session is None else self._session.session_id
-        return FetchResponse(session_id=session_id, responses=list(topics.values()))
+        return FetchResponse(session_id=session_id, responses=list(topics.values()), node_endpoints=list(endpoints))
 
     def _tell(
         self, some: list[Wanted], answers: list[PartitionResponse], topics: dict[TopicName, TopicResponse]

@@ -48,6 +48,8 @@ SERVED: Final[dict[int, Served]] = {
         _served(ApiKey.FETCH, 4, 18),
         _served(ApiKey.LIST_OFFSETS, 1, 11),
         _served(ApiKey.METADATA, 0, 13),
+        # Kafka's brokers with ZooKeeper serve it; before version 2 it does not say which incarnation it is.
+        _served(ApiKey.CONTROLLED_SHUTDOWN, 2, 3, is_for_brokers=True),
         _served(ApiKey.OFFSET_COMMIT, 2, 10),
         _served(ApiKey.OFFSET_FETCH, 1, 10),
         _served(ApiKey.FIND_COORDINATOR, 0, 6),
@@ -73,6 +75,7 @@ SERVED: Final[dict[int, Served]] = {
         _served(ApiKey.ALTER_CONFIGS, 0, 2),
         _served(ApiKey.CREATE_PARTITIONS, 0, 3),
         _served(ApiKey.DELETE_GROUPS, 0, 2),
+        _served(ApiKey.ELECT_LEADERS, 0, 2),
         _served(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
         _served(ApiKey.OFFSET_DELETE, 0, 0),
         # Kafka's brokers advertise it while they have ZooKeeper; versions 0 and 1 named topics without their ids.

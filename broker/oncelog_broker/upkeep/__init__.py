@@ -1,5 +1,5 @@
-"""What a broker does with its logs between requests.
+"""What a broker does between requests: with its logs, and before it stops.
 
 `maintenance` applies retention, flushes, writes checkpoints and forgets silent producers; `cleaning` compacts;
-`flushing` syncs a log beside the event loop.
+`flushing` syncs a log beside the event loop. `departure` has others lead what this broker leads.
 """

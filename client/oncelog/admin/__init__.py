@@ -6,6 +6,7 @@ items.py         calls about several items, each of which succeeds or fails by i
 calls.py         what every part asks with: one broker, the controller, leaders, a coordinator
 coordinators.py  asking the coordinators of groups and of transactional ids
 configs.py       the configuration of topics and brokers
+elections.py     elections of leaders
 groups.py        consumer groups: `admin.groups`
 transactions.py  transactions: `admin.transactions`
 admin.py         the public face
@@ -23,6 +24,7 @@ from oncelog.admin.resources import (
     NewTopic,
     ResourceType,
 )
+from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
@@ -35,6 +37,7 @@ __all__ = [
     "ConfigEntry",
     "ConfigResource",
     "CreatedTopic",
+    "ElectionType",
     "Explanation",
     "Hang",
     "HangingTransaction",

@@ -31,6 +31,7 @@ from oncelog.errors import (
     error_for,
 )
 from oncelog.metadata.list_offsets import OffsetAndTimestamp
+from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.messages.fetch import IsolationLevel
 from oncelog_protocol.schema import Request
 
@@ -203,6 +204,26 @@ class Admin:
         Raises KafkaError, PartialFailure.
         """
         await of_configs.alter_configs(self._calls, configs, validate_only=validate_only)
+
+    # leaders
+
+    async def elect_leaders(
+        self,
+        kind: ElectionType = ElectionType.PREFERRED,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> list[TopicPartition]:
+        """Let preferred replicas lead, or with UNCLEAN anybody where nobody in sync is left (records are lost then).
+
+        Returns the partitions that have another leader now. Of all partitions by default. Those that need no election
+        are left out. Raises KafkaError (PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE),
+        PartialFailure.
+        """
+        from oncelog.admin.elections import elect_leaders
+
+        wanted = None if partitions is None else list(dict.fromkeys(partitions))
+        return await elect_leaders(self._calls, kind, wanted, timeout_ms)
 
     # offsets, cluster
 

@@ -18,11 +18,13 @@ from oncelog.cli.streams import whole_streams
 
 BUILT_IN: Final = {
     "topics": "oncelog.cli.topics:topics",
+    "leaders": "oncelog.cli.leaders:leaders",
     "groups": "oncelog.cli.groups:groups",
     "txns": "oncelog.cli.txns:txns",
     "explain": "oncelog.cli.explain:explain",
     "produce": "oncelog.cli.produce:produce",
     "consume": "oncelog.cli.consume:consume",
+    "ping": "oncelog.cli.ping:ping",
 }
 SHORTCUTS: Final = {"serve": "oncelog_broker.command:serve"}
 ENTRY_POINT_GROUP: Final = "oncelog.commands"

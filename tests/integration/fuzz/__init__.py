@@ -2,5 +2,5 @@
 
 `world` what the requests speak of, `plausible` requests from the declarations, `encoder` their bytes, also where they
 lie, `twists` the unexpected, `odd_batches` the same for record batches, `cases` one after the other from a seed, `run`
-sends them and holds the broker to what must be true, `pending` what is known not to be true today.
+sends them and holds the broker to what must be true.
 """

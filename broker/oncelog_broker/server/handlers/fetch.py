@@ -7,7 +7,7 @@ in the log (diverging_epoch). Records are slices of mapped files, but for the fi
 ledger decides: a client that does not read its answers holds little of the heap.
 A follower (replica_state) reads to the log's end, waits for what is appended, and tells with its offsets what it has.
 Versions: v7 incremental sessions (KIP-227, fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, v13 topic ids
-instead of names.
+instead of names, v16 who leads beside NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class _Fetch:
 
         waiting = WaitingFetch(read.partitions, missing_bytes, hurry=hurry)
         services.replicas.follower_waits(follower.broker_id, waiting)
-        if self._plan.has_news(read.answers):
+        if self._plan.has_news(read.answers) or services.replicas.awaits(follower.broker_id):
             waiting.hurry()
         return self._in_time(waiting)
 
@@ -144,6 +144,8 @@ class _Fetch:
         return waiting.enough
 
     def _answer(self, read: ConsumerRead) -> Answer[FetchResponse]:
+        named = () if read.hints is None else read.hints.endpoints()
+        endpoints = [FetchResponse.NodeEndpoint(**endpoint._asdict()) for endpoint in named]
         if len(read.answers) <= PARTITIONS_PER_STEP:
-            return self._plan.response(read.answers)
-        return self._context.in_slices(self._plan.response_in_steps(read.answers))
+            return self._plan.response(read.answers, endpoints)
+        return self._context.in_slices(self._plan.response_in_steps(read.answers, endpoints))

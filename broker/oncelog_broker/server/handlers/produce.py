@@ -5,8 +5,8 @@ are appended before the answer. With acks=all the answer waits until the replica
 request of the connection is handled meanwhile: REQUEST_TIMED_OUT after timeout_ms, NOT_ENOUGH_REPLICAS_AFTER_APPEND
 when too few are left in sync. acks=0 has no answer at all, and an error then closes the connection (T17), which is all
 that such a client can notice. Internal topics are not for clients to write.
-Versions: v7 zstd allowed, v8 error messages and the records at fault (KIP-467), v9 flexible, v13 topic ids instead of
-names.
+Versions: v7 zstd allowed, v8 error messages and the records at fault (KIP-467), v9 flexible, v10 who leads beside
+NOT_LEADER_OR_FOLLOWER (KIP-951), v13 topic ids instead of names.
 Order (S59): topic -> CRC and size -> format -> duplicate, sequence, epoch -> offsets -> append -> producer state ->
 answer. A batch that is in the log already is answered with NONE and its offset, or, where that is forgotten, with
 DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in every version (T8).
@@ -33,6 +33,7 @@ from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.runtime.tasks import heard_or_not
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.leader_hints import FIRST_PRODUCE_VERSION, LeaderHints
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.features import TRANSACTIONS_V2
@@ -87,7 +88,7 @@ def handle(request: ProduceRequest, context: RequestContext) -> Answer[ProduceRe
 class _Produce:
     """One request on its way: what its partitions answer is put into the response as it comes."""
 
-    __slots__ = ("_context", "_failed", "_late", "_request", "_response", "_unreplicated")
+    __slots__ = ("_context", "_failed", "_is_misplaced", "_late", "_request", "_response", "_unreplicated")
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
         self._request = request
@@ -95,6 +96,8 @@ class _Produce:
         self._response = ProduceResponse(responses=[])
         self._failed: str | None = None
         """What is wrong with one of the batches, in words."""
+        self._is_misplaced = False
+        """Another broker leads one of the partitions."""
         self._late: dict[tuple[str, bytes, int], Answer[None]] | None = None
         """The last append of each partition that waits until its records are walked, or its transaction is verified."""
         self._unreplicated: list[tuple[PartitionResponse, Partition, Answer[ErrorCode]]] | None = None
@@ -241,6 +244,7 @@ class _Produce:
         self._failed = str(error)
         answer.error_code = code_for(self._context.api_key, self._context.version, error.code)
         answer.error_message = error.message
+        self._is_misplaced = self._is_misplaced or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         if isinstance(error, RecordsRefused):
             answer.record_errors = [
                 PartitionResponse.BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=message)
@@ -274,10 +278,25 @@ class _Produce:
     def answer(self) -> ProduceResponse | None:
         """The response as it is now; None if the client wants none (acks=0)."""
         if self._request.acks != 0:
+            if self._is_misplaced and self._context.version >= FIRST_PRODUCE_VERSION:
+                self._say_who_leads()
             return self._response
         if self._failed is not None:
             self._context.connection.close(f"acks=0 produce failed: {self._failed}")
         return None
+
+    def _say_who_leads(self) -> None:
+        hints, by_id = LeaderHints(self._context), self._context.version >= FIRST_TOPIC_ID_VERSION
+        for topic in self._response.responses:
+            for answer in topic.partition_responses:
+                if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    hint = hints.of(topic.name, topic.topic_id, answer.index, by_id=by_id)
+                    answer.current_leader = (
+                        None if hint is None else PartitionResponse.LeaderIdAndEpoch(**hint._asdict())
+                    )
+        self._response.node_endpoints = [
+            ProduceResponse.NodeEndpoint(**endpoint._asdict()) for endpoint in hints.endpoints()
+        ]
 
 
 def _wrong(walk: Steps[None]) -> Steps[KafkaError | None]:
@@ -308,13 +327,14 @@ def _not_transactional() -> KafkaError:
 
 
 def _leader(topic: TopicData, index: int, context: RequestContext) -> Partition:
-    """The partition. Raises KafkaError also for an internal one, which clients may not write to, whoever leads it."""
+    """The partition, also while the gate is shut: `Partition.append` asks that. Raises KafkaError also for an internal
+    one, which clients may not write to, whoever leads it."""
     replicas = context.services.replicas
     try:
         if context.version >= FIRST_TOPIC_ID_VERSION:
-            partition = replicas.leader_by_id(topic.topic_id, index)
+            partition = replicas.led_by_id(topic.topic_id, index)
         else:
-            partition = replicas.leader(topic.name, index)
+            partition = replicas.led_by_name(topic.name, index)
     except KafkaError as error:
         name = _name_of(topic, context)
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and name in INTERNAL_TOPICS:

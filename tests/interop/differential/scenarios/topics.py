@@ -198,3 +198,31 @@ def made_again(side: Side) -> None:
     side.ask(ApiKey.METADATA, 12, asked, "old id")
     for timestamp in (EARLIEST, LATEST):
         list_offsets(side, "a", timestamp, "new log")
+
+
+@scenario
+def preferred_leaders(side: Side) -> None:
+    """ElectLeaders: with one broker all partitions have the leader that they should have."""
+    create(side, "a", 2)
+
+    def ask(label: str, topics: Sequence[tuple[str, list[int]]], *, kind: int = 0, version: int = 2) -> None:
+        named = [{"topic": name, "partitions": partitions} for name, partitions in topics]
+        asked: Plain = {"topic_partitions": named, "timeout_ms": 5000}
+        if version >= 1:
+            asked["election_type"] = kind
+        side.ask(ApiKey.ELECT_LEADERS, version, asked, label)
+
+    own = side.own("a")
+    for version in range(3):
+        ask("preferred", [(own, [0])], version=version)
+    for kind in (0, 1):
+        ask(f"type {kind}", [(own, [0, 1])], kind=kind)
+        ask(f"type {kind}, no such partition", [(own, [2])], kind=kind)
+        ask(f"type {kind}, no such topic", [(side.own("none"), [0])], kind=kind)
+        ask(f"type {kind}, nothing", [], kind=kind)
+    ask("partition twice", [(own, [0, 0])])
+    for version in range(3):
+        asked: Plain = {"topic_partitions": None, "timeout_ms": 5000}
+        if version >= 1:
+            asked["election_type"] = 0
+        side.ask(ApiKey.ELECT_LEADERS, version, asked, "all")

@@ -6,6 +6,8 @@ import pytest
 from tests.support.shared_tree import SharedTree
 from tests.support.virtual_time import run_virtually
 
+from oncelog_broker.controller.alter_partition import Member, Proposal
+from oncelog_broker.controller.balancing import balance_leaders
 from oncelog_broker.controller.elector import RETRY_SECONDS, Elector
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.metadata import paths, reader
@@ -226,3 +228,46 @@ def _after(seconds):
         return loop.time() >= end
 
     return passed
+
+
+@virtually
+async def test_who_gives_up_is_followed_at_once_and_claims_no_more():
+    async with running(1, 2) as cluster:
+        await cluster.electors[1].give_up()
+        with pytest.raises(KafkaError) as raised:
+            cluster.electors[1].term()
+        assert raised.value.code is ErrorCode.NOT_CONTROLLER
+
+        async def is_controller():
+            return cluster.controllers() == [2]
+
+        await cluster.until(is_controller)
+        await cluster.electors[1].give_up()
+        cluster.sessions[2].expire()
+        await cluster.until(_after(3 * RETRY_SECONDS))
+        assert 1 not in cluster.controllers(), "it is about to stop"
+
+
+@virtually
+async def test_without_the_store_giving_up_is_left_to_the_end_of_the_session():
+    async with running(1) as cluster:
+        cluster.sessions[1].is_cut = True
+        await cluster.electors[1].give_up()
+        assert cluster.controllers() == []
+
+
+@virtually
+async def test_preferred_leaders_are_elected_by_the_controller_alone_and_in_its_own_time():
+    async with running(1, 2) as cluster:
+        topic = await cluster.topics(1).create_topic("t", -1, -1, assignment={0: [2, 1]})
+        term = cluster.electors[1].term()
+        members = [Member(1), Member(2)]
+        given = Proposal(2, 0, 0, members[:1])
+        await term.alter(2, term.view.brokers[2].epoch, [(topic.topic_id, 0, given)])
+        joined = Proposal(1, 1, 1, members)
+        await term.alter(1, term.view.brokers[1].epoch, [(topic.topic_id, 0, joined)])
+        assert await cluster.state() == (1, 1, (1, 2))
+        await balance_leaders(cluster.electors[2].term, 10)
+        assert await cluster.state() == (1, 1, (1, 2))
+        await balance_leaders(cluster.electors[1].term, 10)
+        assert await cluster.state() == (2, 2, (1, 2))

@@ -1,6 +1,7 @@
 """A term as controller: what follows from each event, in few writes, right also when replies are lost."""
 
 import asyncio
+import logging
 
 import pytest
 from tests.support.shared_tree import SharedTree
@@ -26,6 +27,7 @@ from oncelog_broker.metadata.payloads import (
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, register_broker
 from oncelog_broker.metadata.store import Create, Delete, SessionExpired, Set, StoreUnavailable
+from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
@@ -425,3 +427,84 @@ async def test_a_broker_that_came_unsure_and_bounced_before_anybody_looked_does_
     await cluster.start(3)
     await term.brokers_changed()
     assert (await cluster.states())[0] == (3, 2, (3,))
+
+
+async def test_a_broker_that_stops_is_out_of_everything_in_one_write(cluster, term, topic):
+    writes = cluster.shared.writes
+    epoch = term.view.brokers[2].epoch
+    assert await term.shut_down(2, epoch) == []
+    assert await cluster.states() == {0: (1, 0, (1, 3)), 1: (3, 1, (3, 1)), 2: (3, 0, (3, 1))}
+    assert cluster.shared.writes == writes + 1
+    assert await term.shut_down(2, epoch) == []
+    assert cluster.shared.writes == writes + 1
+
+
+async def test_what_nobody_else_can_lead_is_left_to_it(cluster, term, topic):
+    for broker in (1, 3):
+        await term.shut_down(broker, term.view.brokers[broker].epoch)
+    remaining = await term.shut_down(2, term.view.brokers[2].epoch)
+    assert sorted(remaining) == [PartitionKey("t", partition) for partition in range(3)]
+    assert {leader for leader, _, _ in (await cluster.states()).values()} == {2}
+
+
+async def test_it_stays_known_to_stop_when_the_view_is_read_again(cluster, term, topic):
+    await term.shut_down(2, term.view.brokers[2].epoch)
+    term.distrust()
+    await term.read_all()
+    assert set(term.view.stopping) == {2}
+    cluster.stop(2)
+    await cluster.start(2)
+    await term.brokers_changed()
+    assert not term.view.stopping
+
+
+async def test_a_former_incarnation_cannot_stop_its_successor(cluster, term, topic):
+    before = term.view.brokers[2].epoch
+    cluster.stop(2)
+    await cluster.start(2)
+    with pytest.raises(KafkaError) as raised:
+        await term.shut_down(2, before)
+    assert raised.value.code is ErrorCode.STALE_BROKER_EPOCH
+    assert not term.view.stopping
+
+
+async def test_preferred_leaders_come_back_where_they_are_in_sync(cluster, term, topic):
+    await term.shut_down(2, term.view.brokers[2].epoch)
+    cluster.stop(2)
+    await cluster.start(2)
+    await term.brokers_changed()
+    key = PartitionKey("t", 1)
+    outcomes = await term.elect(ElectionType.PREFERRED, [key, PartitionKey("t", 0)])
+    assert outcomes[key].code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert outcomes[PartitionKey("t", 0)].code is ErrorCode.ELECTION_NOT_NEEDED
+    granted = await term.alter(3, term.view.brokers[3].epoch, [(topic.topic_id, 1, proposal(3, (3, 1, 2), 1, 1))])
+    assert granted[0].state.isr == (3, 1, 2)
+    assert await term.balance(100) == 0
+    assert await term.balance(10) == 1
+    assert (await cluster.states())[1] == (2, 2, (3, 1, 2))
+
+
+@pytest.mark.parametrize("lost", ["lose_replies", "lose_requests"])
+async def test_an_election_whose_reply_is_lost_took_place_once(cluster, term, topic, lost):
+    await term.alter(2, term.view.brokers[2].epoch, [(topic.topic_id, 1, proposal(2, (3, 1)))])
+    assert (await cluster.states())[1] == (3, 1, (3, 1))
+    await term.alter(3, term.view.brokers[3].epoch, [(topic.topic_id, 1, proposal(3, (3, 1, 2), 1, 1))])
+    setattr(cluster.sessions[1], lost, 1)
+    outcomes = await term.elect(ElectionType.PREFERRED, None)
+    assert outcomes.pop(PartitionKey("t", 1)) is None
+    assert {error.code for error in outcomes.values()} == {ErrorCode.ELECTION_NOT_NEEDED}
+    assert (await cluster.states())[1] == (2, 2, (3, 1, 2))
+
+
+async def test_who_left_an_isr_and_who_is_back_is_a_line_each(cluster, term, topic, caplog):
+    caplog.set_level(logging.INFO)
+    cluster.stop(2)
+    await term.brokers_changed()
+    (left,) = (record for record in caplog.records if "in sync" in record.message)
+    assert (left.levelname, left.broker, left.count, left.partitions) == ("WARNING", 2, 3, "t-0 t-1 t-2")
+    caplog.clear()
+    await cluster.start(2)
+    await term.brokers_changed()
+    await term.alter(3, term.view.brokers[3].epoch, [(topic.topic_id, 1, proposal(3, (3, 1, 2), 1, 1))])
+    (joined,) = (record for record in caplog.records if "in sync" in record.message)
+    assert (joined.levelname, joined.broker, joined.count, joined.partitions) == ("INFO", 2, 1, "t-1")

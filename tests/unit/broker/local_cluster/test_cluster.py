@@ -10,6 +10,7 @@ from oncelog_broker.local_cluster.cluster import (
     ClusterError,
     LocalCluster,
     Wanted,
+    changed_settings,
     find_member,
     planned,
     state_of,
@@ -135,3 +136,22 @@ def test_a_port_that_is_taken_is_named_before_anything_starts(tmp_path: Path) ->
 def test_the_state_is_readable_json(tmp_path: Path) -> None:
     cluster_of(1).save(tmp_path)
     assert json.loads((tmp_path / "cluster.json").read_text())["brokers"][0]["port"] == 9000
+
+
+def test_what_a_running_broker_does_not_know_yet_is_named(tmp_path: Path) -> None:
+    (alone,) = cluster_of(1).brokers
+    before = settings_of(tmp_path, alone, 1, "zookeeper", {})
+    after = settings_of(tmp_path, alone, 3, "zookeeper", {})
+    changed = changed_settings(before, after)
+    assert {"default.replication.factor", "min.insync.replicas"} <= set(changed)
+    assert changed_settings(before, before) == []
+    assert changed_settings(None, after) == [], "one that was started by an earlier version"
+
+
+def test_only_brokers_that_run_are_restarted(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, lambda _: None)
+    cluster_of(2).save(tmp_path)
+    with pytest.raises(ClusterError, match="no broker is running"):
+        cluster.restart()
+    with pytest.raises(ClusterError, match="broker-2 is not running"):
+        cluster.restart(["2"])

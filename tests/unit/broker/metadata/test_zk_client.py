@@ -95,6 +95,10 @@ def test_the_handshake_goes_through_invoke_and_answers_what_is_granted():
 
 def test_the_names_that_a_session_reaches_for_are_there():
     assert hasattr(connection, "ConnectionDropped")
+    assert "self._expand_client_hosts()" in inspect.getsource(ConnectionHandler._connect_loop)
+    named = inspect.getsource(ConnectionHandler._connect)
+    assert "address=(hostip, port)" in named
+    assert "hostname=host" in named
     assert {KeeperState.EXPIRED_SESSION, KeeperState.AUTH_FAILED, KeeperState.CLOSED} == set(CLOSED_STATES)
     assert list(inspect.signature(KazooClient._call).parameters) == ["self", "request", "async_object"]
     assert "timeout" in inspect.signature(SequentialThreadingHandler.create_connection).parameters or (

@@ -2,11 +2,14 @@
 
 import asyncio
 import math
+import re
+import socket
 
 import pytest
 from tests.support.zookeeper.cutting_proxy import Moment
 from tests.support.zookeeper.frames import Direction, Op
 
+from oncelog_broker.metadata import zookeeper as zookeeper_module
 from oncelog_broker.metadata.store import (
     MAX_REQUEST_BYTES,
     BadVersion,
@@ -302,9 +305,29 @@ async def test_the_chroot_is_made_with_all_that_is_above_it(open_zookeeper, zook
     assert told == ["/a"]
 
 
-async def test_who_cannot_connect_is_told_so():
-    with pytest.raises(ConnectionLost, match=r"no answer of ZooKeeper at 127\.0\.0\.1:1"):
-        await ZooKeeperStore.open("127.0.0.1:1", session_timeout=1.0, connection_timeout=0.3)
+@pytest.mark.parametrize(
+    ("servers", "reason"),
+    [
+        ("127.0.0.1:1", r"127\.0\.0\.1:1: .*[Cc]onnection refused"),
+        ("nowhere.invalid:2181", r"no address is known for nowhere\.invalid"),
+    ],
+)
+async def test_who_cannot_connect_is_told_where_and_why_now_and_then_and_at_last(servers, reason, monkeypatch, caplog):
+    look_up = socket.getaddrinfo
+
+    def unknown(host, *arguments):
+        if host == "nowhere.invalid":
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        return look_up(host, *arguments)
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(zookeeper_module, "WAITING_LOG_SECONDS", 0.5)
+    with pytest.raises(ConnectionLost, match=rf"no answer of ZooKeeper at {re.escape(servers)} in 3 s.*{reason}"):
+        await ZooKeeperStore.open(servers, session_timeout=1.0, connection_timeout=3.0)
+    told = [record for record in caplog.records if record.message == "waiting for ZooKeeper"]
+    assert 1 <= len(told) <= 6
+    assert told[-1].servers == servers
+    assert re.search(reason, told[-1].last_try)
 
 
 def test_the_connect_string():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.support.served import Client, Served, produce
 from tests.support.storage import make_batch
 
+from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 TOPIC_ID = bytes(range(16))
@@ -24,8 +24,8 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     made = Served(tmp_path)
-    monkeypatch.setattr(made, "leader", not_here)
-    monkeypatch.setattr(made, "leader_by_id", not_here)
+    monkeypatch.setattr(made, "led_by_name", not_here)
+    monkeypatch.setattr(made, "led_by_id", not_here)
     yield made
     made.leave()
 
@@ -43,7 +43,7 @@ async def test_also_by_a_broker_that_does_not_lead_them(
     served: Served, topic: str, code: ErrorCode, version: int
 ) -> None:
     """Kafka asks what a topic is before it asks who leads it: another leader would be looked for in vain."""
-    served.services.image = SimpleNamespace(topic_by_id={TOPIC_ID: SimpleNamespace(name=topic)}.get)
+    served.services.image = ClusterImage("").with_topic(Topic(topic, TOPIC_ID, {}))
     request = produce(bytes(make_batch()))
     request.topic_data[0].name, request.topic_data[0].topic_id = topic, TOPIC_ID
     client = Client(served)

@@ -12,10 +12,11 @@ from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.handlers import add_partitions_to_txn, write_txn_markers
+from oncelog_broker.server.handlers import add_partitions_to_txn, controlled_shutdown, write_txn_markers
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from oncelog_protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
 LISTENERS = {
@@ -86,4 +87,10 @@ def test_s6_strangers_ask_nothing_for_the_producers_of_others() -> None:
     refused = add_partitions_to_txn.handle(
         AddPartitionsToTxnRequest(transactions=[]), context("CLIENTS", api=ApiKey.ADD_PARTITIONS_TO_TXN)
     )
+    assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # type: ignore[union-attr]
+
+
+def test_strangers_stop_no_broker() -> None:
+    asked = context("CLIENTS", api=ApiKey.CONTROLLED_SHUTDOWN)
+    refused = controlled_shutdown.handle(ControlledShutdownRequest(broker_id=1, broker_epoch=2), asked)
     assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # type: ignore[union-attr]

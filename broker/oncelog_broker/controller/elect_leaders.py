@@ -1,0 +1,70 @@
+"""Elections that somebody asks for (ElectLeaders, KIP-460), and when the controller itself wants them. Pure.
+
+Source: Kafka's KafkaController.processReplicaLeaderElection and checkAndTriggerAutoLeaderRebalance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from oncelog_broker.controller.election import next_state, preferred_state
+from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.view import ClusterView
+from oncelog_broker.metadata.image import NO_LEADER
+from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_protocol.elections import ElectionType
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+
+def requested_election(
+    view: ClusterView, key: PartitionKey, kind: ElectionType, controller_epoch: int
+) -> PartitionChange:
+    """The change that elects a leader of that kind.
+
+    Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED (it leads already, or somebody does),
+    PREFERRED_LEADER_NOT_AVAILABLE (away, about to stop, or not in sync), ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    """
+    replicas, known = view.replicas(key), view.states.get(key)
+    if not replicas or known is None or key.topic in view.doomed:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key.topic}-{key.partition}.")
+    if kind is ElectionType.PREFERRED:
+        if known.state.leader == replicas[0]:
+            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"Broker {replicas[0]} leads already.")
+        elected = preferred_state(replicas, known, view.brokers, controller_epoch, view.stopping)
+        if elected is None:
+            message = f"Broker {replicas[0]} is not in sync, or not there to stay."
+            raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, message)
+        return PartitionChange(key, elected, known.version)
+    if known.state.leader != NO_LEADER and known.state.leader in view.brokers:
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"Broker {known.state.leader} leads.")
+    decision = next_state(replicas, known, view.brokers, view.unsure, controller_epoch, True, view.stopping)
+    if decision is None or decision.state.leader == NO_LEADER:
+        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"None of the brokers {list(replicas)} can lead.")
+    return PartitionChange(key, decision.state, known.version, may_lose=decision.may_lose)
+
+
+class Imbalance(NamedTuple):
+    """Of one broker: what it is the preferred leader of, and what of that another one leads."""
+
+    preferred: int
+    elsewhere: list[PartitionKey]
+
+    def exceeds(self, percentage: int) -> bool:
+        """leader.imbalance.per.broker.percentage."""
+        return len(self.elsewhere) * 100 > self.preferred * percentage
+
+
+def imbalances(view: ClusterView) -> Iterator[tuple[int, Imbalance] | None]:
+    """By preferred leader, for those who live; None now and then, while there is more to be counted."""
+    preferred: dict[int, int] = dict.fromkeys(view.brokers, 0)
+    elsewhere: dict[int, list[PartitionKey]] = {broker: [] for broker in view.brokers}
+    for key, known in view.states.items():
+        replicas = view.replicas(key)
+        if replicas and replicas[0] in preferred and key.topic not in view.doomed:
+            preferred[replicas[0]] += 1
+            if known.state.leader != replicas[0]:
+                elsewhere[replicas[0]].append(key)
+        yield None
+    for broker, count in preferred.items():
+        yield broker, Imbalance(count, elsewhere[broker])

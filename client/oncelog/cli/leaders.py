@@ -1,0 +1,103 @@
+"""`oncelog leaders`: who leads how much, and elections of leaders."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from oncelog.cli.options import bootstrap_option, output_option
+from oncelog.cli.output import Column, count, show_rows
+from oncelog.cli.running import Failure, run
+from oncelog.cli.targets import TARGET, Target, partitions_of
+
+if TYPE_CHECKING:
+    from oncelog.cluster import Broker, Topic, TopicPartition
+
+COLUMNS: Final = tuple(
+    map(Column.headed, ("Broker", "Replicas", "In sync", "Leads", "Preferred leader of", "Of these led by others"))
+)
+Row = tuple[int, int, int, int, int, int]
+
+
+@click.group()
+def leaders() -> None:
+    """Show which brokers lead partitions, and elect other leaders.
+
+    The preferred leader of a partition is the first of its replicas: with preferred leaders everywhere, brokers lead as
+    much as was meant when their topics were created.
+    """
+
+
+@leaders.command()
+@bootstrap_option
+@output_option
+def show(bootstrap: str, output: str | None) -> None:
+    """Show for each broker how much it holds, is in sync with, leads, and should lead.
+
+    Partitions without a leader are counted under broker -1.
+    """
+
+    async def command() -> list[Row]:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap) as admin:
+            names = await admin.list_topics(include_internal=True)
+            topics = await admin.describe_topics(names) if names else {}
+            brokers = (await admin.describe_cluster()).brokers
+        return rows_of(brokers, topics.values())
+
+    show_rows(COLUMNS, run(command, bootstrap), output)
+
+
+def rows_of(brokers: Iterable[Broker], topics: Iterable[Topic]) -> list[Row]:
+    """A row for each broker that is there, or that replicas are on, or that leads."""
+    replicas, in_sync, led, preferred, elsewhere = (Counter[int]() for _ in range(5))
+    for topic in topics:
+        for partition in topic.partitions.values():
+            replicas.update(partition.replicas)
+            in_sync.update(partition.isr)
+            led[partition.leader] += 1
+            first = partition.replicas[0]
+            preferred[first] += 1
+            elsewhere[first] += partition.leader != first
+    ids = {broker.node_id for broker in brokers} | replicas.keys() | led.keys()
+    return [(id_, replicas[id_], in_sync[id_], led[id_], preferred[id_], elsewhere[id_]) for id_ in sorted(ids)]
+
+
+@leaders.command()
+@click.argument("targets", nargs=-1, type=TARGET, metavar="[TOPIC[:PARTITION]]...")
+@bootstrap_option
+@click.option("--unclean", is_flag=True, help="Where nobody in sync is left: elect one that may lack records.")
+@click.option("--yes", "-y", is_flag=True, help="With --unclean: do not ask.")
+@click.option("--timeout-ms", type=click.IntRange(min=1), help="How long it may take. Default: 60000.")
+def elect(targets: tuple[Target, ...], bootstrap: str, unclean: bool, yes: bool, timeout_ms: int | None) -> None:
+    """Let the preferred replicas lead, of these topics and partitions or of all.
+
+    A replica that is not in sync stays what it is, and is told of. With --unclean, partitions that nobody leads get a
+    leader that may lack records: those are lost then, so topics or partitions must be named.
+    """
+    if unclean and not targets:
+        raise click.UsageError("--unclean may lose records: name the topics or partitions")
+    if unclean and not yes:
+        if not sys.stdin.isatty():
+            raise Failure("will not lose records without asking, and there is nobody to ask: use --yes")
+        if not click.confirm("Elect leaders that may lack records, and lose those for good?", err=True):
+            raise Failure("nobody was elected")
+
+    async def command() -> list[TopicPartition]:
+        from oncelog.admin import Admin
+        from oncelog_protocol.elections import ElectionType
+
+        kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+        async with Admin(bootstrap) as admin:
+            partitions = await partitions_of(admin, targets) if targets else None
+            return await admin.elect_leaders(kind, partitions, timeout_ms=timeout_ms)
+
+    elected = run(command, bootstrap)
+    for partition in elected:
+        click.echo(str(partition))
+    click.echo(f"{count(len(elected), 'partition')} with another leader than before", err=True)

@@ -1,0 +1,36 @@
+"""ControlledShutdown (7): a broker that is to stop asks the controller to let others lead. Among brokers only.
+
+Version 0 has a request header of its own, without a client id, so that nobody speaks it any more.
+"""
+
+from __future__ import annotations
+
+from oncelog_protocol.schema import Request, array, int16, int32, int64, message, string, struct
+
+
+@message(api_key=7, versions="0-3", flexible="3+")
+class ControlledShutdownRequest(Request["ControlledShutdownResponse"]):
+    """Who is about to stop.
+
+    v2: the broker epoch, so that no request of a former incarnation counts (KIP-380).
+    """
+
+    broker_id: int = int32()
+    broker_epoch: int = int64("2+", default=-1)
+
+
+@message(api_key=7, versions="0-3", flexible="3+")
+class ControlledShutdownResponse:
+    """What the broker still leads of what others could lead.
+
+    Errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE (no such broker is registered),
+    CLUSTER_AUTHORIZATION_FAILED, and REQUEST_TIMED_OUT, after which nobody knows what has been moved.
+    """
+
+    error_code: int = int16()
+    remaining_partitions: list[RemainingPartition] = array()
+
+    @struct
+    class RemainingPartition:
+        topic_name: str = string()
+        partition_index: int = int32()

@@ -1,0 +1,105 @@
+"""Elections that somebody asks for, and when the controller asks itself."""
+
+import pytest
+
+from oncelog_broker.controller.elect_leaders import imbalances, requested_election
+from oncelog_broker.controller.election import RECOVERING
+from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.shutdown import note_shutdown
+from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
+from oncelog_broker.metadata.payloads import PartitionState, ReplicaAssignment, TopicAssignment
+from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_protocol.elections import ElectionType
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+KEY = PartitionKey("t", 0)
+PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
+
+
+@pytest.fixture
+def view():
+    view = ClusterView()
+    view.put_brokers({b: LiveBroker(b, 10 * b) for b in (1, 2, 3)}, {}, {})
+    view.put_topic("t", TopicAssignment(b"i" * 16, {0: ReplicaAssignment((1, 2, 3))}))
+    return view
+
+
+def led(view, *state):
+    view.put_state(KEY, KnownState(PartitionState(*state), 7, 100))
+
+
+def refusal(view, kind, key=KEY):
+    with pytest.raises(KafkaError) as raised:
+        requested_election(view, key, kind, 9)
+    return raised.value.code
+
+
+def test_the_preferred_leader_takes_over_with_a_new_epoch(view):
+    led(view, 2, 5, (2, 3, 1), 1)
+    assert requested_election(view, KEY, PREFERRED, 9) == PartitionChange(KEY, PartitionState(1, 6, (2, 3, 1), 9), 7)
+
+
+def test_it_does_where_nobody_leads(view):
+    led(view, -1, 5, (1, 2), 1)
+    assert requested_election(view, KEY, PREFERRED, 9).state == PartitionState(1, 6, (1, 2), 9)
+
+
+def test_it_must_be_in_sync_there_since_the_state_was_written_and_there_to_stay(view):
+    led(view, 2, 5, (2, 3), 1)
+    assert refusal(view, PREFERRED) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    led(view, 2, 5, (2, 3, 1), 1)
+    view.put_brokers({**view.brokers, 1: LiveBroker(1, 101)}, {}, {})
+    assert refusal(view, PREFERRED) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    view.put_brokers({**view.brokers, 1: LiveBroker(1, 10)}, {}, {})
+    note_shutdown(view, 1, 10)
+    assert refusal(view, PREFERRED) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+def test_who_is_not_there_to_stay_leaves_the_isr_on_the_way(view):
+    led(view, 2, 5, (2, 3, 1), 1)
+    view.put_brokers({**view.brokers, 3: LiveBroker(3, 101)}, {}, {})
+    assert requested_election(view, KEY, PREFERRED, 9).state == PartitionState(1, 6, (2, 1), 9)
+
+
+def test_no_election_is_needed_where_it_leads_or_anybody_does(view):
+    led(view, 1, 5, (1, 2), 1)
+    assert refusal(view, PREFERRED) is ErrorCode.ELECTION_NOT_NEEDED
+    led(view, 2, 5, (2,), 1)
+    assert refusal(view, UNCLEAN) is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def test_an_unclean_election_is_for_what_nobody_leads(view):
+    led(view, -1, 5, (4,), 1)
+    change = requested_election(view, KEY, UNCLEAN, 9)
+    assert change == PartitionChange(KEY, PartitionState(1, 6, (1,), 9, RECOVERING), 7, may_lose=True)
+    view.put_brokers({}, {}, {})
+    assert refusal(view, UNCLEAN) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+def test_an_unclean_election_is_a_clean_one_where_it_can_be(view):
+    led(view, -1, 5, (2,), 1)
+    assert requested_election(view, KEY, UNCLEAN, 9) == PartitionChange(KEY, PartitionState(2, 6, (2,), 9), 7)
+
+
+@pytest.mark.parametrize("kind", ElectionType)
+def test_there_must_be_such_a_partition(view, kind):
+    for key in (PartitionKey("t", 1), PartitionKey("u", 0)):
+        assert refusal(view, kind, key) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    led(view, 2, 5, (2, 1), 1)
+    view.doomed.add("t")
+    assert refusal(view, kind) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_imbalance_is_counted_by_preferred_leader():
+    view = ClusterView()
+    view.put_brokers({1: LiveBroker(1, 1), 2: LiveBroker(2, 2)}, {}, {})
+    view.put_topic("t", TopicAssignment(b"i" * 16, {p: ReplicaAssignment((1, 2)) for p in range(10)}))
+    for partition in range(10):
+        view.put_state(
+            PartitionKey("t", partition), KnownState(PartitionState(1 + (partition == 3), 0, (1, 2), 1), 0, 9)
+        )
+    found = dict(filter(None, imbalances(view)))
+    assert found[1] == (10, [PartitionKey("t", 3)])
+    assert [found[1].exceeds(percentage) for percentage in (9, 10)] == [True, False]
+    assert found[2] == (0, [])
+    assert not found[2].exceeds(0)

@@ -1,0 +1,124 @@
+"""A broker that is about to stop: what moves, what stays, and what it is given no more."""
+
+import pytest
+from tests.unit.broker.controller.test_election import GONE, RETURNED, STEADY, WRITTEN, brokers
+
+from oncelog_broker.controller.alter_partition import Member, Proposal, decide
+from oncelog_broker.controller.election import RECOVERING, next_state
+from oncelog_broker.controller.machine import wanted_change
+from oncelog_broker.controller.shutdown import is_left_to, note_shutdown
+from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
+from oncelog_broker.metadata.payloads import PartitionState, ReplicaAssignment, TopicAssignment
+from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+KEY = PartitionKey("t", 0)
+
+
+def after(state, live, *stopping, unclean=False):
+    there, unsure = live
+    known = KnownState(state, 7, WRITTEN)
+    decision = next_state((1, 2, 3), known, there, unsure, 6, unclean, dict.fromkeys(stopping, 50))
+    return decision and decision.state
+
+
+ALL = brokers(b1=STEADY, b2=STEADY, b3=STEADY)
+TWO = brokers(b2=STEADY, b3=STEADY)
+
+
+@pytest.mark.parametrize(
+    ("state", "live", "stopping", "then"),
+    [
+        # another one of the ISR leads, with a new epoch, and nobody waits for the one that goes
+        (PartitionState(1, 3, (1, 2, 3), 5), ALL, (1,), PartitionState(2, 4, (2, 3), 6)),
+        # of what it follows it leaves the ISR; the leader has no new epoch
+        (PartitionState(1, 3, (1, 2, 3), 5), ALL, (2,), PartitionState(1, 3, (1, 3), 6)),
+        # two go at the same time
+        (PartitionState(1, 3, (1, 2, 3), 5), ALL, (1, 2), PartitionState(3, 4, (3,), 6)),
+        # nobody else is in sync: it leads to its end, also where records may be lost
+        (PartitionState(1, 3, (1,), 5), ALL, (1,), None),
+        # all go: the leader stays, and so does the ISR, of whom any may come back first
+        (PartitionState(1, 3, (1, 2, 3), 5), ALL, (1, 2, 3), None),
+        # the leader has died while the others go: who comes back first of them leads
+        (PartitionState(1, 3, (1, 2, 3), 5), TWO, (2, 3), PartitionState(-1, 4, (1, 2, 3), 6)),
+        # who has been away is not elected either, if it is about to go again
+        (PartitionState(1, 3, (2, 3), 5), brokers(b2=RETURNED, b3=RETURNED), (2,), PartitionState(3, 4, (3,), 6)),
+        (PartitionState(-1, 3, (2,), 5), brokers(b2=RETURNED), (2,), None),
+    ],
+)  # fmt: skip
+def test_what_a_broker_that_stops_leaves_behind(state, live, stopping, then):
+    assert after(state, live, *stopping) == then
+
+
+def test_nobody_is_elected_uncleanly_while_somebody_in_sync_is_about_to_come_back():
+    only_2_in_sync = PartitionState(1, 3, (2,), 5)
+    assert after(only_2_in_sync, ALL, 2, unclean=True) == PartitionState(-1, 4, (2,), 6)
+    gone = brokers(b1=STEADY, b2=GONE, b3=STEADY)
+    assert after(only_2_in_sync, gone, unclean=True) == PartitionState(1, 4, (1,), 6, RECOVERING)
+
+
+@pytest.fixture
+def view():
+    view = ClusterView()
+    view.put_brokers({b: LiveBroker(b, 10 * b) for b in (1, 2, 3)}, {}, {})
+    view.put_topic("t", TopicAssignment(b"i" * 16, {0: ReplicaAssignment((1, 2, 3)), 1: ReplicaAssignment((1,))}))
+    view.put_state(KEY, KnownState(PartitionState(1, 5, (1, 2, 3), 1), 7, 100))
+    view.put_state(PartitionKey("t", 1), KnownState(PartitionState(1, 0, (1,), 1), 0, 100))
+    return view
+
+
+def test_it_is_out_until_its_registration_goes_and_its_next_one_is_there_to_stay(view):
+    note_shutdown(view, 2, 20)
+    assert set(view.staying) == {1, 3}
+    view.put_brokers(view.brokers, {}, {})
+    assert set(view.staying) == {1, 3}
+    view.put_brokers({**view.brokers, 2: LiveBroker(2, 200)}, {}, {})
+    assert set(view.staying) == {1, 2, 3}
+    assert not view.stopping
+
+
+@pytest.mark.parametrize(
+    ("broker", "epoch", "code"),
+    [
+        (2, 19, ErrorCode.STALE_BROKER_EPOCH),
+        (2, -1, ErrorCode.STALE_BROKER_EPOCH),
+        (4, -1, ErrorCode.BROKER_NOT_AVAILABLE),
+    ],
+)
+def test_nobody_but_the_broker_itself_says_that_it_stops(view, broker, epoch, code):
+    with pytest.raises(KafkaError) as raised:
+        note_shutdown(view, broker, epoch)
+    assert raised.value.code is code
+    assert not view.stopping
+
+
+def test_one_that_is_alone_goes_on_as_long_as_it_is_there(view):
+    view.put_brokers({1: view.brokers[1]}, {}, {})
+    note_shutdown(view, 1, 10)
+    assert set(view.staying) == {1}
+
+
+def test_what_only_it_has_is_not_waited_for(view):
+    assert [is_left_to(view, 1, PartitionKey("t", p)) for p in (0, 1, 2)] == [True, False, False]
+    assert not is_left_to(view, 2, KEY)
+    view.doomed.add("t")
+    assert not is_left_to(view, 1, KEY)
+
+
+def test_a_new_partition_is_led_by_somebody_who_stays(view):
+    view.put_topic("new", TopicAssignment(b"n" * 16, {0: ReplicaAssignment((1, 2)), 1: ReplicaAssignment((1,))}))
+    note_shutdown(view, 1, 10)
+    assert wanted_change(view, PartitionKey("new", 0), 9).state == PartitionState(2, 0, (2,), 9)
+    assert wanted_change(view, PartitionKey("new", 1), 9) is None
+
+
+def test_it_joins_no_isr_any_more_but_one_that_it_leads_may_grow(view):
+    view.put_state(KEY, KnownState(PartitionState(1, 5, (1, 2), 1), 7, 100))
+    grown = Proposal(1, 5, 7, [Member(1, 10), Member(2, 20), Member(3, 30)])
+    note_shutdown(view, 3, 30)
+    with pytest.raises(KafkaError) as raised:
+        decide(view, KEY, grown, 9)
+    assert raised.value.code is ErrorCode.INELIGIBLE_REPLICA
+    view.put_brokers({**view.brokers, 3: LiveBroker(3, 31)}, {}, {})
+    note_shutdown(view, 1, 10)
+    assert decide(view, KEY, Proposal(1, 5, 7, [Member(1), Member(2), Member(3, 31)]), 9).state.isr == (1, 2, 3)

@@ -1,0 +1,135 @@
+"""ElectLeaders and ControlledShutdown over a term as controller: from the request to the answer."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from tests.unit.broker.controller.test_partitions import Cluster
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.controller.alter_partition import Member, Proposal
+from oncelog_broker.controller.topics import TopicController
+from oncelog_broker.metadata.cache import MetadataCache
+from oncelog_broker.runtime.clock import SystemClock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.handlers import controlled_shutdown, elect_leaders
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from oncelog_protocol.messages.elect_leaders import ElectLeadersRequest
+
+
+class Scene:
+    """Two brokers, of which 2 is the controller, and a topic of three partitions: all led by 2, the first two rather by
+    1, which is in sync with the first alone."""
+
+    @classmethod
+    async def set(cls):
+        scene = cls()
+        scene.cluster = Cluster()
+        for broker in (1, 2):
+            await scene.cluster.start(broker)
+        term = scene.term = await scene.cluster.control(2)
+        topics = TopicController(scene.cluster.sessions[2], lambda: term)
+        topic = await topics.create_topic("t", -1, -1, assignment={0: [1, 2], 1: [1, 2], 2: [2, 1]})
+        epochs = {broker: live.epoch for broker, live in term.view.brokers.items()}
+        # Broker 1 gives the first two away, and comes back to one of them.
+        given = [(topic.topic_id, index, Proposal(1, 0, 0, [Member(2)])) for index in (0, 1)]
+        await term.alter(1, epochs[1], given)
+        back = Proposal(2, 1, 1, [Member(2), Member(1)])
+        await term.alter(2, epochs[2], [(topic.topic_id, 0, back)])
+        scene.current = lambda: term
+        scene.cache = await MetadataCache.start(scene.cluster.admin)
+        scene.tasks = Tasks()
+        return scene
+
+    def context(self, api, version):
+        services = SimpleNamespace(
+            config=BrokerConfig.of({}),
+            tasks=self.tasks,
+            slices=Slices(SystemClock(), self.tasks),
+            at_work=asyncio.Semaphore(1),
+            metadata=self.cache,
+            elector=SimpleNamespace(term=lambda: self.current()),
+        )
+        return RequestContext(services, SimpleNamespace(listener="PLAINTEXT"), api, version, 0, "test")
+
+    async def elect(self, *partitions, topic="t", kind=0, version=2):
+        wanted = ElectLeadersRequest.TopicPartitions
+        named = [wanted(topic=topic, partitions=list(partitions))] if partitions else None
+        request = ElectLeadersRequest(election_type=kind, topic_partitions=named, timeout_ms=60_000)
+        answer = await elect_leaders.handle(request, self.context(ApiKey.ELECT_LEADERS, version))
+        found = {
+            (each.topic, one.partition_id): one.error_code
+            for each in answer.replica_election_results
+            for one in each.partition_result
+        }
+        return answer.error_code, found
+
+    async def close(self):
+        await self.cache.close()
+        await self.tasks.close()
+
+
+@pytest.fixture
+async def scene():
+    scene = await Scene.set()
+    yield scene
+    await scene.close()
+
+
+async def test_each_partition_has_an_answer_of_its_own_and_the_image_shows_the_leader_by_then(scene):
+    assert await scene.elect(2, 1, 0, 0, 7) == (
+        0,
+        {
+            ("t", 2): ErrorCode.ELECTION_NOT_NEEDED,
+            ("t", 1): ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            ("t", 0): ErrorCode.NONE,
+            ("t", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        },
+    )
+    state = scene.cache.image.partition("t", 0)
+    assert (state.leader, state.leader_epoch) == (1, 2)
+
+
+async def test_of_all_those_that_need_none_are_not_named(scene):
+    assert await scene.elect() == (
+        0,
+        {("t", 0): ErrorCode.NONE, ("t", 1): ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE},
+    )
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_what_is_wrong_with_all_is_said_once(scene, version):
+    assert await scene.elect(0, kind=2, version=version) == (ErrorCode.INVALID_REQUEST, {})
+
+    def depose():
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
+
+    scene.current = depose
+    assert await scene.elect(0, version=version) == (ErrorCode.NOT_CONTROLLER, {})
+
+
+async def test_before_there_was_a_place_for_it_it_is_said_of_each(scene):
+    def depose():
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
+
+    scene.current = depose
+    wrong = {("t", 0): ErrorCode.NOT_CONTROLLER, ("t", 1): ErrorCode.NOT_CONTROLLER}
+    assert await scene.elect(0, 1, version=0) == (0, wrong)
+
+
+async def test_a_broker_that_stops_is_told_what_it_leads_all_the_same(scene):
+    def ask(broker, epoch):
+        request = ControlledShutdownRequest(broker_id=broker, broker_epoch=epoch)
+        return controlled_shutdown.handle(request, scene.context(ApiKey.CONTROLLED_SHUTDOWN, 3))
+
+    epochs = {broker: live.epoch for broker, live in scene.term.view.brokers.items()}
+    assert (await ask(1, epochs[1] - 1)).error_code == ErrorCode.STALE_BROKER_EPOCH
+    first = await ask(1, epochs[1])
+    assert (first.error_code, first.remaining_partitions) == (ErrorCode.NONE, [])
+    second = await ask(2, epochs[2])
+    left = sorted((each.topic_name, each.partition_index) for each in second.remaining_partitions)
+    assert left == [("t", 0), ("t", 1), ("t", 2)]
