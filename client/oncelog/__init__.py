@@ -8,6 +8,7 @@ admin/                      topics, configuration, offsets, groups, transactions
 metadata/                   the view of the cluster, and asking leaders and coordinators
 connection/                 one broker connection, version negotiation, the pool
 group_offsets.py            what a group commits, and who commits it
+prepared_transaction.py     a transaction that its producer has handed over
 cluster.py                  who leads what
 config.py                   Kafka's keys, defaults and bounds
 names.py                    what may be sent as a name
@@ -29,19 +30,22 @@ if TYPE_CHECKING:
     from oncelog.cluster import TopicPartition
     from oncelog.consumer.consumer import Consumer
     from oncelog.consumer.group.interest import RebalanceListener
-    from oncelog.consumer.records import ConsumerRecord
+    from oncelog.consumer.records import ColumnBatch, ConsumerRecord
     from oncelog.errors import KafkaError
     from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
+    from oncelog.prepared_transaction import PreparedTransaction
     from oncelog.producer.producer import Producer, RecordMetadata
 
 __all__ = [
     "Admin",
+    "ColumnBatch",
     "Consumer",
     "ConsumerGroupMetadata",
     "ConsumerRecord",
     "KafkaError",
     "NewTopic",
     "OffsetAndMetadata",
+    "PreparedTransaction",
     "Producer",
     "RebalanceListener",
     "RecordMetadata",
@@ -50,12 +54,14 @@ __all__ = [
 
 _HOMES: Final = {
     "Admin": "oncelog.admin",
+    "ColumnBatch": "oncelog.consumer.records",
     "Consumer": "oncelog.consumer.consumer",
     "ConsumerGroupMetadata": "oncelog.group_offsets",
     "ConsumerRecord": "oncelog.consumer.records",
     "KafkaError": "oncelog.errors",
     "NewTopic": "oncelog.admin",
     "OffsetAndMetadata": "oncelog.group_offsets",
+    "PreparedTransaction": "oncelog.prepared_transaction",
     "Producer": "oncelog.producer.producer",
     "RebalanceListener": "oncelog.consumer.group.interest",
     "RecordMetadata": "oncelog.producer.producer",

@@ -1,1 +1,6 @@
-"""The data pipeline: exactly once into and out of Spark, in pure PySpark. To be built."""
+"""The data pipeline: exactly once into and out of Spark, in pure PySpark.
+
+options/  what a user sets
+source/   reading topics
+sink/     writing to topics exactly once
+"""

@@ -522,3 +522,25 @@ async def test_s41_the_error_of_a_fenced_producer_does_not_grow(producing: Produ
             producing.begin_transaction()
         depths.add(len(list(traceback.walk_tb(raised.value.__traceback__))))
     assert len(depths) == 1
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_who_is_told_of_a_transaction_ends_it(level: int, address: str, topic: str, commits: bool) -> None:
+    """Its producer is closed by then. Whoever asks again, or for the other end, is told what became of it."""
+    await create(address, topic)
+    async with Producer(address, transactional_id=new_id()) as producer:
+        producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            await producer.send(topic, b"prepared", partition=partition)
+        prepared = await producer.prepare_transaction()
+    assert prepared is not None
+    async with Admin(address) as admin, Producer(address, transactional_id=new_id()) as other:
+        described = (await admin.transactions.describe([prepared.transactional_id]))[prepared.transactional_id]
+        assert (described.state, described.producer_id, described.producer_epoch) == ("Ongoing", *prepared[1:3])
+        assert prepared.is_v2 is (level == V2)
+        for _ in range(2):
+            assert await admin.transactions.end(prepared, commits=commits)
+        assert not await admin.transactions.end(prepared, commits=not commits)
+        assert await committed(address, topic, other) == [[b"prepared"] * commits] * PARTITIONS
+        await admin.transactions.fence([prepared.transactional_id])
+        assert not await admin.transactions.end(prepared, commits=True)

@@ -63,9 +63,16 @@ class Calls:
     def timeout_ms(self, timeout_ms: int | None) -> int:
         return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
 
-    async def send_to(self, node_id: int, request: Request[R]) -> R:
-        """Send a request to one broker, as it is; to any with NO_NODE. Raises KafkaError."""
+    async def send_to(self, node_id: int, request: Request[R], *, at_most: int | None = None) -> R:
+        """Send a request to one broker, as it is; to any with NO_NODE. `at_most`: in no higher version than that.
+
+        Raises KafkaError.
+        """
         pool = self._open_pool()
+        if at_most is not None:
+            connection = await pool.connection(node_id)
+            assert connection.versions is not None, "a connection that is open has negotiated"
+            return await connection.start(request, connection.versions.choose_at_most(type(request), at_most))
         if node_id == NO_NODE:
             return await pool.send_to_any(request)
         return await pool.send(node_id, request)

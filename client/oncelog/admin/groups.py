@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.admin.calls import Calls
-from oncelog.admin.coordinators import Coordinators
+from oncelog.admin.coordinators import MOVED, Coordinators
 from oncelog.admin.items import the_one
 from oncelog.cluster import TopicPartition
 from oncelog.errors import ErrorCode, error_for
@@ -20,6 +20,7 @@ from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 
 NO_OFFSET: Final = -1
+UNSTABLE: Final = MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +120,19 @@ class GroupAdmin:
 
         await self._coordinators.each(group_ids, ask)
 
-    async def offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """All offsets that the group has committed. Raises KafkaError."""
+    async def offsets(self, group_id: str, *, require_stable: bool = False) -> dict[TopicPartition, CommittedOffset]:
+        """All offsets that the group has committed. `require_stable`: not before transactions that hold any have ended
+        (KIP-447, S37). Raises KafkaError; UNSTABLE_OFFSET_COMMIT where they have not within default.api.timeout.ms."""
         from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 
         async def ask(group_id: str, node_id: int) -> dict[TopicPartition, CommittedOffset]:
             wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None)
-            request = OffsetFetchRequest(group_id=group_id, topics=None, groups=[wanted])
+            request = OffsetFetchRequest(group_id=group_id, topics=None, groups=[wanted], require_stable=require_stable)
             response = await self._calls.send_to(node_id, request)
             answer: Any = response.groups[0] if response.groups else response
             _check(answer.error_code, group_id)
+            if require_stable:
+                _check_partitions(answer)
             return {
                 TopicPartition(topic.name, partition.partition_index): CommittedOffset(
                     partition.committed_offset, partition.metadata or "", partition.committed_leader_epoch
@@ -138,7 +142,7 @@ class GroupAdmin:
                 if not partition.error_code and partition.committed_offset != NO_OFFSET
             }
 
-        return (await self._coordinators.each([group_id], ask))[group_id]
+        return (await self._coordinators.each([group_id], ask, UNSTABLE))[group_id]
 
     async def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the committed offsets of a group without members.

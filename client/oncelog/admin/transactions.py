@@ -32,6 +32,7 @@ from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, UnsupportedVersion, error_for
 from oncelog.metadata.internal_topics import TRANSACTION_STATE, partition_for
 from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from oncelog.prepared_transaction import LAST_END_TXN_BEFORE_V2, Ended, PreparedTransaction, outcome
 from oncelog_protocol.messages.fetch import IsolationLevel
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
@@ -42,6 +43,8 @@ LOOKS: Final = 3
 """How often to look at partitions whose transactions come and go while we look."""
 ONE_BATCH: Final = 1
 """Bytes to fetch: a broker answers with one batch at least, and its header is all we want."""
+PASSING: Final = frozenset(code for code in ErrorCode if code.retriable)
+"""What a coordinator answers for a while, CONCURRENT_TRANSACTIONS among it."""
 MAX_TIMEOUT_KEY: Final = "transaction.max.timeout.ms"
 ABORT_INTERVAL_KEY: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 
@@ -262,6 +265,43 @@ class TransactionAdmin:
             return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
         return await self._coordinators.each(described, ask, MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS})
+
+    async def end(self, prepared: PreparedTransaction, *, commits: bool) -> bool:
+        """Commit or abort a transaction that its producer has handed over (`Producer.prepare_transaction`).
+
+        Asked again until it is answered: True where it has ended as asked, by this call or an earlier one. False where
+        it has ended the other way: its coordinator aborted what was to be committed, because its time was over or
+        somebody took over the transactional id; or it had been committed already. Under V1, and after a take over, that
+        is said of the last transaction of this producer and epoch, so an id should be prepared once only.
+
+        Raises KafkaError where nobody can tell: INVALID_PRODUCER_ID_MAPPING, the id has expired since;
+        UnsupportedVersion where it was begun under V2 and this broker knows of none; RequestTimedOut, ConnectionFailed:
+        call it again.
+        """
+        from oncelog_protocol.messages.end_txn import EndTxnRequest
+
+        request = EndTxnRequest(
+            transactional_id=prepared.transactional_id,
+            producer_id=prepared.producer_id,
+            producer_epoch=prepared.epoch,
+            committed=commits,
+        )
+
+        async def ask(_: str, node_id: int) -> bool:
+            if prepared.is_v2 and await self._calls.version_at(node_id, EndTxnRequest) <= LAST_END_TXN_BEFORE_V2:
+                raise UnsupportedVersion(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"{prepared.transactional_id}: was begun under transactions V2, which broker {node_id} has not",
+                )
+            at_most = None if prepared.is_v2 else LAST_END_TXN_BEFORE_V2
+            response = await self._calls.send_to(node_id, request, at_most=at_most)
+            ended = outcome(ErrorCode.of(response.error_code), commits=commits)
+            if ended is Ended.NOT_KNOWN:
+                _check(response.error_code, prepared.transactional_id)
+            return ended is Ended.AS_ASKED
+
+        answers = await self._coordinators.each([prepared.transactional_id], ask, PASSING)
+        return answers[prepared.transactional_id]
 
     # --- inside: looking
 

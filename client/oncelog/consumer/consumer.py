@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from oncelog.cluster import TopicPartition
 from oncelog.config import ConsumerConfig, load
@@ -19,7 +19,7 @@ from oncelog.consumer.group.assignors import ASSIGNORS, assignors_for
 from oncelog.consumer.group.coordinator import GroupCoordinator
 from oncelog.consumer.group.interest import Interest, RebalanceListener
 from oncelog.consumer.positions import UNKNOWN_OFFSET, PartitionPosition, Positions
-from oncelog.consumer.records import ConsumerRecord
+from oncelog.consumer.records import ColumnBatch, ConsumerRecord
 from oncelog.consumer.starts import Starts
 from oncelog.errors import ClientClosed, ConfigError, CorruptRecords, ErrorCode, KafkaError, RequestTimedOut
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, OffsetAndMetadata, check_offset, offset_and_metadata
@@ -35,6 +35,7 @@ from oncelog.names import check_partition
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 __all__ = [
+    "ColumnBatch",
     "Consumer",
     "ConsumerGroupMetadata",
     "ConsumerRecord",
@@ -45,6 +46,8 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 ITERATION_WAIT_MS: Final = 60_000
@@ -322,6 +325,16 @@ class Consumer:
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
             raise ValueError(f"max_records={max_records}: must be at least 1")
+        return await self._poll(timeout_ms, lambda: self._positions.take(limit, damaged=self._fetcher.damaged))
+
+    async def poll_columns(self, timeout_ms: int = 0) -> dict[TopicPartition, list[ColumnBatch]]:
+        """As `poll`, as columns, batch by batch: all that is buffered of one partition (fetch.max.bytes bounds it).
+
+        For those who make tables of them: no object is made for a record. Raises as `poll`.
+        """
+        return await self._poll(timeout_ms, lambda: self._positions.take_columns(damaged=self._fetcher.damaged))
+
+    async def _poll(self, timeout_ms: int, take: Callable[[], dict[TopicPartition, T]]) -> dict[TopicPartition, T]:
         self._iterated = None
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         with self._polling():
@@ -331,10 +344,10 @@ class Consumer:
                 self._check_open()
                 if self._group is not None:
                     await self._group.advance()
-                records = self._positions.take(limit, damaged=self._fetcher.damaged)
-                if records:
+                taken = take()
+                if taken:
                     self._fetcher.send_fetches()
-                    return records
+                    return taken
                 if not await self._wait_for_data(deadline):
                     return {}
 

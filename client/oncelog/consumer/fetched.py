@@ -5,14 +5,23 @@ The batches stay as they came until their records are asked for: a poll decodes 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from oncelog.cluster import NO_LEADER_EPOCH
 from oncelog.consumer.isolation import AbortedTransactions
-from oncelog.consumer.records import ConsumerRecord, decode_batch
+from oncelog.consumer.records import ColumnBatch, ConsumerRecord, columns_of, decode_batch, decode_columns
 from oncelog.errors import CorruptRecords
 from oncelog.group_offsets import MAX_OFFSET
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, whole_batches_size
 from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES
+
+T = TypeVar("T")
+
+
+def _as_columns(batch: RecordBatch, _topic: str, _partition: int, from_offset: int, limit: int) -> ColumnBatch | None:
+    return decode_columns(batch, from_offset, limit)
 
 
 class FetchedPartition:
@@ -127,13 +136,42 @@ class FetchedPartition:
         self.next_offset = record.offset + 1
         return record
 
+    def take_columns(self) -> list[ColumnBatch]:
+        """All that is left, batch by batch. Raises as `take`."""
+        taken: list[ColumnBatch] = []
+        if self._index < len(self._records):  # the rest of what was decoded for `take`
+            rest, self._records, self._index = self._records[self._index :], [], 0
+            taken.append(columns_of(rest))
+            self._advance(rest[-1])
+        while True:
+            try:
+                columns = self._next(_as_columns)
+            except CorruptRecords:
+                if taken:
+                    break
+                raise
+            if columns is None:
+                break
+            taken.append(columns)
+            self.next_offset = columns.offsets[-1] + 1
+        return taken
+
     def _advance(self, last: ConsumerRecord) -> None:
         self.next_offset = last.offset + 1
 
     def _decode_next(self) -> bool:
         """Decode the next batch that has records to show; False at the end, with `next_offset` behind all batches."""
         self._records, self._index = [], 0
+        records = self._next(decode_batch)
+        if records is None:
+            return False
+        self._records = records
+        return True
+
+    def _next(self, decode: Callable[[RecordBatch, str, int, int, int], T | None]) -> T | None:
+        """What `decode` makes of the next batch that has anything to show; None at the end. Raises CorruptRecords."""
         while self._position < self.size:
+            shown: T | None = None
             try:
                 batch = RecordBatch(self._data, self._position)
                 if self._check_crcs and not batch.crc_is_valid():
@@ -141,18 +179,16 @@ class FetchedPartition:
                 if batch.next_offset > self.end_offset:
                     raise CorruptBatch(f"offset {batch.last_offset} comes before offset {self.end_offset - 1}")
                 if not self._is_hidden(batch):
-                    self._records = decode_batch(
-                        batch, self.topic, self.partition, self.next_offset, self._max_decompressed_bytes
-                    )
+                    shown = decode(batch, self.topic, self.partition, self.next_offset, self._max_decompressed_bytes)
             except CorruptBatch as error:
                 raise self._corrupt(self.next_offset, str(error)) from error
             self._position += batch.size
             self._epoch_before, self._epoch = self._epoch, batch.partition_leader_epoch
-            if self._records:
-                return True
+            if shown:
+                return shown
             self.next_offset = max(self.next_offset, batch.next_offset)
         self.next_offset = self.end_offset
-        return False
+        return None
 
     def _is_hidden(self, batch: RecordBatch) -> bool:
         if self._aborted is not None and self._aborted.is_aborted(batch):

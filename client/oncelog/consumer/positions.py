@@ -11,7 +11,7 @@ from oncelog.backoff import backoff_s
 from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.config import ConsumerConfig
 from oncelog.consumer.fetched import FetchedPartition
-from oncelog.consumer.records import ConsumerRecord
+from oncelog.consumer.records import ColumnBatch, ConsumerRecord
 from oncelog.errors import CorruptRecords, KafkaError
 
 UNKNOWN_OFFSET: Final = -1
@@ -155,6 +155,22 @@ class PartitionPosition:
             self.drop_head()
         return taken
 
+    def take_columns(self) -> list[ColumnBatch]:
+        """All that is buffered. Raises CorruptRecords."""
+        taken: list[ColumnBatch] = []
+        while self.fetched:
+            head = self.fetched[0]
+            try:
+                taken += head.take_columns()
+            except CorruptRecords:
+                if taken:
+                    break  # the next call raises it
+                raise
+            if not head.is_exhausted:
+                break  # damage behind what was taken
+            self.drop_head()
+        return taken
+
     def drop_head(self) -> None:
         """The first answer has been handed out."""
         self._last_epoch = self.last_epoch
@@ -267,6 +283,19 @@ class Positions:
                 if limit <= 0:
                     break
         return taken
+
+    def take_columns(self, *, damaged: Callable[[PartitionPosition], None]) -> dict[TopicPartition, list[ColumnBatch]]:
+        """All that one partition, the next in turn, has buffered. Raises as `take`."""
+        for position in [position for position in self if position.fetched and not position.is_paused]:
+            try:
+                batches = position.take_columns()
+            except CorruptRecords:
+                damaged(position)
+                raise
+            if batches:
+                self.served(position)
+                return {position.topic_partition: batches}
+        return {}
 
     def served(self, position: PartitionPosition) -> None:
         """To the end of the line."""

@@ -1,8 +1,10 @@
-"""A record as the consumer hands it out, and a batch as a list of them."""
+"""A record as the consumer hands it out, and a batch as a list of them, or of columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from typing import Final, NamedTuple
@@ -28,8 +30,56 @@ class ConsumerRecord(NamedTuple):
     leader_epoch: int
 
 
+@dataclass(slots=True)
+class ColumnBatch:
+    """Records of one batch, a list for each field; all lists have the same length, and none is empty.
+
+    For tables: no object is made for a record. `timestamp_type` is CREATE_TIME or LOG_APPEND_TIME.
+    """
+
+    offsets: list[int]
+    timestamps_ms: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[Headers]
+    timestamp_type: int
+    leader_epoch: int
+
+    def cut(self, start: int, end: int) -> ColumnBatch | None:
+        """What has offsets from `start` on, below `end`; None where there is none. Itself where that is all."""
+        low, high = bisect_left(self.offsets, start), bisect_left(self.offsets, end)
+        if low >= high:
+            return None
+        if low == 0 and high == len(self.offsets):
+            return self
+        part = slice(low, high)
+        fields = (self.offsets[part], self.timestamps_ms[part], self.keys[part], self.values[part], self.headers[part])
+        return ColumnBatch(*fields, self.timestamp_type, self.leader_epoch)
+
+
 # As `_make`, but without a Python call for each record.
 _as_record: Final[Callable[[tuple[object, ...]], ConsumerRecord]] = partial(tuple.__new__, ConsumerRecord)
+
+
+def decode_columns(
+    batch: RecordBatch, from_offset: int, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> ColumnBatch | None:
+    """As `decode_batch`, as columns; None where no record is left. Raises CorruptBatch."""
+    columns = read_columns(batch, max_decompressed_bytes=max_decompressed_bytes)
+    if columns.error is not None:
+        raise columns.error
+    fields = (columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers)
+    timestamp_type = LOG_APPEND_TIME if batch.is_log_append_time else CREATE_TIME
+    decoded = ColumnBatch(*fields, timestamp_type, batch.partition_leader_epoch)
+    if columns.offsets and columns.offsets[0] >= from_offset:
+        return decoded
+    return decoded.cut(from_offset, batch.next_offset)
+
+
+def columns_of(records: Sequence[ConsumerRecord]) -> ColumnBatch:
+    """Records of one batch as columns."""
+    _, _, offsets, timestamps, types, keys, values, headers, epochs = map(list, zip(*records, strict=True))
+    return ColumnBatch(offsets, timestamps, keys, values, headers, types[0], epochs[0])
 
 
 def decode_batch(

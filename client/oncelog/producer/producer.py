@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import repeat
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -27,8 +28,10 @@ from oncelog.errors import (
 )
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, offset_and_metadata
 from oncelog.metadata.metadata import Metadata
+from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer.accumulator import Accumulator, PartitionQueue
-from oncelog.producer.batch import ProducerBatch, RecordMetadata
+from oncelog.producer.batch import ProducerBatch, RecordMetadata, Waiter
+from oncelog.producer.column_waiter import ColumnWaiter
 from oncelog.producer.coordinator_calls import CoordinatorCalls
 from oncelog.producer.partitioner import StickyPartition, partition_for_key
 from oncelog.producer.producer_ids import ProducerIds
@@ -188,6 +191,18 @@ class Producer:
         told = {TopicPartition(*partition): offset_and_metadata(offset) for partition, offset in offsets.items()}
         await self._need_transactions().send_offsets(told, group)
 
+    async def prepare_transaction(self) -> PreparedTransaction | None:
+        """Send what is waiting, and hand the transaction over: it stays open, also when this producer is closed.
+
+        Whoever has what is returned, in whatever process, ends it with `admin.transactions.end`, before
+        transaction.timeout.ms has passed since its first record. This producer can do nothing else than end it itself,
+        by `commit_transaction` or `abort_transaction`. None where nothing was sent: that transaction is over.
+
+        Raises AbortableError where something failed and only `abort_transaction` is left; FatalError;
+        InvalidTransactionState; RequestTimedOut after max.block.ms: call it again to wait on.
+        """
+        return await self._need_transactions().prepare()
+
     async def commit_transaction(self) -> None:
         """Send what is waiting, and commit: all of it, or nothing (S38).
 
@@ -271,6 +286,62 @@ class Producer:
             await self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
         )
 
+    async def send_columns(
+        self,
+        topic: str,
+        partition: int,
+        values: Sequence[Buffer | None],
+        keys: Sequence[Buffer | None] | None = None,
+        *,
+        timestamps_ms: Sequence[int] | None = None,
+        headers: Sequence[HeaderSequence] | None = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Hand over a record for each of `values`, to one partition, in order; columns are as long as `values`.
+
+        One future for all of them: it has the metadata of the first once every one is acknowledged, or the first error.
+        Cheaper than as many calls of `send`. Raises as `send`, and ValueError for no values or a column of another
+        length. What comes before a record that is refused has been handed over then: in a transaction, abort it.
+        """
+        for name, column in (("keys", keys), ("timestamps_ms", timestamps_ms), ("headers", headers)):
+            if column is not None and len(column) != len(values):
+                raise ValueError(f"{name}: {len(column)} for {len(values)} values")
+        if not values:
+            raise ValueError("values: at least one is needed")
+        route = self._routes.get(topic)
+        if route is None or not 0 <= partition < route.count:
+            with self._record_waits():
+                route = await self._route(topic, partition)
+        if self._manager is not None:
+            self._manager.check_in_transaction()
+        waiter = ColumnWaiter(self._create_future(), len(values))
+        now = now_ms()
+        rows = zip(
+            repeat(now) if timestamps_ms is None else timestamps_ms,
+            repeat(None) if keys is None else keys,
+            values,
+            repeat(NO_HEADERS) if headers is None else headers,
+            strict=False,
+        )
+        await self._hand_over(route.queues[partition], rows, waiter)
+        return waiter.future
+
+    async def _hand_over(
+        self,
+        queue: PartitionQueue,
+        rows: Iterable[tuple[int, Buffer | None, Buffer | None, HeaderSequence]],
+        waiter: ColumnWaiter,
+    ) -> None:
+        try:
+            for timestamp_ms, key, value, headers in rows:
+                if not 0 <= timestamp_ms <= MAX_TIMESTAMP:
+                    raise ValueError(f"timestamp {timestamp_ms}: must be from 0 to {MAX_TIMESTAMP}")
+                tail = queue.tail
+                if tail is None or not tail.append(timestamp_ms, key, value, headers, waiter):
+                    await self._begin_batch(None, queue, timestamp_ms, key, value, headers, waiter)
+        except BaseException:
+            waiter.future.cancel()  # nobody will have it
+            raise
+
     async def flush(self) -> None:
         """Send what is waiting, without lingering, until every record handed over before is acknowledged or failed."""
         number = self._accumulator.last_number
@@ -290,7 +361,8 @@ class Producer:
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Flush, for `timeout_s` at most (None: as long as delivery.timeout.ms allows), then close. An open transaction
-        is aborted. With acks=0 the brokers are given that time, request.timeout.ms at most, to read what was sent.
+        is aborted, unless it was handed over. With acks=0 the brokers are given that time, request.timeout.ms at most,
+        to read what was sent.
 
         Records that are not acknowledged by then fail with ClientClosed. The second call does nothing.
         """
@@ -387,7 +459,7 @@ class Producer:
         key: Buffer | None,
         value: Buffer | None,
         headers: HeaderSequence,
-        future: asyncio.Future[RecordMetadata],
+        future: Waiter,
     ) -> None:
         """The record does not fit the tail of its queue: begin a batch, waiting for memory where needed."""
         if queue.tail is not None:

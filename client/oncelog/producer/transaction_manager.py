@@ -17,8 +17,15 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 logger = logging.getLogger(__name__)
 
-SENDING = frozenset({TransactionState.IN_TRANSACTION, TransactionState.COMMITTING})
+SENDING = frozenset(
+    {TransactionState.IN_TRANSACTION, TransactionState.PREPARED_TRANSACTION, TransactionState.COMMITTING}
+)
 """The states in which batches may leave; in ABORTABLE_ERROR nothing more is sent."""
+
+OPEN = frozenset(
+    {TransactionState.IN_TRANSACTION, TransactionState.PREPARED_TRANSACTION, TransactionState.ABORTABLE_ERROR}
+)
+"""The states of a transaction that can be aborted."""
 
 NO_END_POSSIBLE = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID}
@@ -77,15 +84,25 @@ class TransactionManager:
         if partition not in self.added and partition not in self.pending:
             (self.added if self.is_v2 else self.pending).add(partition)
 
+    def begin_prepare(self) -> None:
+        """No more records from now on; those handed over are written. Again as often as it is asked for.
+
+        Raises as `check_in_transaction`.
+        """
+        if self.state is not TransactionState.PREPARED_TRANSACTION:
+            self.check_in_transaction()
+            self._to(TransactionState.PREPARED_TRANSACTION)
+
     def begin_commit(self) -> None:
         """Raises as `check_in_transaction`."""
-        self.check_in_transaction()
+        if self.state is not TransactionState.PREPARED_TRANSACTION:
+            self.check_in_transaction()
         self._to(TransactionState.COMMITTING)
 
     def begin_abort(self) -> None:
         """Raises InvalidTransactionState where there is nothing to abort, and the fatal error if there was one."""
         self.check_usable()
-        if self.state not in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+        if self.state not in OPEN:
             raise InvalidTransactionState(f"there is nothing to abort: {self._told}")
         self._to(TransactionState.ABORTING)
         self.pending.clear()

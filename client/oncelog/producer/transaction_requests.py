@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from oncelog.cluster import TopicPartition
 from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from oncelog.prepared_transaction import LAST_END_TXN_BEFORE_V2
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from oncelog_protocol.messages.add_partitions_to_txn import (
@@ -30,7 +31,7 @@ from oncelog_protocol.schema import Request
 
 HIGHEST_BEFORE_V2: Final[Mapping[type[Request[Any]], int]] = {
     ProduceRequest: 11,
-    EndTxnRequest: 4,
+    EndTxnRequest: LAST_END_TXN_BEFORE_V2,
     TxnOffsetCommitRequest: 4,
     AddPartitionsToTxnRequest: 3,  # above, it is a request between brokers
     AddOffsetsToTxnRequest: 4,

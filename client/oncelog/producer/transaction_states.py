@@ -1,6 +1,7 @@
 """The states of a transactional producer, and which may follow which (S45). Pure.
 
     UNINITIALIZED -> INITIALIZING -> READY -> IN_TRANSACTION -> COMMITTING or ABORTING -> READY
+                                                      or PREPARED_TRANSACTION -> COMMITTING or ABORTING -> READY
 
 An error that a new transaction can leave behind leads to ABORTABLE_ERROR, from where only abort leads on; FATAL_ERROR
 is the end.
@@ -22,6 +23,7 @@ class TransactionState(Enum):
     INITIALIZING = auto()
     READY = auto()
     IN_TRANSACTION = auto()
+    PREPARED_TRANSACTION = auto()
     COMMITTING = auto()
     ABORTING = auto()
     ABORTABLE_ERROR = auto()
@@ -36,9 +38,13 @@ PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     _S.INITIALIZING: frozenset({_S.UNINITIALIZED, _S.COMMITTING, _S.ABORTING}),
     _S.READY: frozenset({_S.INITIALIZING, _S.COMMITTING, _S.ABORTING}),
     _S.IN_TRANSACTION: frozenset({_S.READY}),
-    _S.COMMITTING: frozenset({_S.IN_TRANSACTION}),
-    _S.ABORTING: frozenset({_S.IN_TRANSACTION, _S.ABORTABLE_ERROR}),
-    _S.ABORTABLE_ERROR: frozenset({_S.IN_TRANSACTION, _S.COMMITTING, _S.ABORTABLE_ERROR, _S.INITIALIZING}),
+    # Nothing more is written; whoever is told of it, or this producer, ends it (KIP-939).
+    _S.PREPARED_TRANSACTION: frozenset({_S.IN_TRANSACTION}),
+    _S.COMMITTING: frozenset({_S.IN_TRANSACTION, _S.PREPARED_TRANSACTION}),
+    _S.ABORTING: frozenset({_S.IN_TRANSACTION, _S.PREPARED_TRANSACTION, _S.ABORTABLE_ERROR}),
+    _S.ABORTABLE_ERROR: frozenset(
+        {_S.IN_TRANSACTION, _S.PREPARED_TRANSACTION, _S.COMMITTING, _S.ABORTABLE_ERROR, _S.INITIALIZING}
+    ),
     _S.FATAL_ERROR: frozenset(_S),
 }
 """state -> the states that it may follow."""

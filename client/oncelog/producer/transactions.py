@@ -27,10 +27,10 @@ from oncelog.errors import (
     fatal,
 )
 from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer import transaction_requests as requests
 from oncelog.producer.coordinator_calls import CoordinatorCalls, CoordinatorKey
-from oncelog.producer.transaction_manager import TransactionManager
-from oncelog.producer.transaction_states import TransactionState
+from oncelog.producer.transaction_manager import OPEN, TransactionManager
 from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
@@ -73,6 +73,7 @@ class Transactions:
         self._offsets_under_way = 0
         self._offsets_done = asyncio.Event()
         self._groups_added: set[str] = set()
+        self._is_handed_over = False
 
     # what the user asks for
 
@@ -95,6 +96,7 @@ class Transactions:
         self._forget_ended()
         self.manager.begin(is_v2=self._is_v2)
         self._groups_added.clear()
+        self._is_handed_over = False
 
     def sending_to(self, partition: TopicPartition) -> None:
         """A record for this partition is about to be appended. Raises InvalidTransactionState, KafkaError."""
@@ -152,6 +154,30 @@ class Transactions:
             if not self._offsets_under_way:
                 self._offsets_done.set()
 
+    async def prepare(self) -> PreparedTransaction | None:
+        """Write everything that was handed over, and leave the transaction open for whoever is told of it.
+
+        None where nothing was written, and so there is nothing to end. Raises AbortableError where only `abort` is
+        left, FatalError, InvalidTransactionState; RequestTimedOut after max.block.ms: calling it again waits on.
+        """
+        manager = self.manager
+        self._forget_ended()
+        manager.begin_prepare()
+        try:
+            async with asyncio.timeout(self._config.max_block_ms / 1000):
+                await self._flush()
+                await self._quiet()
+        except TimeoutError:
+            raise self._timed_out("not all of the transaction could be written yet: prepare it again") from None
+        if manager.error is not None:
+            raise manager.error.with_traceback(None)
+        if not manager.must_be_ended:
+            manager.begin_commit()
+            manager.ended(None)
+            return None
+        self._is_handed_over = True
+        return PreparedTransaction(self._id, self._identity.producer_id, self._identity.epoch, manager.is_v2)
+
     async def commit(self) -> None:
         """Raises AbortableError where only `abort` is left, FatalError, InvalidTransactionState; EndNotKnown after
         max.block.ms: the commit goes on, and calling again waits for it."""
@@ -186,14 +212,17 @@ class Transactions:
     @property
     def is_open(self) -> bool:
         """Whether there is a transaction that can be aborted."""
-        return self.manager.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
+        return self.manager.state in OPEN
 
     async def close(self) -> None:
-        """Wait for what is being ended, max.block.ms at most, abort what is open then, and end what is under way."""
+        """Wait for what is being ended, max.block.ms at most, abort what is open then, and end what is under way.
+
+        What was prepared and handed over stays open: somebody else ends it.
+        """
         try:
             if self._ending is not None:
                 await asyncio.wait([self._ending.task], timeout=self._config.max_block_ms / 1000)
-            if self.is_open:
+            if self.is_open and not self._is_handed_over:
                 await self.abort()
         except KafkaError as error:
             logger.warning("transactional id %s: an open transaction was left to its timeout: %s", self._id, error)

@@ -53,6 +53,40 @@ def test_any_portions_give_all_records_in_order(limit: int) -> None:
     assert part.is_exhausted
 
 
+@pytest.mark.parametrize("before", [0, 2, 5, 6])
+def test_columns_are_the_records(before: int) -> None:
+    """Also after some of a batch were taken as records, and with what is hidden."""
+    end = EndTransactionMarker(ControlType.COMMIT, 0)
+    marker = marker_batch(end, producer_id=1, producer_epoch=0, timestamp=0, base_offset=5)
+    data = batch(0, 5) + marker + batch(6, 4)
+    part, twin = fetched(data), fetched(data)
+    assert len(part.take(before)) == len(twin.take(before))
+    columns, records = part.take_columns(), twin.take(100)
+    rows = [
+        row
+        for each in columns
+        for row in zip(each.offsets, each.timestamps_ms, each.keys, each.values, each.headers, strict=True)
+    ]
+    assert rows == [(r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in records]
+    assert {each.timestamp_type for each in columns} == {0}
+    assert (part.next_offset, part.last_epoch, part.is_exhausted) == (10, twin.last_epoch, True)
+    assert part.take_columns() == []
+
+
+def test_columns_begin_where_they_were_asked_for_and_stop_before_damage() -> None:
+    damaged = batch(5, 5)
+    damaged[-1] ^= 1
+    part = fetched(batch(0, 5) + damaged, 3)
+    (columns,) = part.take_columns()
+    assert columns.offsets == [3, 4]
+    assert part.next_offset == 5
+    with pytest.raises(CorruptRecords):
+        part.take_columns()
+    assert columns.cut(4, 9).values == [b"4"]  # type: ignore[union-attr]
+    assert columns.cut(5, 9) is None
+    assert columns.cut(0, 9) is columns
+
+
 def test_one_by_one_is_the_same() -> None:
     part = fetched(batch(0, 5) + batch(5, 1))
     assert part.take(2)

@@ -28,6 +28,7 @@ def manager(state: TransactionState = TransactionState.IN_TRANSACTION, *, is_v2:
         lambda: made.initialised(FIRST),
         lambda: made.begin(is_v2=is_v2),
         {
+            TransactionState.PREPARED_TRANSACTION: made.begin_prepare,
             TransactionState.COMMITTING: made.begin_commit,
             TransactionState.ABORTING: made.begin_abort,
             TransactionState.ABORTABLE_ERROR: lambda: made.failed(TOO_LARGE),
@@ -44,6 +45,7 @@ def manager(state: TransactionState = TransactionState.IN_TRANSACTION, *, is_v2:
 
 ALL = list(TransactionState)
 IN, COMMITTING, ABORTING = TransactionState.IN_TRANSACTION, TransactionState.COMMITTING, TransactionState.ABORTING
+PREPARED = TransactionState.PREPARED_TRANSACTION
 ABORTABLE, FATAL, READY = TransactionState.ABORTABLE_ERROR, TransactionState.FATAL_ERROR, TransactionState.READY
 
 
@@ -54,8 +56,9 @@ ABORTABLE, FATAL, READY = TransactionState.ABORTABLE_ERROR, TransactionState.FAT
         ("begin", {READY}),
         ("sending_to", {IN}),
         ("check_in_transaction", {IN}),
-        ("begin_commit", {IN}),
-        ("begin_abort", {IN, ABORTABLE}),
+        ("begin_prepare", {IN, PREPARED}),
+        ("begin_commit", {IN, PREPARED}),
+        ("begin_abort", {IN, PREPARED, ABORTABLE}),
     ],
 )
 def test_s45_what_the_user_may_call_in_each_state(
@@ -82,8 +85,8 @@ def test_s45_what_the_user_may_call_in_each_state(
 def test_s45_batches_leave_only_in_a_transaction(state: TransactionState) -> None:
     made = manager(state)
     made.added.add(P0)
-    assert made.may_send(P0) is (state in (IN, COMMITTING))
-    assert made.is_sending is (state in (IN, COMMITTING))
+    assert made.may_send(P0) is (state in (IN, PREPARED, COMMITTING))
+    assert made.is_sending is (state in (IN, PREPARED, COMMITTING))
     assert not made.may_send(P1)
 
 

@@ -7,18 +7,19 @@ import pytest
 from oncelog.errors import InvalidTransactionState
 from oncelog.producer.transaction_states import PREVIOUS, TransactionState, check
 
-ORDER = ["UNINITIALIZED", "INITIALIZING", "READY", "IN_TRANSACTION", "COMMITTING", "ABORTING"]
+ORDER = ["UNINITIALIZED", "INITIALIZING", "READY", "IN_TRANSACTION", "PREPARED_TRANSACTION", "COMMITTING", "ABORTING"]
 ORDER += ["ABORTABLE_ERROR", "FATAL_ERROR"]
 # from the state of the row to the state of the column: x, in the order above
 TABLE = {
-    "UNINITIALIZED": ".x.....x",
-    "INITIALIZING": "..x...xx",
-    "READY": "...x...x",
-    "IN_TRANSACTION": "....xxxx",
-    "COMMITTING": ".xx...xx",
-    "ABORTING": ".xx....x",
-    "ABORTABLE_ERROR": ".....xxx",
-    "FATAL_ERROR": ".......x",
+    "UNINITIALIZED": ".x......x",
+    "INITIALIZING": "..x....xx",
+    "READY": "...x....x",
+    "IN_TRANSACTION": "....xxxxx",
+    "PREPARED_TRANSACTION": ".....xxxx",
+    "COMMITTING": ".xx....xx",
+    "ABORTING": ".xx.....x",
+    "ABORTABLE_ERROR": "......xxx",
+    "FATAL_ERROR": "........x",
 }
 
 

@@ -1,0 +1,103 @@
+"""Options as Spark hands them over: strings, their names in any case. Pure.
+
+Spark ignores a name that it does not know in silence; here it is refused, with the nearest one that there is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+SPARKS_OWN: Final = ("path", "checkpointLocation", "queryName")
+"""What Spark puts among a source's or sink's options, or passes through."""
+PREFIX: Final = "kafka."
+
+_TIME: Final = re.compile(r"\s*(\d+)\s*(us|ms|s|m|min|h|d)?\s*")
+_SECONDS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class OptionError(ValueError):
+    """An option that is unknown, missing or has no value of its kind: the message says what to write."""
+
+
+class Options:
+    """The options of one reader or writer; each is taken once, and `kafka.*` are what is left."""
+
+    def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
+        """Raises OptionError for a name that is neither known, nor Spark's own, nor kafka.*."""
+        names = {name.lower(): name for name in (*known, *SPARKS_OWN)}
+        self.kafka: dict[str, str] = {}
+        self._values: dict[str, str] = {}
+        for name, value in given.items():
+            lower = name.lower()
+            if lower.startswith(PREFIX):
+                self.kafka[lower] = value
+            elif lower in names:
+                self._values[names[lower]] = value
+            else:
+                near = get_close_matches(lower, names, n=1)
+                hint = f": did you mean {names[near[0]]!r}?" if near else ""
+                raise OptionError(f"unknown option {name!r}{hint}")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def text(self, name: str, default: T) -> str | T:
+        return self._values.get(name, default)
+
+    def choice(self, name: str, choices: Iterable[str], default: str) -> str:
+        """Raises OptionError."""
+        allowed = list(choices)
+        value = self._values.get(name, default).lower()
+        if value not in allowed:
+            raise OptionError(f"{name}={self._values[name]!r}: must be one of {', '.join(allowed)}")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Raises OptionError."""
+        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
+
+    def number(self, name: str, default: T, *, least: int = 1) -> int | T:
+        """Raises OptionError."""
+        value = self._values.get(name)
+        return default if value is None else number(name, value, least)
+
+    def seconds(self, name: str, default: float) -> float:
+        """A time as Spark writes it: 15m, 200ms, 10s; a bare number is milliseconds. Raises OptionError."""
+        value = self._values.get(name)
+        if value is None:
+            return default
+        match = _TIME.fullmatch(value.lower())
+        if match is None:
+            raise OptionError(f"{name}={value!r}: must be a time such as 15m, 10s or 200ms")
+        return int(match[1]) * _SECONDS[match[2] or "ms"]
+
+    def parsed(self, name: str, parse: Callable[[str], T]) -> T:
+        """What `parse` makes of an option that is there. Raises OptionError."""
+        value = self._values[name]
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise OptionError(f"{name}: {error}") from error
+
+
+def number(name: str, value: str, least: int) -> int:
+    """Raises OptionError."""
+    if not re.fullmatch(r"\s*-?\d+\s*", value) or int(value) < least:
+        raise OptionError(f"{name}={value!r}: must be a whole number from {least} on")
+    return int(value)
+
+
+def as_setting(name: str, value: str, like: Any) -> Any:
+    """A value of the kind of the default `like`: flag, number or text. Raises OptionError."""
+    if isinstance(like, bool):
+        if value.lower() not in ("true", "false"):
+            raise OptionError(f"{name}={value!r}: must be true or false")
+        return value.lower() == "true"
+    if isinstance(like, int):
+        return number(name, value, 0)
+    return value

@@ -1,0 +1,76 @@
+"""What a sink writes to, and with which guarantee. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from oncelog.errors import InvalidTopic
+from oncelog.names import check_topic
+from oncelog_pipeline.options import client_settings
+from oncelog_pipeline.options.reading import OptionError, Options
+from oncelog_pipeline.sink.names import STATE_TOPIC, Query
+
+KNOWN: Final = ("topic", "delivery", "stateTopic", "writeId")
+DEFAULT_TASK_TIMEOUT_MS: Final = 900_000
+"""As long as brokers allow by default (transaction.max.timeout.ms): a batch, and a restart, must be done by then."""
+
+
+class Delivery(Enum):
+    """What a reader of what was written can count on, whatever is killed."""
+
+    EXACTLY_ONCE = "exactly-once"
+    EXACTLY_ONCE_PER_TASK = "exactly-once-per-task"
+    AT_LEAST_ONCE = "at-least-once"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """All that a sink needs to know. Plain values, so that Spark can pickle it. `topic` wins over the column."""
+
+    bootstrap_servers: str
+    topic: str | None
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    state_topic: str = STATE_TOPIC
+    write_id: str | None = None
+    task_timeout_ms: int = DEFAULT_TASK_TIMEOUT_MS
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Keywords that all our clients know."""
+    producer_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Keywords of `oncelog.Producer`."""
+
+
+def sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Raises OptionError."""
+    options = Options(given, KNOWN)
+    found = client_settings.settings(options, client_settings.PRODUCER)
+    if found.get("enable_idempotence") is False:
+        raise OptionError("kafka.enable.idempotence=false: every delivery here needs it")
+    task_timeout_ms = found.pop("transaction_timeout_ms", DEFAULT_TASK_TIMEOUT_MS)
+    write_id = options.text("writeId", None)
+    if write_id is not None:
+        options.parsed("writeId", Query)
+    for name in ("topic", "stateTopic"):
+        if name in options:
+            options.parsed(name, _topic)
+    delivery = options.choice("delivery", [each.value for each in Delivery], Delivery.EXACTLY_ONCE.value)
+    return SinkOptions(
+        client_settings.bootstrap_servers(options),
+        options.text("topic", None),
+        Delivery(delivery),
+        options.text("stateTopic", STATE_TOPIC),
+        write_id,
+        task_timeout_ms,
+        client_settings.common(found),
+        found,
+    )
+
+
+def _topic(name: str) -> str:
+    try:
+        check_topic(name)
+    except InvalidTopic as error:
+        raise ValueError(error.message) from error
+    return name

@@ -1,0 +1,200 @@
+"""What a source reads, from where to where, and how much at once. Pure.
+
+Names, defaults and rules are those of Spark's own Kafka source but for two: `kafka.isolation.level` is read_committed
+unless it is set otherwise, and `subscribePattern` is a regular expression of Python's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, Final
+
+from oncelog import TopicPartition
+from oncelog_pipeline.options import client_settings
+from oncelog_pipeline.options.reading import OptionError, Options, number
+from oncelog_pipeline.source.offsets import EARLIEST, LATEST, Offsets, offsets_from_json, partitions_from_json
+
+KNOWN: Final = (
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "includeHeaders",
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+FOR_BATCHES: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
+DEFAULT_TRIGGER_DELAY_S: Final = 15 * 60.0
+DEFAULT_POLL_TIMEOUT_MS: Final = 120_000
+
+
+class Where(Enum):
+    """How an end of what is read is given."""
+
+    EARLIEST = auto()
+    LATEST = auto()
+    OFFSETS = auto()
+    TIMESTAMP = auto()
+    TIMESTAMPS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where reading begins or ends. `offsets` has offsets, LATEST and EARLIEST, or milliseconds of each partition, as
+    `where` says; `timestamp_ms` those of all. `is_latest_where_none`: what a timestamp without a record means."""
+
+    where: Where
+    offsets: Offsets = field(default_factory=dict)
+    timestamp_ms: int = 0
+    is_latest_where_none: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Exactly one of the three."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """All that a source needs to know. Plain values, so that Spark can pickle it."""
+
+    bootstrap_servers: str
+    subscription: Subscription
+    starting: Bound
+    ending: Bound
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_s: float = DEFAULT_TRIGGER_DELAY_S
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    fails_on_data_loss: bool = True
+    includes_headers: bool = False
+    poll_timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS
+    offset_retries: int = 3
+    offset_retry_interval_ms: int = 10
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Keywords of `oncelog.Consumer`."""
+
+
+def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
+    """Raises OptionError."""
+    options = Options(given, KNOWN)
+    if is_stream:
+        for name in FOR_BATCHES:
+            if name in options:
+                raise OptionError(f"{name} is for batch queries: a stream has no end")
+    settings = {"isolation_level": "read_committed"} | client_settings.settings(options, client_settings.CONSUMER)
+    if "groupIdPrefix" in options:
+        settings.setdefault("client_id", options.text("groupIdPrefix", ""))
+    made = SourceOptions(
+        bootstrap_servers=client_settings.bootstrap_servers(options),
+        subscription=_subscription(options),
+        starting=_starting(options, is_stream=is_stream),
+        ending=_ending(options),
+        max_offsets_per_trigger=options.number("maxOffsetsPerTrigger", None),
+        min_offsets_per_trigger=options.number("minOffsetsPerTrigger", None),
+        max_trigger_delay_s=options.seconds("maxTriggerDelay", DEFAULT_TRIGGER_DELAY_S),
+        min_partitions=options.number("minPartitions", None),
+        max_records_per_partition=options.number("maxRecordsPerPartition", None),
+        fails_on_data_loss=options.flag("failOnDataLoss", True),
+        includes_headers=options.flag("includeHeaders", False),
+        poll_timeout_ms=options.number("kafkaConsumer.pollTimeoutMs", DEFAULT_POLL_TIMEOUT_MS),
+        offset_retries=options.number("fetchOffset.numRetries", 3, least=0),
+        offset_retry_interval_ms=options.number("fetchOffset.retryIntervalMs", 10, least=0),
+        settings=settings,
+    )
+    if (made.min_offsets_per_trigger or 0) > (made.max_offsets_per_trigger or float("inf")):
+        raise OptionError(
+            f"minOffsetsPerTrigger={made.min_offsets_per_trigger} is above"
+            f" maxOffsetsPerTrigger={made.max_offsets_per_trigger}"
+        )
+    return made
+
+
+def _subscription(options: Options) -> Subscription:
+    given = [name for name in SUBSCRIPTIONS if name in options]
+    if len(given) != 1:
+        told = " and ".join(given) if given else "none of them"
+        raise OptionError(f"exactly one of {', '.join(SUBSCRIPTIONS)} is needed, there is {told}")
+    if given[0] == "assign":
+        return Subscription(partitions=tuple(options.parsed("assign", partitions_from_json)))
+    if given[0] == "subscribePattern":
+        return Subscription(pattern=options.parsed("subscribePattern", _pattern))
+    topics = [topic.strip() for topic in options.text("subscribe", "").split(",")]
+    if not all(topics):
+        raise OptionError(f"subscribe={options.text('subscribe', '')!r}: must be names with commas between them")
+    return Subscription(topics=tuple(dict.fromkeys(topics)))
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression of Python's: {error}") from error
+    return text
+
+
+def _starting(options: Options, *, is_stream: bool) -> Bound:
+    """The first that is given: startingTimestamp, startingOffsetsByTimestamp, startingOffsets."""
+    strategy = options.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+    is_latest = strategy == "latest"
+    if "startingTimestamp" in options:
+        return Bound(
+            Where.TIMESTAMP, timestamp_ms=_timestamp(options, "startingTimestamp"), is_latest_where_none=is_latest
+        )
+    if "startingOffsetsByTimestamp" in options:
+        times = options.parsed("startingOffsetsByTimestamp", offsets_from_json)
+        return Bound(Where.TIMESTAMPS, times, is_latest_where_none=is_latest)
+    told = options.text("startingOffsets", "latest" if is_stream else "earliest")
+    if told.lower() == "earliest":
+        return Bound(Where.EARLIEST)
+    if told.lower() == "latest":
+        if not is_stream:
+            raise OptionError("startingOffsets=latest: a batch query that begins at the end has nothing to read")
+        return Bound(Where.LATEST)
+    offsets = options.parsed("startingOffsets", lambda text: offsets_from_json(text, least=EARLIEST))
+    if not is_stream and LATEST in offsets.values():
+        raise OptionError(f"startingOffsets={told!r}: -1 (latest) is for streams: there is nothing to read from there")
+    return Bound(Where.OFFSETS, offsets)
+
+
+def _ending(options: Options) -> Bound:
+    """As `_starting`; a timestamp that no record has means the end."""
+    if "endingTimestamp" in options:
+        timestamp_ms = _timestamp(options, "endingTimestamp")
+        return Bound(Where.TIMESTAMP, timestamp_ms=timestamp_ms, is_latest_where_none=True)
+    if "endingOffsetsByTimestamp" in options:
+        times = options.parsed("endingOffsetsByTimestamp", offsets_from_json)
+        return Bound(Where.TIMESTAMPS, times, is_latest_where_none=True)
+    told = options.text("endingOffsets", "latest")
+    if told.lower() == "latest":
+        return Bound(Where.LATEST)
+    if told.lower() == "earliest":
+        raise OptionError("endingOffsets=earliest: there is nothing to read before that")
+    return Bound(Where.OFFSETS, options.parsed("endingOffsets", lambda text: offsets_from_json(text, least=LATEST)))
+
+
+def _timestamp(options: Options, name: str) -> int:
+    return number(name, options.text(name, ""), 0)

@@ -1,0 +1,248 @@
+"""The operations of `operations.py` over our client: against any cluster that speaks Kafka's protocol.
+
+One of these per worker process, with its connections: a task then takes only what it asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Collection, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from oncelog import Admin, Consumer, ConsumerGroupMetadata, Producer, RecordMetadata, TopicPartition
+from oncelog.clock import now_ms
+from oncelog.errors import ErrorCode, KafkaError, PartialFailure, ProducerFenced, UnsupportedVersion
+from oncelog.prepared_transaction import PreparedTransaction
+from oncelog.producer.transaction import until_known
+from oncelog_pipeline.sink.names import STATE_TOPIC, Query
+from oncelog_pipeline.sink.operations import Superseded
+from oncelog_pipeline.sink.state import NO_BATCH, Place, State, Written
+from oncelog_pipeline.sink.state_topic import StateTopic
+
+ONGOING: Final = "Ongoing"
+LOOK_MS: Final = 50
+"""How often to look whether a consumer has passed over what was aborted."""
+OWNER_TIMEOUT_MS: Final = 10_000
+"""Of the transaction in which a state is written."""
+
+logger = logging.getLogger(__name__)
+
+
+class StateOwner:
+    """`operations.Owner`."""
+
+    def __init__(self, producer: Producer, partition: TopicPartition, query: Query) -> None:
+        self._producer = producer
+        self._partition = partition
+        self._query = query
+
+    async def write(self, state: State) -> None:
+        """Raises Superseded; other KafkaErrors where it is not known, or not, written: the next owner finds out."""
+        try:
+            async with self._producer.transaction():
+                key, value = self._query.id.encode(), state.as_json()
+                topic, index = self._partition
+                written = await self._producer.send_and_wait(topic, value, key=key, partition=index)
+                await self._producer.send_offsets({self._partition: written.offset}, _group(self._query.id))
+        except ProducerFenced:
+            raise Superseded from None
+
+    async def close(self) -> None:
+        await self._producer.close()
+
+
+class RowProducer:
+    """`operations.TaskProducer`, for rows: `producer.send` and `sent` with what it returns, or `send`."""
+
+    def __init__(self, producer: Producer, state_partition: TopicPartition) -> None:
+        self.producer = producer
+        self._state_partition = state_partition
+        self._first: asyncio.Future[RecordMetadata] | None = None
+
+    async def send(self, topic: str, value: bytes | None, key: bytes | None = None, **options: Any) -> None:
+        """As `Producer.send`. Raises KafkaError."""
+        future = await self.producer.send(topic, value, key, **options)
+        if self._first is None:
+            self._first = future
+
+    async def send_columns(
+        self, topic: str, partition: int, values: Sequence[bytes | None], *columns: Any, **options: Any
+    ) -> None:
+        """As `Producer.send_columns`. Raises KafkaError."""
+        future = await self.producer.send_columns(topic, partition, values, *columns, **options)
+        if self._first is None:
+            self._first = future
+
+    async def prepare(self) -> Written | None:
+        """Raises KafkaError."""
+        prepared = await self.producer.prepare_transaction()
+        if prepared is None or self._first is None:
+            return None
+        first = await self._first
+        return Written(prepared, Place(first.topic, first.partition, first.offset))
+
+    async def commit_with_marker(self, batch: int) -> None:
+        """Raises KafkaError."""
+        transactional_id = self.producer.config.transactional_id
+        assert transactional_id is not None
+        await self.producer.send_offsets({self._state_partition: batch + 1}, _group(transactional_id))
+        await until_known(self.producer.commit_transaction)
+
+    async def close(self) -> None:
+        await self.producer.close()
+
+
+class KafkaCluster:
+    """`operations.Cluster`. Open from `start` to `close`.
+
+    `settings` are keywords of our clients' configuration which all of them know; `producer_settings` those of the
+    tasks' producers alone. `task_timeout_ms` is the timeout of the tasks' transactions.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        task_timeout_ms: int,
+        state_topic: str = STATE_TOPIC,
+        settings: Mapping[str, Any] | None = None,
+        producer_settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Raises ConfigError."""
+        self._bootstrap_servers = bootstrap_servers
+        self._settings = dict(settings or {})
+        self._producer_settings = self._settings | dict(producer_settings or {})
+        self._task_timeout_ms = task_timeout_ms
+        self._admin = Admin(bootstrap_servers, **self._settings)
+        self._states = StateTopic(self._admin, bootstrap_servers, state_topic)
+        self._may_list = True
+        self._rng = random.Random()  # noqa: S311 - jitter, not a secret
+
+    async def start(self) -> None:
+        """Connect, and create the state topic if there is none. Raises KafkaError."""
+        await self._admin.start()
+        await self._states.ensure()
+
+    async def close(self) -> None:
+        await self._admin.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # the query
+
+    async def read_state(self, query: Query) -> State | None:
+        return await self._states.read(query)
+
+    async def own(self, query: Query) -> StateOwner:
+        settings = self._settings | {"transaction_timeout_ms": OWNER_TIMEOUT_MS, "linger_ms": 0}
+        producer = Producer(self._bootstrap_servers, transactional_id=query.id, **settings)
+        await producer.start()
+        return StateOwner(producer, self._states.partition, query)
+
+    # its tasks
+
+    async def open_task(self, transactional_id: str) -> RowProducer:
+        settings = self._producer_settings | {"transaction_timeout_ms": self._task_timeout_ms}
+        producer = Producer(self._bootstrap_servers, transactional_id=transactional_id, **settings)
+        await producer.start()
+        producer.begin_transaction()
+        return RowProducer(producer, self._states.partition)
+
+    async def marker(self, transactional_id: str) -> int:
+        offsets = await self._admin.groups.offsets(transactional_id, require_stable=True)
+        committed = offsets.get(self._states.partition)
+        return NO_BATCH if committed is None else committed.offset - 1
+
+    async def is_ongoing(self, transactional_id: str) -> bool:
+        try:
+            described = await self._admin.transactions.describe([transactional_id])
+        except KafkaError as error:
+            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            return False
+        return described[transactional_id].state == ONGOING
+
+    async def remaining(self, transactions: Sequence[PreparedTransaction]) -> list[float]:
+        try:
+            described = await self._admin.transactions.describe([each.transactional_id for each in transactions])
+        except KafkaError as error:
+            errors = error.errors.values() if isinstance(error, PartialFailure) else [error]
+            for each_error in errors:
+                if each_error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    raise each_error from None
+            described = dict(error.results) if isinstance(error, PartialFailure) else {}
+        now = now_ms()
+        shares = []
+        for each in transactions:
+            known = described.get(each.transactional_id)
+            is_open = (
+                known is not None
+                and known.state == ONGOING
+                and (known.producer_id, known.producer_epoch) == (each.producer_id, each.epoch)
+            )
+            if known is None or not is_open:
+                shares.append(0.0)
+            else:
+                shares.append(1 - (now - (known.start_time_ms or now)) / known.timeout_ms)
+        return shares
+
+    async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
+        ends = (self._admin.transactions.end(each, commits=commits) for each in transactions)
+        return list(await asyncio.gather(*ends))
+
+    async def are_visible(self, places: Sequence[Place]) -> list[bool]:
+        return list(await asyncio.gather(*map(self._is_visible, places)))
+
+    async def _is_visible(self, place: Place) -> bool:
+        partition = TopicPartition(place.topic, place.partition)
+        async with Consumer(
+            self._bootstrap_servers, isolation_level="read_committed", auto_offset_reset="none", **self._settings
+        ) as consumer:
+            consumer.assign([partition])
+            consumer.seek(partition, place.offset)
+            async with asyncio.timeout(consumer.config.default_api_timeout_ms / 1000):
+                while True:
+                    records = (await consumer.poll(LOOK_MS, max_records=1)).get(partition)
+                    if records:
+                        return records[0].offset == place.offset
+                    if await consumer.position(partition) > place.offset:
+                        return False
+
+    async def ongoing(self, query: Query) -> list[str]:
+        if not self._may_list:
+            return []
+        try:
+            listed = await self._admin.transactions.list(states=[ONGOING])
+        except KafkaError as error:
+            if error.code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED and not isinstance(error, UnsupportedVersion):
+                raise
+            self._may_list = False
+            logger.warning(
+                "query %s: what attempts of tasks that were killed leave open holds readers back until its timeout,"
+                " as transactions cannot be listed here (Apache Kafka from 3.0 on, with Describe on all ids): %s",
+                query.name,
+                error.message,
+            )
+            return []
+        return [each.transactional_id for each in listed if each.transactional_id.startswith(query.tasks_prefix)]
+
+    async def fence(self, transactional_ids: Collection[str]) -> None:
+        await self._admin.transactions.fence(transactional_ids)
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds * self._rng.uniform(0.5, 1.5))
+
+
+def _group(group_id: str) -> ConsumerGroupMetadata:
+    """A group that nobody is a member of."""
+    return ConsumerGroupMetadata(group_id, -1, "", None)

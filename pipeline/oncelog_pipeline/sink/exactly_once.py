@@ -1,0 +1,277 @@
+"""A batch written by many tasks is seen as a whole or not at all, whoever dies, and however often it is tried.
+
+Each task leaves an open transaction. The driver writes one decision for all of them, then ends them; who comes later
+ends what was decided and finds nothing of what was not:
+
+    a task     is this batch decided? -> write, flush, and leave the transaction open
+    the driver are all open? -> THE DECISION -> commit each -> abort what other attempts left open
+    a new run  owns the query -> commits what was decided -> writes its name into the state -> aborts what was not
+
+Why it holds:
+
+- *A decision is unique.* Every write of the state is "become the owner, read, write", and fails if anybody became
+  owner in between: states follow one another as by compare-and-set. A run that has written its name has seen the last
+  decision that there will ever be of older runs, and only then aborts what they left open.
+- *Decided means written.* Only transactions that were flushed and open are named in a decision. Nobody aborts those but
+  their timeout: sweeping spares every run that is neither one's own nor known to be over.
+- *Not decided means gone*, by the next sweep, else by the timeout.
+- *A replay* of a decided batch writes nothing, but for what is lost.
+
+The one hole: the coordinator aborts what is decided and not yet ended, because the driver was away for longer than
+`transaction.timeout.ms` allows, or because an attempt of the same number (of another attempt of the stage, which Spark
+does not tell apart, or of `names.TURNS` batches before) wakes up at just that moment. It is found, kept in
+`State.lost`, and those partitions are written again: exact where their replay brings the same rows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+from oncelog.prepared_transaction import PreparedTransaction
+from oncelog_pipeline.sink.names import short
+from oncelog_pipeline.sink.operations import (
+    Cluster,
+    DecidedButAborted,
+    NotAllOpen,
+    NotRepairable,
+    Superseded,
+    TakenOver,
+    TaskProducer,
+)
+from oncelog_pipeline.sink.state import Batch, State, TaskMessage, TaskTransaction
+
+P = TypeVar("P", bound=TaskProducer)
+
+LEAST_TIME_LEFT: Final = 1 / 3
+"""Of transaction.timeout.ms: with less of it left a batch is not decided, as the ends might come too late."""
+FIRST_PARTITION: Final = 0
+"""Its task takes over at once; the others give it time first."""
+POLLS: Final = 20
+POLL_SECONDS: Final = 0.1
+"""How often, and after which time, the others look whether somebody has taken over."""
+LONGEST_WAIT_SECONDS: Final = 10.0
+"""Between two tries to take over, where others try, too."""
+
+logger = logging.getLogger(__name__)
+
+
+async def write_task(
+    cluster: Cluster[P],
+    batch: Batch,
+    partition: int,
+    attempt: int,
+    unique: int,
+    write: Callable[[P], Awaitable[None]],
+) -> TaskMessage:
+    """One attempt of a task: `write` sends its rows. `unique` is Spark's taskAttemptId.
+
+    Raises TakenOver, and what `write` and the cluster raise: then nothing of this attempt will ever be seen.
+    """
+    if not await is_wanted(cluster, batch, partition):
+        return TaskMessage(batch, partition, None)
+    transactional_id = batch.query.task_id(batch.run, batch.number, partition, attempt)
+    if await cluster.is_ongoing(transactional_id):
+        transactional_id += f"/{unique}"  # an earlier attempt of the stage has this one, and may have been decided on
+    producer = await cluster.open_task(transactional_id)
+    try:
+        await write(producer)
+        return TaskMessage(batch, partition, await producer.prepare())
+    finally:
+        await producer.close()
+
+
+async def is_wanted(cluster: Cluster[Any], batch: Batch, partition: int) -> bool:
+    """Whether the rows of this partition are still to be written. The first to ask takes over. Raises TakenOver."""
+    state = await cluster.read_state(batch.query)
+    polls = 0 if partition == FIRST_PARTITION else POLLS
+    while not _is_settled(state, batch) and polls:
+        polls -= 1
+        await cluster.pause(POLL_SECONDS)
+        state = await cluster.read_state(batch.query)
+    if not _is_settled(state, batch):
+        state = await take_over(cluster, batch)
+    assert state is not None
+    if state.batch > batch.number:
+        logger.warning("%s: batch %d is decided already, so this one is passed over", batch, state.batch)
+        return False
+    return state.batch < batch.number or partition in state.lost
+
+
+def _is_settled(state: State | None, batch: Batch) -> bool:
+    """Whether there is nothing to take over: the run is the state's, or the batch is long over. Raises TakenOver."""
+    if state is None:
+        return False
+    _check_not_over(state, batch)
+    return state.run == batch.run or state.batch > batch.number
+
+
+def _check_not_over(state: State, batch: Batch) -> None:
+    """Raises TakenOver for a run that has been taken over: its tasks are not to take over again."""
+    if state.run != batch.run and short(batch.run) in state.former:
+        raise TakenOver(f"{batch}: run {short(state.run)} has taken over")
+
+
+async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
+    """Become the run that decides: nothing of older runs is decided or left undone from then on.
+
+    Returns the state, which is another run's only where that has decided a later batch. Raises TakenOver.
+    """
+    wait_seconds = POLL_SECONDS
+    while True:
+        owner = await cluster.own(batch.query)
+        try:
+            found = await cluster.read_state(batch.query)
+            if found is not None and _is_settled(found, batch):
+                return found
+            state = (
+                State(batch.run) if found is None else found.taken_over(batch.run, await _finish(cluster, found, batch))
+            )
+            await owner.write(state)
+        except Superseded:
+            pass
+        else:
+            # Only now: as long as their names stood in the state, older runs could still decide.
+            await _sweep(cluster, batch, state.former)
+            return state
+        finally:
+            await owner.close()
+        # Another task does the same. Whoever owns the query again before that one is done keeps both from ending.
+        await cluster.pause(wait_seconds)
+        wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
+        found = await cluster.read_state(batch.query)
+        if found is not None and _is_settled(found, batch):
+            return found
+
+
+async def _finish(cluster: Cluster[Any], found: State, batch: Batch) -> frozenset[int]:
+    """Commit what an older run has decided of this batch; the partitions of it that are lost.
+
+    An earlier batch is over: Spark begins the next one when all has ended.
+    """
+    if found.batch != batch.number:
+        return frozenset()
+    return found.lost | await _commit_all(cluster, found.transactions, batch)
+
+
+async def commit(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage]) -> None:
+    """Decide for all tasks of the batch, and end their transactions. May be called again for the same batch.
+
+    Raises TakenOver, NotAllOpen, NotRepairable: nothing was decided. Raises DecidedButAborted: the decision stands, and
+    the next run repairs it. Whatever else the cluster raises leaves open which; `abort` finds out.
+    """
+    told = list(messages)
+    written = [TaskTransaction(message.written, message.partition) for message in told if message.written is not None]
+    state = await _own_state(cluster, batch)
+    if state.batch == batch.number and not state.lost:
+        if written and tuple(written) != state.transactions:
+            raise TakenOver(f"{batch}: is decided already, and not so")
+        await _end(cluster, state, batch)
+    elif written or state.lost:
+        if state.lost:
+            _check_repair(state, batch, written)
+        await _check_open(cluster, batch, [each.written.transaction for each in written])
+        await _end(cluster, await _decide(cluster, state, batch, written), batch)
+    await _sweep(cluster, batch, (short(batch.run), *state.former))
+
+
+async def abort(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage]) -> None:
+    """Undo a batch that is not decided; finish one that is: Spark also calls this after a commit that has raised.
+
+    What a newer run has taken over is left to it.
+    """
+    state = await cluster.read_state(batch.query)
+    if state is None or state.run != batch.run:
+        return
+    owner = await cluster.own(batch.query)  # a decision that is under way is written before this, or never
+    await owner.close()
+    state = await cluster.read_state(batch.query)
+    if state is None or state.run != batch.run or state.batch > batch.number:
+        return
+    decided = state.transactions if state.batch == batch.number else ()
+    await _commit_all(cluster, decided, batch)
+    told = [message.written.transaction for message in messages if message.written is not None]
+    undecided = [each for each in told if each not in {known.written.transaction for known in decided}]
+    await cluster.end(undecided, commits=False)
+    await _sweep(cluster, batch, (short(batch.run), *state.former))
+
+
+async def _own_state(cluster: Cluster[Any], batch: Batch) -> State:
+    """The state, of this run. Raises TakenOver."""
+    state = await cluster.read_state(batch.query)
+    if state is None or state.run != batch.run or state.batch > batch.number:
+        by = "nobody" if state is None else f"run {short(state.run)}, batch {state.batch}"
+        raise TakenOver(f"{batch}: the state is that of {by}: another run of this query goes on")
+    return state
+
+
+def _check_repair(state: State, batch: Batch, written: Sequence[TaskTransaction]) -> None:
+    """Raises NotRepairable where the replay does not bring rows for exactly the partitions that are lost."""
+    brought = {each.partition for each in written}
+    if brought != state.lost:
+        raise NotRepairable(
+            f"{batch}: of a decided batch the partitions {sorted(state.lost)} were aborted by their timeout and must be"
+            f" written again, but the replay brings rows of {sorted(brought)}: restart the query as it was, with the"
+            " same input, code and partitioning"
+        )
+
+
+async def _check_open(cluster: Cluster[Any], batch: Batch, transactions: Sequence[PreparedTransaction]) -> None:
+    """Raises NotAllOpen."""
+    left = await cluster.remaining(transactions)
+    late = [each for each, share in zip(transactions, left, strict=True) if share < LEAST_TIME_LEFT]
+    if late:
+        raise NotAllOpen(
+            f"{batch}: {len(late)} of {len(left)} transactions, {late[0].transactional_id} among them, are aborted or"
+            " have less than a third of their time left, so nothing of the batch was written: make batches smaller"
+            " (maxOffsetsPerTrigger), kafka.transaction.timeout.ms longer, or choose delivery=exactly-once-per-task"
+        )
+
+
+async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, written: Sequence[TaskTransaction]) -> State:
+    """The decision. Raises TakenOver where anybody else has had, or takes, a hand in it."""
+    owner = await cluster.own(batch.query)
+    try:
+        if await cluster.read_state(batch.query) != seen:  # only now it is certain
+            raise TakenOver(f"{batch}: another run has taken over")
+        state = seen.decided(batch.number, written)
+        await owner.write(state)
+        return state
+    except Superseded:
+        raise TakenOver(f"{batch}: another run takes over") from None
+    finally:
+        await owner.close()
+
+
+async def _end(cluster: Cluster[Any], state: State, batch: Batch) -> None:
+    """Raises DecidedButAborted."""
+    lost = await _commit_all(cluster, state.transactions, batch)
+    if lost:
+        raise DecidedButAborted(
+            f"{batch}: the transactions of the partitions {sorted(lost)} were aborted between the decision and their"
+            " end; the next start of the query writes them again"
+        )
+
+
+async def _commit_all(cluster: Cluster[Any], transactions: Sequence[TaskTransaction], batch: Batch) -> frozenset[int]:
+    """Commit what is decided; the partitions of those that were aborted before.
+
+    Where the coordinator has gone on since, with the next batch or a late attempt under the same id, it cannot tell a
+    transaction that was committed first from one that was aborted: the log can.
+    """
+    have_ended = await cluster.end([each.written.transaction for each in transactions], commits=True)
+    doubtful = [each for each, has in zip(transactions, have_ended, strict=True) if not has]
+    are_seen = await cluster.are_visible([each.written.first for each in doubtful]) if doubtful else []
+    lost = frozenset(each.partition for each, is_seen in zip(doubtful, are_seen, strict=True) if not is_seen)
+    if lost:
+        logger.warning("%s: decided, then aborted by the coordinator: partitions %s", batch, sorted(lost))
+    return lost
+
+
+async def _sweep(cluster: Cluster[Any], batch: Batch, runs: Iterable[str]) -> None:
+    """Abort what tasks of these runs left open. Never those of other runs: a newer one may just have decided."""
+    over = frozenset(runs)
+    left = [each for each in await cluster.ongoing(batch.query) if batch.query.run_of(each) in over]
+    if left:
+        await cluster.fence(left)

@@ -1,0 +1,102 @@
+"""What the steps of the sink ask of the cluster, and what may go wrong.
+
+The steps are coroutines over these and nothing else, so that a test can play them against a cluster of its own, with
+whoever takes part stopped, woken or killed between any two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol, TypeVar
+
+from oncelog.prepared_transaction import PreparedTransaction
+from oncelog_pipeline.sink.names import Query
+from oncelog_pipeline.sink.state import Place, State, Written
+
+
+class SinkError(Exception):
+    """A batch cannot be written or decided now; nothing of it is visible that is not decided."""
+
+
+class TakenOver(SinkError):
+    """A newer run of the query has taken over: this one writes and decides nothing more."""
+
+
+class NotAllOpen(SinkError):
+    """A task's transaction is not open any more, or not for long: nothing was decided."""
+
+
+class DecidedButAborted(SinkError):
+    """The coordinator has aborted what was decided. The next start of the query writes those partitions again."""
+
+
+class NotRepairable(SinkError):
+    """What was lost of a decided batch is not what the replay brings."""
+
+
+class Superseded(Exception):
+    """Somebody has become the query's owner since: the state was not written, and will not be."""
+
+
+class Owner(Protocol):
+    """The query's own producer. Who becomes owner fences the one before: of a write of that one it is certain from then
+    on that it was done, and shows, or never will be."""
+
+    async def write(self, state: State) -> None:
+        """The record, and where it is, in one transaction. Raises Superseded."""
+
+    async def close(self) -> None: ...
+
+
+class TaskProducer(Protocol):
+    """Writes the rows of one task in one transaction, which is begun. What is neither prepared nor committed when it is
+    closed is aborted."""
+
+    async def prepare(self) -> Written | None:
+        """Flush, and hand the transaction over, open; None where there were no rows."""
+
+    async def commit_with_marker(self, batch: int) -> None:
+        """Commit the rows, and with them that the partition has written `batch`."""
+
+    async def close(self) -> None: ...
+
+
+P_co = TypeVar("P_co", bound=TaskProducer, covariant=True)
+
+
+class Cluster(Protocol[P_co]):
+    """Each call is asked again until it is answered; what it raises then fails the task, or the commit."""
+
+    async def read_state(self, query: Query) -> State | None:
+        """The last one written, all writes of former owners included; None before the first."""
+
+    async def own(self, query: Query) -> Owner:
+        """Become the query's owner."""
+
+    async def open_task(self, transactional_id: str) -> P_co:
+        """A producer with this id; what an older one with it has open is aborted. A transaction is begun."""
+
+    async def marker(self, transactional_id: str) -> int:
+        """The last batch that a partition has committed with its marker; NO_BATCH where there is none."""
+
+    async def is_ongoing(self, transactional_id: str) -> bool:
+        """Whether a transaction with this id is open."""
+
+    async def remaining(self, transactions: Sequence[PreparedTransaction]) -> list[float]:
+        """Of each which share of its timeout is left: 0 for one that is not open any more."""
+
+    async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
+        """End all of them; of each whether it has ended so, now or before."""
+
+    async def are_visible(self, places: Sequence[Place]) -> list[bool]:
+        """Of records of transactions that have ended, whether read_committed readers see them. Raises where a log does
+        not go back that far."""
+
+    async def ongoing(self, query: Query) -> list[str]:
+        """The transactional ids of the query's tasks whose transaction is open."""
+
+    async def fence(self, transactional_ids: Collection[str]) -> None:
+        """Abort what is open under these ids."""
+
+    async def pause(self, seconds: float) -> None:
+        """About so long, by chance more or less: whoever else pauses should not come back at the same moment."""

@@ -1,0 +1,146 @@
+"""What is decided of a query, and what a task tells its driver. Pure.
+
+One record per query and decision, in a compacted topic with the query's id as the key. Its value is JSON:
+
+    {"version": 1, "run": RUN, "batch": N, "txns": [{"id", "pid", "epoch", "v2", "part"}], "lost": [PART],
+     "former": [RUN]}
+
+and of each of the txns, the place of its first record: "at": [TOPIC, PARTITION, OFFSET].
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from oncelog.prepared_transaction import PreparedTransaction
+from oncelog_pipeline.sink.names import Query, short
+
+VERSION: Final = 1
+NO_BATCH: Final = -1
+FORMER_RUNS: Final = 20
+"""So many runs back are known to be over. What an older one left open ends with its timeout."""
+
+
+class UnreadableState(ValueError):
+    """A state that this version cannot read: written by a newer one, or by somebody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch as one run of a query writes it. `run` is the run's whole id; `number` is Spark's batch id."""
+
+    query: Query
+    run: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"query {self.query.name}, run {short(self.run)}, batch {self.number}"
+
+
+class Place(NamedTuple):
+    """Where a record is."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Written(NamedTuple):
+    """What a task has written: a transaction, open, and its first record, by which one can tell how it has ended."""
+
+    transaction: PreparedTransaction
+    first: Place
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMessage:
+    """What a task tells the driver: nothing `written` where it had no rows, or had none to write again."""
+
+    batch: Batch
+    partition: int
+    written: Written | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTransaction:
+    """A prepared transaction, and the partition of the batch whose rows it has."""
+
+    written: Written
+    partition: int
+
+    def as_json(self) -> dict[str, Any]:
+        transactional_id, producer_id, epoch, is_v2 = self.written.transaction
+        at = list(self.written.first)
+        return {
+            "id": transactional_id,
+            "pid": producer_id,
+            "epoch": epoch,
+            "v2": is_v2,
+            "part": self.partition,
+            "at": at,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the last decision of a query is, and who may make the next one.
+
+    `run` alone may decide. `batch` is the last decided one, NO_BATCH before the first, and `transactions` are to be
+    committed with it. `lost` are the partitions of that batch whose transactions were aborted after the decision: the
+    replay writes them again. `former` are runs, shortened, that can decide nothing any more, the last one first.
+    """
+
+    run: str
+    batch: int = NO_BATCH
+    transactions: tuple[TaskTransaction, ...] = ()
+    lost: frozenset[int] = field(default=frozenset())
+    former: tuple[str, ...] = ()
+
+    def taken_over(self, run: str, lost: Collection[int]) -> State:
+        """By a new run, when what this one decided is committed, but for the partitions that are `lost`."""
+        former = tuple(dict.fromkeys((short(self.run), *self.former)))[:FORMER_RUNS]
+        return State(run, self.batch, (), frozenset(lost), former)
+
+    def decided(self, batch: int, transactions: Iterable[TaskTransaction]) -> State:
+        """The same run's next decision."""
+        return State(self.run, batch, tuple(transactions), frozenset(), self.former)
+
+    def as_json(self) -> bytes:
+        written = {
+            "version": VERSION,
+            "run": self.run,
+            "batch": self.batch,
+            "txns": [each.as_json() for each in self.transactions],
+            "lost": sorted(self.lost),
+            "former": list(self.former),
+        }
+        return json.dumps(written, separators=(",", ":")).encode()
+
+
+def state_from_json(value: bytes) -> State:
+    """Raises UnreadableState."""
+    try:
+        read: Any = json.loads(value)
+        if read["version"] != VERSION:
+            raise UnreadableState(f"the state has version {read['version']}, this is for {VERSION}: update the package")
+        return State(
+            str(read["run"]),
+            int(read["batch"]),
+            tuple(_transaction_from_json(transaction) for transaction in read["txns"]),
+            frozenset(int(partition) for partition in read["lost"]),
+            tuple(str(run) for run in read["former"]),
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        if isinstance(error, UnreadableState):
+            raise
+        raise UnreadableState(f"no state of a query: {value[:100]!r}: {error!r}") from error
+
+
+def _transaction_from_json(read: Any) -> TaskTransaction:
+    """Raises ValueError, TypeError, KeyError."""
+    topic, partition, offset = read["at"]
+    prepared = PreparedTransaction(str(read["id"]), int(read["pid"]), int(read["epoch"]), bool(read["v2"]))
+    return TaskTransaction(Written(prepared, Place(str(topic), int(partition), int(offset))), int(read["part"]))

@@ -1,0 +1,105 @@
+"""Where the states of all queries are kept: a compacted topic of one partition, and a committed offset for each query.
+
+Reading one takes two requests: the offset that the query's group has committed, and a Fetch of just that offset. It is
+committed in one transaction with the record, so transactions of other queries are of no concern. A group's offset
+expires (`offsets.retention.minutes`, a week without a batch); the record does not: then the topic is read through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from oncelog import Admin, Consumer, NewTopic, TopicPartition
+from oncelog.errors import ErrorCode, KafkaError, TopicAlreadyExists, error_for
+from oncelog_pipeline.sink.names import STATE_TOPIC, Query
+from oncelog_pipeline.sink.state import State, UnreadableState, state_from_json
+from oncelog_protocol.messages.fetch import FetchRequest
+from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
+from oncelog_protocol.records.record import read_records
+
+ONE_BATCH: Final = 1
+"""Bytes to fetch: a broker answers with one batch at least."""
+POLL_MS: Final = 1000
+READ_SECONDS: Final = 60.0
+
+
+class StateTopic:
+    """The states, read with one admin client, whose connections it shares."""
+
+    def __init__(self, admin: Admin, bootstrap_servers: str, name: str = STATE_TOPIC) -> None:
+        self._admin = admin
+        self._bootstrap_servers = bootstrap_servers
+        self.partition = TopicPartition(name, 0)
+
+    async def ensure(self) -> None:
+        """Create the topic if there is none. Raises KafkaError."""
+        try:
+            await self._admin.create_topics([NewTopic(self.partition.topic, 1, configs={"cleanup.policy": "compact"})])
+        except TopicAlreadyExists:
+            pass
+
+    async def read(self, query: Query) -> State | None:
+        """The last state of the query, once no transaction holds a newer one. Raises KafkaError, UnreadableState."""
+        offsets = await self._admin.groups.offsets(query.id, require_stable=True)
+        committed = offsets.get(self.partition)
+        value = None if committed is None else await self._record(committed.offset, query)
+        if value is None:
+            value = await self._last_of(query)
+        return None if value is None else state_from_json(value)
+
+    async def _record(self, offset: int, query: Query) -> bytes | None:
+        """The value of the query's record at this offset; None where the log does not have it any more."""
+        async with asyncio.timeout(READ_SECONDS):
+            while True:
+                try:
+                    return await self._fetch(offset, query)
+                except KafkaError as error:
+                    if not error.retriable:
+                        raise
+                await asyncio.sleep(self._admin.config.retry_backoff_ms / 1000)
+
+    async def _fetch(self, offset: int, query: Query) -> bytes | None:
+        """Raises KafkaError, UnreadableState."""
+        name, index = self.partition
+        topic = (await self._admin.describe_topics([name]))[name]
+        wanted = FetchRequest.FetchTopic.FetchPartition(
+            partition=index, fetch_offset=offset, partition_max_bytes=ONE_BATCH
+        )
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=ONE_BATCH,
+            topics=[FetchRequest.FetchTopic(topic=name, partitions=[wanted])],
+        )
+        response = await self._admin.send_to(topic.partitions[index].leader, request)
+        if response.error_code:
+            raise error_for(response.error_code)
+        answer: Any = response.responses[0].partitions[0]
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return None
+        if answer.error_code:
+            raise error_for(answer.error_code, f"{self.partition}: {ErrorCode.of(answer.error_code).meaning}")
+        if not answer.records:
+            return None
+        try:
+            records = [record for record in read_records(RecordBatch(answer.records)) if record.offset == offset]
+        except CorruptBatch as error:
+            raise UnreadableState(f"{self.partition}: offset {offset} cannot be read: {error}") from error
+        if not records or bytes(records[0].key or b"") != query.id.encode():
+            return None
+        return bytes(records[0].value or b"")
+
+    async def _last_of(self, query: Query) -> bytes | None:
+        """The value of the query's last committed record, looked for in the whole topic."""
+        value: bytes | None = None
+        async with Consumer(
+            self._bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest"
+        ) as consumer:
+            consumer.assign([self.partition])
+            end = (await consumer.end_offsets([self.partition]))[self.partition]
+            while await consumer.position(self.partition) < end:
+                for record in (await consumer.poll(POLL_MS)).get(self.partition, ()):
+                    if record.key == query.id.encode():
+                        value = record.value
+        return value

@@ -1,0 +1,9 @@
+"""Reading topics, in batches that can be read again exactly as they were.
+
+offsets.py    (pure) offsets of many partitions as JSON, as Spark's own connector writes them
+admission.py  (pure) how much goes into the next batch
+ranges.py     (pure) a batch cut into what tasks read
+data_loss.py  (pure) what can no longer be read
+progress.py   (pure) where the next batch ends
+reading.py    the records of one range, as columns
+"""

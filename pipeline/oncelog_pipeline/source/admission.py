@@ -1,0 +1,66 @@
+"""How much of what there is goes into the next batch: maxOffsetsPerTrigger and its kind. Pure.
+
+Offsets are counted, not records: markers, aborted and compacted records leave gaps, and nobody can know them before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oncelog import TopicPartition
+from oncelog_pipeline.source.offsets import Offsets
+
+
+def sizes(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Offsets:
+    """How many offsets each partition has between the two; those with none are left out."""
+    return {
+        partition: end[partition] - start.get(partition, 0)
+        for partition in sorted(end)
+        if end[partition] > start.get(partition, 0)
+    }
+
+
+def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int | None) -> Offsets:
+    """The end of a batch of at most `most` offsets, shared in proportion to what each partition has.
+
+    One that has something gets one offset at least, as long as there are so many: a small partition beside a large one
+    is not to wait for ever. What rounding leaves goes to those that lost most by it, then by name: so equal input gives
+    an equal batch.
+    """
+    there = sizes(start, end)
+    total = sum(there.values())
+    if most is None or total <= most:
+        return dict(end)
+    if most <= len(there):
+        granted = dict.fromkeys(sorted(there, key=lambda partition: -there[partition])[:most], 1)
+    else:
+        exact = {partition: size * most / total for partition, size in there.items()}
+        granted = {partition: max(1, int(share)) for partition, share in exact.items()}
+        _level(granted, exact, there, most)
+    return {
+        partition: min(offset, start.get(partition, 0) + granted.get(partition, 0)) if partition in there else offset
+        for partition, offset in end.items()
+    }
+
+
+def _level(granted: Offsets, exact: Mapping[TopicPartition, float], there: Offsets, most: int) -> None:
+    """Make `granted` `most` altogether: give to those that have least of their share, or take from those with most."""
+    while (spare := most - sum(granted.values())) != 0:
+        step = 1 if spare > 0 else -1
+        able = [each for each in granted if (granted[each] < there[each] if step > 0 else granted[each] > 1)]
+        able.sort(key=lambda partition: (step * (granted[partition] - exact[partition]), partition))
+        for partition in able[: abs(spare)]:
+            granted[partition] += step
+
+
+def is_worth_a_batch(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    *,
+    least: int | None,
+    waited_s: float,
+    longest_s: float,
+) -> bool:
+    """minOffsetsPerTrigger: whether there is enough; or anything, with the last batch maxTriggerDelay ago."""
+    there = sum(sizes(start, end).values())
+    return least is None or there >= least or (there > 0 and waited_s >= longest_s)

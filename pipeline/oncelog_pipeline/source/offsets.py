@@ -1,0 +1,104 @@
+"""Offsets of many partitions, in the JSON of Spark's own Kafka connector: {"topic": {"0": 23, "1": -2}}. Pure.
+
+That a checkpoint holds them so means that it can be gone on with from one connector by the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from oncelog import TopicPartition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+"""In place of an offset, where one is asked for."""
+FROM: Final = "_from"
+"""Beside the topics, in the end of a batch that does not begin where the one before has ended: where it begins. Such is
+batch 0, as Spark asks anew where a query begins when it starts again before its first batch is in its log, and "latest"
+would be somewhere else by then; and a batch with which partitions are new, or begin later than they did."""
+INITIAL: Final = "_initial"
+"""Marks the very first start, which must differ from every end for Spark to log a batch 0."""
+
+Offsets = dict[TopicPartition, int]
+
+
+class BadOffsets(ValueError):
+    """No JSON of offsets."""
+
+
+def partitions_from_json(text: str) -> list[TopicPartition]:
+    """`assign`: {"a": [0, 1]}. Raises BadOffsets."""
+    found = [
+        TopicPartition(topic, _index(index, text))
+        for topic, indexes in _object(text).items()
+        for index in _list(indexes, text)
+    ]
+    if len(set(found)) != len(found) or not found:
+        raise BadOffsets(f"{text!r}: names no partition, or one twice")
+    return sorted(found)
+
+
+def offsets_from_json(text: str, *, least: int = 0) -> Offsets:
+    """Of each partition a number, `least` or more: an offset, LATEST, EARLIEST, or milliseconds. Raises BadOffsets."""
+    return offsets_from(_object(text), least=least)
+
+
+def offsets_from(read: Mapping[str, Any], *, least: int = 0) -> Offsets:
+    """As `offsets_from_json`, of what is decoded. What begins with an underscore is no topic. Raises BadOffsets."""
+    found: Offsets = {}
+    for topic, of_topic in read.items():
+        if topic in (FROM, INITIAL):
+            continue
+        if not isinstance(of_topic, Mapping):
+            raise BadOffsets(f'{topic!r}: must be {{"partition": number}}, not {of_topic!r}')
+        for index, offset in of_topic.items():
+            if isinstance(offset, bool) or not isinstance(offset, int) or offset < least:
+                raise BadOffsets(f"{topic!r}, partition {index}: {offset!r} must be a number from {least} on")
+            found[TopicPartition(topic, _index(index, topic))] = offset
+    return found
+
+
+def offsets_to(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """What goes into a checkpoint. Sorted, so that equal offsets are equal texts."""
+    found: dict[str, dict[str, int]] = {}
+    for (topic, index), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[str(index)] = offset
+    return found
+
+
+def end_with_start(end: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    """The end of a batch, which says where it begins."""
+    return {**offsets_to(end), FROM: offsets_to(start)}
+
+
+def batch_start(start: Mapping[str, Any], end: Mapping[str, Any]) -> Offsets:
+    """Where a batch begins: where its end says, else at the end of the one before. Raises BadOffsets."""
+    return offsets_from(end.get(FROM, start))
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        read = json.loads(text)
+    except ValueError as error:
+        raise BadOffsets(f"{text!r}: is no JSON: {error}") from error
+    if not isinstance(read, dict):
+        raise BadOffsets(f'{text!r}: must be {{"topic": ...}}')
+    return read
+
+
+def _list(indexes: Any, text: str) -> Iterable[Any]:
+    if not isinstance(indexes, list):
+        raise BadOffsets(f'{text!r}: must be {{"topic": [0, 1]}}')
+    return indexes
+
+
+def _index(index: Any, where: str) -> int:
+    try:
+        number = int(index)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0 or isinstance(index, (bool, float)):
+        raise BadOffsets(f"{where!r}: {index!r} is no number of a partition")
+    return number

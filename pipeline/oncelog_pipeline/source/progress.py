@@ -1,0 +1,70 @@
+"""Where the next batch of a stream ends, given what there is: new partitions, limits, a fixed target. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from oncelog import TopicPartition
+from oncelog_pipeline.source.admission import is_worth_a_batch, limited
+from oncelog_pipeline.source.data_loss import check, losses, readable
+from oncelog_pipeline.source.offsets import Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`least` and `longest_s` count for streams that go on, `most` for every batch."""
+
+    most: int | None = None
+    least: int | None = None
+    longest_s: float = 0.0
+    fails_on_data_loss: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What there is: the first offset and the end of each partition that the query subscribes to."""
+
+    earliest: Offsets
+    latest: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class NextBatch:
+    """`start` differs from the end of the batch before where partitions are new, or something is lost; what was lost
+    and does not matter is in `warnings`."""
+
+    start: Offsets
+    end: Offsets
+    warnings: list[str] = field(default_factory=list)
+
+
+def next_batch(
+    start: Mapping[TopicPartition, int],
+    log: Log,
+    limits: Limits,
+    *,
+    waited_s: float = 0.0,
+    target: Mapping[TopicPartition, int] | None = None,
+) -> NextBatch:
+    """The batch after one that has ended at `start`; its end is its start where there is not to be one yet.
+
+    Partitions that are new are read from where they begin. `target`: AvailableNow, as fixed when the query was started;
+    what comes later is left, and the least size of a batch does not count. Raises DataLoss.
+    """
+    lost = losses(start, log.earliest, log.latest)
+    if limits.fails_on_data_loss:
+        check(lost)
+    begin = readable(start, log.earliest, log.latest)
+    begin |= {partition: offset for partition, offset in log.earliest.items() if partition not in start}
+    end = dict(log.latest) if target is None else _up_to(target, log.latest)
+    end = {partition: max(end.get(partition, offset), offset) for partition, offset in begin.items()}
+    if target is None and not is_worth_a_batch(
+        begin, end, least=limits.least, waited_s=waited_s, longest_s=limits.longest_s
+    ):
+        return NextBatch(begin, dict(begin), lost)
+    return NextBatch(begin, limited(begin, end, limits.most), lost)
+
+
+def _up_to(target: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> Offsets:
+    return {partition: min(offset, latest[partition]) for partition, offset in target.items() if partition in latest}

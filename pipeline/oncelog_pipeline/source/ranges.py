@@ -1,0 +1,56 @@
+"""A batch cut into the ranges that tasks read. Pure, and a function of (start, end, options) alone.
+
+Spark asks again when it replays a batch: it must be cut as it was. `start` is `offsets.batch_start`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from oncelog import TopicPartition
+
+
+class OffsetRange(NamedTuple):
+    """The offsets of one partition from `start` on, below `end`. What Spark sends to a task."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+def cut(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    *,
+    min_partitions: int | None = None,
+    max_records_per_partition: int | None = None,
+) -> list[OffsetRange]:
+    """A range for each partition that has anything; where it says so in more pieces.
+
+    First none is left that is longer than `max_records_per_partition`, then those that are longest for the pieces that
+    they have are cut again until there are `min_partitions`, or every piece is one offset.
+    """
+    whole = [
+        OffsetRange(*partition, start.get(partition, 0), offset)
+        for partition, offset in sorted(end.items())
+        if offset > start.get(partition, 0)
+    ]
+    pieces = [-(-each.size // max_records_per_partition) if max_records_per_partition else 1 for each in whole]
+    wanted = min(min_partitions or 0, sum(each.size for each in whole))
+    while sum(pieces) < wanted:
+        longest = max(range(len(whole)), key=lambda index: (whole[index].size / pieces[index], -index))
+        pieces[longest] += 1
+    return [piece for each, count in zip(whole, pieces, strict=True) for piece in _even(each, count)]
+
+
+def _even(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    """`count` pieces whose sizes differ by one at most."""
+    bounds = [whole.start + whole.size * index // count for index in range(count + 1)]
+    return [whole._replace(start=low, end=high) for low, high in pairwise(bounds) if high > low]

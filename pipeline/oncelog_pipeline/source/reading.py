@@ -1,0 +1,69 @@
+"""The records of one range of offsets, as columns: the same ones whenever they are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from oncelog import ColumnBatch, Consumer, TopicPartition
+from oncelog.errors import OffsetOutOfRange
+from oncelog_pipeline.source.data_loss import DataLoss
+from oncelog_pipeline.source.ranges import OffsetRange
+
+LOOK_MS: Final = 100
+"""How often to look whether a range has ended without another record."""
+
+
+class NothingRead(Exception):
+    """A range brought nothing for too long (kafkaConsumer.pollTimeoutMs)."""
+
+
+async def read_range(
+    bootstrap_servers: str,
+    wanted: OffsetRange,
+    *,
+    poll_timeout_ms: int,
+    fails_on_data_loss: bool = True,
+    settings: Mapping[str, Any] | None = None,
+) -> AsyncIterator[ColumnBatch]:
+    """What the range has of records, batch by batch. `settings` are keywords of `oncelog.Consumer`.
+
+    It ends where the position has passed its end, never by a count: its last offsets may be markers, or of records that
+    were aborted or compacted. Close the iterator where reading stops early.
+
+    Raises DataLoss where the log begins behind the start of the range (without `fails_on_data_loss` it is read from
+    there), NothingRead, KafkaError.
+    """
+    partition = TopicPartition(wanted.topic, wanted.partition)
+    options = {"fetch_max_bytes": 8 << 20, "max_partition_fetch_bytes": 4 << 20} | dict(settings or {})
+    async with Consumer(bootstrap_servers, **options, auto_offset_reset="none", enable_auto_commit=False) as consumer:
+        consumer.assign([partition])
+        consumer.seek(partition, wanted.start)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + poll_timeout_ms / 1000
+        position = wanted.start
+        while position < wanted.end:
+            try:
+                batches = (await consumer.poll_columns(LOOK_MS)).get(partition, ())
+            except OffsetOutOfRange as error:
+                earliest = (await consumer.beginning_offsets([partition]))[partition]
+                if fails_on_data_loss or earliest <= position:
+                    raise DataLoss(
+                        f"{partition}: offset {position} cannot be read any more, the log begins at {earliest}: {error}"
+                    ) from error
+                consumer.seek(partition, min(earliest, wanted.end))
+                position = min(earliest, wanted.end)
+                continue
+            for batch in batches:
+                if (part := batch.cut(wanted.start, wanted.end)) is not None:
+                    yield part
+            now_at = await consumer.position(partition)
+            if now_at > position or batches:
+                position, deadline = now_at, loop.time() + poll_timeout_ms / 1000
+            elif loop.time() >= deadline:
+                raise NothingRead(
+                    f"{partition}: nothing after offset {position} of {wanted.start} to {wanted.end} within"
+                    f" kafkaConsumer.pollTimeoutMs={poll_timeout_ms}: is its leader up, and is no transaction open that"
+                    " began before the end (oncelog txns)?"
+                )

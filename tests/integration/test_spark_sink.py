@@ -1,0 +1,293 @@
+"""The sink's steps against a live broker, V1 and V2, each of them killed where it hurts, without Spark.
+
+Whatever died, and whoever goes on: a read_committed reader finds each row once, and nothing holds it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+from spark_sink_process import (
+    PARTITIONS,
+    TASKS,
+    V1,
+    Abort,
+    Commit,
+    Task,
+    die,
+    rows_of,
+    run,
+)
+
+from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
+from oncelog.metadata.list_offsets import LATEST_TIMESTAMP
+from oncelog_pipeline.sink.names import Query
+from oncelog_pipeline.sink.operations import DecidedButAborted, NotAllOpen, NotRepairable, TakenOver
+from oncelog_pipeline.sink.state import Batch, State, TaskMessage
+from oncelog_pipeline.sink.state_topic import StateTopic
+from oncelog_protocol.messages.fetch import IsolationLevel
+
+V2 = 2
+
+
+@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.soak), V2], ids=["V1", "V2"])
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """What the client takes the cluster's `transaction.version` for, here and in the processes that are killed."""
+    if request.param < V2:
+        monkeypatch.setattr("oncelog.connection.versions._finalized", lambda *_: request.param)
+        monkeypatch.setenv(V1, "1")
+    return int(request.param)
+
+
+class Sink:
+    """What a query does, as a test tells it: batch after batch, run after run."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self.address, self.topic = address, topic
+        self.query = Query(uuid.uuid4().hex)
+        self.runs = 0
+
+    async def create(self) -> None:
+        async with Admin(self.address) as admin:
+            await admin.create_topics([NewTopic(self.topic, PARTITIONS)])
+
+    def new_run(self, number: int) -> Batch:
+        """What a driver that has just started does first: the batch that it finds in Spark's log."""
+        self.runs += 1
+        return Batch(self.query, f"{self.runs:08d}-run", number)
+
+    async def task(self, batch: Batch, partition: int, attempt: int = 0) -> TaskMessage:
+        message = await run(self.address, self.topic, Task(batch, partition, attempt))
+        assert message is not None
+        return message
+
+    async def tasks(self, batch: Batch, partitions: Iterable[int] = range(TASKS)) -> list[TaskMessage]:
+        return list(await asyncio.gather(*(self.task(batch, partition) for partition in partitions)))
+
+    async def commit(self, batch: Batch, messages: list[TaskMessage]) -> None:
+        await run(self.address, self.topic, Commit(batch, messages))
+
+    async def abort(self, batch: Batch, messages: list[TaskMessage]) -> None:
+        await run(self.address, self.topic, Abort(batch, messages))
+
+    async def replay(self, batch: Batch) -> list[TaskMessage]:
+        messages = await self.tasks(batch)
+        await self.commit(batch, messages)
+        return messages
+
+    def dies(self, step: Task | Commit | Abort, point: str) -> None:
+        die(self.address, self.topic, step, point)
+
+    async def state(self) -> State | None:
+        async with Admin(self.address) as admin:
+            return await StateTopic(admin, self.address).read(self.query)
+
+    async def seen(self) -> Counter[bytes]:
+        """What a read_committed reader finds; nothing is open, so it comes to the end."""
+        partitions = [TopicPartition(self.topic, index) for index in range(PARTITIONS)]
+        found: Counter[bytes] = Counter()
+        async with Admin(self.address) as admin:
+            latest = dict.fromkeys(partitions, LATEST_TIMESTAMP)
+            stable = await admin.list_offsets(latest, isolation_level=IsolationLevel.READ_COMMITTED)
+            assert stable == await admin.list_offsets(latest)
+        async with Consumer(self.address, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+            consumer.assign(partitions)
+            while any([await consumer.position(each) < stable[each].offset for each in partitions]):
+                for records in (await consumer.poll(1000)).values():
+                    found.update(record.value or b"" for record in records)
+        return found
+
+
+def batches(*numbers: int) -> Counter[bytes]:
+    """All rows of these batches, each once."""
+    return Counter(row for number in numbers for partition in range(TASKS) for row in rows_of(number, partition))
+
+
+@pytest.fixture
+async def sink(level: int, address: str, topic: str) -> Sink:
+    made = Sink(address, topic)
+    await made.create()
+    return made
+
+
+async def test_a_commit_that_dies_under_v1(address: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state alone says there what became of a transaction; `make soak` has all of these tests under V1."""
+    monkeypatch.setattr("oncelog.connection.versions._finalized", lambda *_: 1)
+    monkeypatch.setenv(V1, "1")
+    sink = Sink(address, topic)
+    await sink.create()
+    await test_k4_to_k7_k10_to_k13_the_commit_dies(sink, "one ended", False)
+
+
+async def test_batch_after_batch(sink: Sink) -> None:
+    first = sink.new_run(0)
+    for number in range(6):
+        await sink.replay(Batch(sink.query, first.run, number))
+    assert await sink.seen() == batches(*range(6))
+    state = await sink.state()
+    assert state is not None
+    assert (state.batch, len(state.transactions)) == (5, TASKS)
+
+
+@pytest.mark.parametrize("point", [pytest.param("rows sent", marks=pytest.mark.soak), "rows flushed"])
+async def test_k1_k2_a_task_dies_and_another_attempt_writes(sink: Sink, point: str) -> None:
+    batch = sink.new_run(0)
+    sink.dies(Task(batch, 0), point)
+    messages = [await sink.task(batch, 0, attempt=1), *await sink.tasks(batch, range(1, TASKS))]
+    await sink.commit(batch, messages)
+    assert await sink.seen() == batches(0)
+
+
+@pytest.mark.soak
+async def test_k3_all_attempts_die_and_the_batch_is_aborted(sink: Sink) -> None:
+    batch = sink.new_run(0)
+    sink.dies(Task(batch, 0), "rows flushed")
+    await sink.abort(batch, await sink.tasks(batch, range(1, TASKS)))
+    assert not await sink.seen()
+    await sink.replay(sink.new_run(0))
+    assert await sink.seen() == batches(0)
+
+
+POINTS = ["decision", "decided", "one ended", "all ended"]
+
+
+@pytest.mark.parametrize(
+    ("point", "is_aborted"),
+    [
+        ("decision", True),
+        ("one ended", False),
+        *(pytest.param(point, is_aborted, marks=pytest.mark.soak) for point in POINTS for is_aborted in (True, False)),
+    ],
+)
+async def test_k4_to_k7_k10_to_k13_the_commit_dies(sink: Sink, point: str, is_aborted: bool) -> None:
+    """Spark calls abort, or its driver is gone, too; then the query is started again."""
+    batch = sink.new_run(0)
+    messages = await sink.tasks(batch)
+    sink.dies(Commit(batch, messages), point)
+    is_decided = point != "decision"
+    if is_aborted:
+        await sink.abort(batch, messages)
+        assert await sink.seen() == (batches(0) if is_decided else Counter())
+    again = sink.new_run(0)
+    replayed = await sink.replay(again)
+    assert [message.written is None for message in replayed] == [is_decided] * TASKS
+    assert await sink.seen() == batches(0)
+    await sink.replay(Batch(sink.query, again.run, 1))
+    assert await sink.seen() == batches(0, 1)
+
+
+async def test_k9_the_driver_dies_while_tasks_write(sink: Sink) -> None:
+    batch = sink.new_run(0)
+    await sink.task(batch, 0)
+    sink.dies(Task(batch, 1), "rows sent")
+    await sink.replay(sink.new_run(0))
+    assert await sink.seen() == batches(0)
+
+
+@pytest.mark.parametrize("lost", [pytest.param({0, 1, 2}, marks=pytest.mark.soak), {1}])
+async def test_k14_decided_and_timed_out_is_repaired(sink: Sink, lost: set[int]) -> None:
+    """Whether the timeout takes a transaction or `oncelog txns fence` is the same to everybody."""
+    batch = sink.new_run(0)
+    messages = await sink.tasks(batch)
+    sink.dies(Commit(batch, messages), "decided")
+    await fence(sink, [message for message in messages if message.partition in lost])
+    again = sink.new_run(0)
+    replayed = await sink.tasks(again)
+    assert {message.partition for message in replayed if message.written is not None} == lost
+    with pytest.raises(NotRepairable):
+        await sink.commit(again, [])
+    await sink.commit(again, replayed)
+    assert await sink.seen() == batches(0)
+
+
+async def fence(sink: Sink, messages: list[TaskMessage]) -> None:
+    async with Admin(sink.address) as admin:
+        ids = [message.written.transaction.transactional_id for message in messages if message.written is not None]
+        await admin.transactions.fence(ids)
+
+
+@pytest.mark.soak
+async def test_a_decision_whose_transaction_is_gone_is_told(sink: Sink) -> None:
+    batch = sink.new_run(0)
+    messages = await sink.tasks(batch)
+    sink.dies(Commit(batch, messages), "decided")
+    await fence(sink, messages[:1])
+    with pytest.raises(DecidedButAborted, match=r"partitions \[0\]"):
+        await sink.commit(batch, messages)
+    await sink.replay(sink.new_run(0))
+    assert await sink.seen() == batches(0)
+
+
+async def test_k15_timed_out_before_the_decision(sink: Sink) -> None:
+    batch = sink.new_run(0)
+    messages = await sink.tasks(batch)
+    await fence(sink, messages[1:2])
+    with pytest.raises(NotAllOpen, match="maxOffsetsPerTrigger"):
+        await sink.commit(batch, messages)
+    await sink.abort(batch, messages)
+    assert not await sink.seen()
+    await sink.replay(sink.new_run(0))
+    assert await sink.seen() == batches(0)
+
+
+async def test_k17_an_older_driver_and_its_tasks_wake_up(sink: Sink) -> None:
+    old = sink.new_run(0)
+    messages = await sink.tasks(old)
+    new = sink.new_run(0)
+    written = await sink.tasks(new)
+    for step in (sink.commit(old, messages), sink.task(old, 0, attempt=1)):
+        with pytest.raises(TakenOver):
+            await step
+    await sink.abort(old, messages)  # leaves alone what the newer one does
+    await sink.commit(new, written)
+    assert await sink.seen() == batches(0)
+
+
+async def test_k18_the_slower_of_two_attempts_is_swept(sink: Sink) -> None:
+    batch = sink.new_run(0)
+    slow = await sink.task(batch, 0)
+    messages = [await sink.task(batch, 0, attempt=1), *await sink.tasks(batch, range(1, TASKS))]
+    assert slow.written is not None
+    await sink.commit(batch, messages)
+    assert await sink.seen() == batches(0)
+
+
+async def test_k23_an_index_that_has_expired_costs_a_scan_only(sink: Sink) -> None:
+    batch = sink.new_run(0)
+    messages = await sink.tasks(batch)
+    sink.dies(Commit(batch, messages), "decided")
+    async with Admin(sink.address) as admin:
+        await admin.groups.delete([sink.query.id])
+    state = await sink.state()
+    assert state is not None
+    assert state.batch == 0
+    await sink.replay(sink.new_run(0))
+    assert await sink.seen() == batches(0)
+
+
+@pytest.mark.parametrize("point", [pytest.param("rows sent", marks=pytest.mark.soak), "rows flushed"])
+async def test_each_task_by_itself(sink: Sink, point: str) -> None:
+    """exactly-once-per-task: killed and tried again; then the whole batch once more, as after a restart."""
+    batch = sink.new_run(0)
+    sink.dies(Task(batch, 0, is_by_itself=True), point)
+    for again in (batch, sink.new_run(0)):
+        for partition in range(TASKS):
+            await run(sink.address, sink.topic, Task(again, partition, is_by_itself=True))
+        assert await sink.seen() == batches(0)
+    await run(sink.address, sink.topic, Task(Batch(sink.query, batch.run, 1), 0, is_by_itself=True))
+    assert await sink.seen() == batches(0) + Counter(rows_of(1, 0))
+
+
+async def test_k22_at_least_once_duplicates_under_the_same_kills(address: str, topic: str) -> None:
+    """A plain producer, killed at the same point, tried again: so these tests can fail."""
+    sink = Sink(address, topic)
+    await sink.create()
+    for _ in range(2):  # the attempt that has flushed and dies, and the next one
+        async with Producer(address) as producer:
+            for number, row in enumerate(rows_of(0, 0)):
+                await producer.send(topic, row, partition=number % PARTITIONS)
+    assert await sink.seen() == Counter(rows_of(0, 0) * 2)

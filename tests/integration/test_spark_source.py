@@ -1,0 +1,119 @@
+"""Ranges of offsets read as columns from a live broker: the same records whenever they are asked for, and no others."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from oncelog import Admin, ColumnBatch, Consumer, NewTopic, Producer, TopicPartition
+from oncelog_pipeline.source.data_loss import DataLoss
+from oncelog_pipeline.source.ranges import OffsetRange, cut
+from oncelog_pipeline.source.reading import NothingRead, read_range
+
+HEADERS = [("h", b"1"), ("none", None)]
+
+
+async def create(address: str, topic: str) -> TopicPartition:
+    async with Admin(address) as admin:
+        await admin.create_topics([NewTopic(topic, 1)])
+    return TopicPartition(topic, 0)
+
+
+async def read(address: str, wanted: OffsetRange, **options: Any) -> list[ColumnBatch]:
+    options = {"poll_timeout_ms": 60_000, "settings": {"isolation_level": "read_committed"}} | options
+    return [batch async for batch in read_range(address, wanted, **options)]
+
+
+def values(batches: list[ColumnBatch]) -> list[bytes | None]:
+    return [value for batch in batches for value in batch.values]
+
+
+async def test_columns_are_the_records(address: str, topic: str) -> None:
+    """Keys, headers, tombstones, timestamps: what `poll` says of them."""
+    partition = await create(address, topic)
+    async with Producer(address) as producer:
+        for number in range(50):
+            value = None if number % 7 == 0 else b"v%d" % number
+            key = None if number % 3 == 0 else b"k%d" % number
+            headers = HEADERS if number % 5 == 0 else ()
+            await producer.send(topic, value, key, timestamp_ms=1000 + number, headers=headers)
+    records = []
+    async with Consumer(address, auto_offset_reset="earliest") as consumer:
+        consumer.assign([partition])
+        while len(records) < 50:
+            records += (await consumer.poll(1000)).get(partition, [])
+    batches = await read(address, OffsetRange(topic, 0, 0, 50))
+    rows = [
+        row
+        for batch in batches
+        for row in zip(batch.offsets, batch.timestamps_ms, batch.keys, batch.values, batch.headers, strict=True)
+    ]
+    assert [tuple(map(list, row[4])) for row in rows if row[4]]
+    assert rows == [(r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in records]
+    assert {batch.timestamp_type for batch in batches} == {0}
+
+
+async def test_polls_of_records_and_of_columns_go_on_from_one_another(address: str, topic: str) -> None:
+    partition = await create(address, topic)
+    async with Producer(address, linger_ms=1000) as producer:
+        for number in range(30):
+            await producer.send(topic, b"%d" % number)
+    seen: list[bytes | None] = []
+    async with Consumer(address, auto_offset_reset="earliest") as consumer:
+        consumer.assign([partition])
+        while len(seen) < 7:
+            seen += [record.value for record in (await consumer.poll(1000, max_records=7)).get(partition, ())]
+        while len(seen) < 30:
+            seen += values((await consumer.poll_columns(1000)).get(partition, []))
+        assert await consumer.position(partition) == 30
+    assert seen == [b"%d" % number for number in range(30)]
+
+
+async def test_a_range_ends_at_its_end_whatever_is_there(address: str, topic: str) -> None:
+    """Aborted records, markers, an end in the middle of a batch; cut anyhow, everything is read once."""
+    await create(address, topic)
+    async with Producer(address, transactional_id=uuid.uuid4().hex) as producer:
+        for commits in (True, False, True, False):
+            producer.begin_transaction()
+            for number in range(10):
+                await producer.send(topic, b"%d %d" % (commits, number))
+            await producer.flush()  # an abort would drop what is not sent
+            await (producer.commit_transaction() if commits else producer.abort_transaction())
+    end = 44
+    everything = [b"1 %d" % number for number in range(10)] * 2
+    for pieces in (1, 7, end):
+        ranges = cut({TopicPartition(topic, 0): 0}, {TopicPartition(topic, 0): end}, min_partitions=pieces)
+        if pieces == end:
+            ranges = ranges[8:14]  # around the first marker; each takes a connection
+        found = [value for each in ranges for value in values(await read(address, each))]
+        assert found == (everything if pieces < end else [b"1 8", b"1 9"])
+    assert values(await read(address, OffsetRange(topic, 0, 33, end))) == []
+    dirty = await read(address, OffsetRange(topic, 0, 0, end), settings={})
+    assert len(values(dirty)) == 40
+
+
+async def test_what_is_deleted_fails_or_is_passed_over(address: str, topic: str) -> None:
+    partition = await create(address, topic)
+    async with Producer(address, linger_ms=0) as producer:
+        for number in range(10):
+            await producer.send_and_wait(topic, b"%d" % number)
+    async with Admin(address) as admin:
+        await admin.delete_records({partition: 4})
+    with pytest.raises(DataLoss, match="the log begins at 4"):
+        await read(address, OffsetRange(topic, 0, 2, 10))
+    rest = await read(address, OffsetRange(topic, 0, 2, 6), fails_on_data_loss=False)
+    assert values(rest) == [b"4", b"5"]
+    assert await read(address, OffsetRange(topic, 0, 0, 3), fails_on_data_loss=False) == []
+
+
+async def test_an_open_transaction_before_the_end_is_told(address: str, topic: str) -> None:
+    await create(address, topic)
+    async with Producer(address, transactional_id=uuid.uuid4().hex) as producer:
+        producer.begin_transaction()
+        await producer.send_and_wait(topic, b"open")
+        with pytest.raises(NothingRead, match="no transaction open"):
+            await read(address, OffsetRange(topic, 0, 0, 1), poll_timeout_ms=300)
+        await producer.commit_transaction()
+    assert values(await read(address, OffsetRange(topic, 0, 0, 1))) == [b"open"]

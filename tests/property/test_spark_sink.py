@@ -1,0 +1,161 @@
+"""The sink's steps, with drivers, tasks, zombies and timeouts interleaved at random: each row once, whatever happens.
+
+The steps are the real ones; the cluster is a model. Everybody may be stopped, woken and killed between any two of their
+requests, also between one that was done and its answer. What Spark counts as committed must be seen as a whole; and
+since a test that cannot fail says nothing, rules are taken away one by one, and each time it finds what goes wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.examples import examples
+from tests.support.pipeline.simulated_cluster import SimulatedCluster
+from tests.support.pipeline.simulated_spark import Chaos, Delivery, Spark
+
+from oncelog_pipeline.sink import exactly_once
+from oncelog_pipeline.sink.state import NO_BATCH
+
+SEED = st.integers(0, 2**32)
+STEPS = 1500
+TRIES = 400
+"""Among so many plays a rule that was taken away must be missed."""
+WITH_TIMEOUTS = Chaos(time_out=4)
+
+
+def played(seed: int, **options: Any) -> Spark:
+    """A whole life of a query."""
+    rng = Random(seed)
+    spark = Spark(rng, SimulatedCluster(rng, is_v2=rng.random() < 0.5), **options)
+    spark.play(STEPS)
+    spark.settle()
+    spark.check()
+    return spark
+
+
+def assert_right(spark: Spark) -> None:
+    assert not spark.violations, "\n".join([*spark.violations, *spark.trace])
+
+
+@given(seed=SEED)
+@examples(60)
+def test_each_batch_is_seen_as_a_whole_and_once(seed: int) -> None:
+    """Replays bring other rows than before, even in other partitions: all that is seen is one try's."""
+    spark = played(seed, are_rows_the_same=False, chaos=Chaos(repeat_stage=0))
+    assert_right(spark)
+    assert not spark.cluster.was_lost, "nothing that is decided is aborted, but by its timeout"
+
+
+@given(seed=SEED)
+@examples(60)
+def test_what_is_decided_and_then_timed_out_is_written_again(seed: int) -> None:
+    assert_right(played(seed, chaos=WITH_TIMEOUTS))
+
+
+@given(seed=SEED)
+@examples(60)
+def test_a_task_that_writes_by_itself_writes_once(seed: int) -> None:
+    assert_right(played(seed, delivery=Delivery.PER_TASK, chaos=WITH_TIMEOUTS))
+
+
+@given(seed=SEED)
+@examples(30)
+def test_at_least_once_loses_nothing(seed: int) -> None:
+    spark = played(seed, delivery=Delivery.AT_LEAST_ONCE)
+    seen = set(spark.cluster.visible)
+    assert len(seen) == sum(row.count for row in {row._replace(number=0) for row in seen})
+
+
+def found_wrong(is_wrong: Callable[[Spark], bool], **options: Any) -> bool:
+    return any(is_wrong(played(seed, **options)) for seed in range(TRIES))
+
+
+def has_violations(spark: Spark) -> bool:
+    return bool(spark.violations)
+
+
+def test_at_least_once_duplicates_under_the_same_kills() -> None:
+    assert found_wrong(lambda spark: spark.has_duplicates, delivery=Delivery.AT_LEAST_ONCE)
+
+
+def test_the_hole_is_there_where_nothing_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decided, then aborted by the timeout: without `lost` rows are missing for good."""
+
+    async def ended_and_forgotten(*arguments: Any) -> frozenset[int]:
+        await commit_all(*arguments)
+        return frozenset()
+
+    commit_all = exactly_once._commit_all
+    monkeypatch.setattr(exactly_once, "_commit_all", ended_and_forgotten)
+    assert found_wrong(has_violations, chaos=WITH_TIMEOUTS)
+
+
+def test_what_a_coordinator_cannot_tell_the_log_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Committed, and the id in use again since: who takes that for aborted has the rows written twice."""
+
+    async def none(_: Any, places: Any) -> list[bool]:
+        return [False for _ in places]
+
+    monkeypatch.setattr(SimulatedCluster, "are_visible", none)
+    assert found_wrong(has_violations, chaos=Chaos(repeat_stage=20))
+
+
+def test_it_is_needed_to_look_again_after_the_fence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that decides on what it read before it became owner decides what a newer run has begun to write anew."""
+
+    class Agreeing:
+        """What was read before is what is read again."""
+
+        def __init__(self, cluster: Any, seen: Any) -> None:
+            self._cluster, self._seen = cluster, seen
+
+        async def read_state(self, query: Any) -> Any:
+            return self._seen
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._cluster, name)
+
+    decide = exactly_once._decide
+
+    async def decide_blindly(cluster: Any, seen: Any, *arguments: Any) -> Any:
+        return await decide(Agreeing(cluster, seen), seen, *arguments)
+
+    monkeypatch.setattr(exactly_once, "_decide", decide_blindly)
+    assert found_wrong(has_violations, are_rows_the_same=False)
+
+
+def test_sweeping_must_spare_newer_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that wakes up after its ends would abort what a newer one has just decided."""
+
+    async def sweep_all(cluster: Any, batch: Any, _: Any) -> None:
+        if left := await cluster.ongoing(batch.query):
+            await cluster.fence(left)
+
+    monkeypatch.setattr(exactly_once, "_sweep", sweep_all)
+    assert found_wrong(lambda spark: spark.cluster.was_lost, chaos=Chaos(repeat_stage=0))
+
+
+def test_a_run_must_have_its_name_in_the_state_before_it_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then an older one can decide on what is being swept."""
+    finish = exactly_once._finish
+
+    async def finish_and_sweep(cluster: Any, found: Any, batch: Any) -> Any:
+        lost = await finish(cluster, found, batch)
+        await exactly_once._sweep(cluster, batch, (exactly_once.short(found.run), *found.former))
+        return lost
+
+    monkeypatch.setattr(exactly_once, "_finish", finish_and_sweep)
+    assert found_wrong(lambda spark: spark.cluster.was_lost, chaos=Chaos(repeat_stage=0))
+
+
+def test_a_task_by_itself_needs_its_marker(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def none(*_: Any) -> int:
+        return NO_BATCH
+
+    monkeypatch.setattr(SimulatedCluster, "marker", none)
+    assert found_wrong(lambda spark: spark.has_duplicates, delivery=Delivery.PER_TASK)

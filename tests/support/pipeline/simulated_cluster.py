@@ -1,0 +1,244 @@
+"""A cluster for the steps of the sink: coordinators, a topic and the queries' states, in memory, one step at a time.
+
+Each call takes its effect between two turns: whoever called may be stopped or killed before it, and after it without
+learning its answer. Written from Kafka's rules; shares no code with the broker.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Collection, Generator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+from oncelog.prepared_transaction import PreparedTransaction
+from oncelog_pipeline.sink.names import Query
+from oncelog_pipeline.sink.operations import Superseded
+from oncelog_pipeline.sink.state import NO_BATCH, Place, State, Written
+
+
+class Row(NamedTuple):
+    """A row of a partition of a batch; `version` tells the attempts apart that bring different ones."""
+
+    batch: int
+    partition: int
+    number: int
+    count: int
+    version: str
+
+
+class Fenced(Exception):
+    """This producer is not the last one with its transactional id."""
+
+
+@types.coroutine
+def turn() -> Generator[None, None, None]:
+    """Whoever else wants to may take any number of steps now."""
+    yield
+
+
+@dataclass
+class Held:
+    """What a coordinator holds of one transactional id."""
+
+    producer_id: int
+    epoch: int = -1
+    state: str = "Empty"
+    rows: list[Row] = field(default_factory=list)
+    marker: int | None = None
+
+
+class SimulatedProducer:
+    """A task's. Its transaction is begun with the first row."""
+
+    def __init__(self, cluster: SimulatedCluster, transactional_id: str, epoch: int) -> None:
+        self.cluster = cluster
+        self.transactional_id = transactional_id
+        self.epoch = epoch
+        self.is_handed_over = False
+        self.has_rows = False
+
+    async def send(self, row: Row) -> None:
+        await turn()
+        held = self._held()
+        held.state = "Ongoing"
+        held.rows.append(row)
+        self.has_rows = True
+        await turn()
+
+    async def prepare(self) -> Written | None:
+        await turn()
+        if not self.has_rows:
+            return None
+        self.is_handed_over = True
+        is_v2 = self.cluster.is_v2
+        held = self.cluster.held[self.transactional_id]
+        prepared = PreparedTransaction(self.transactional_id, held.producer_id, self.epoch, is_v2)
+        return Written(prepared, Place(self.transactional_id, 0, self.epoch))
+
+    async def commit_with_marker(self, batch: int) -> None:
+        await turn()
+        held = self._held()
+        held.state, held.marker = "Ongoing", batch
+        self.cluster.ended(self.transactional_id, commits=True)
+        await turn()
+
+    async def close(self) -> None:
+        held = self.cluster.held[self.transactional_id]
+        if held.epoch == self.epoch and held.state == "Ongoing" and not self.is_handed_over:
+            self.cluster.ended(self.transactional_id, commits=False)
+
+    def _held(self) -> Held:
+        held = self.cluster.held[self.transactional_id]
+        if held.epoch != self.epoch:
+            raise Fenced(self.transactional_id)
+        if held.state != "Ongoing" and self.has_rows:
+            raise Fenced(f"{self.transactional_id}: aborted")  # by its timeout, under V1
+        return held
+
+
+class SimulatedOwner:
+    def __init__(self, cluster: SimulatedCluster, query: Query, epoch: int) -> None:
+        self.cluster, self.query, self.epoch = cluster, query, epoch
+
+    async def write(self, state: State) -> None:
+        await turn()
+        if self.cluster.owners[self.query] != self.epoch:
+            raise Superseded
+        self.cluster.states[self.query] = state
+        if state.lost:
+            self.cluster.was_lost = True
+        await turn()
+
+    async def close(self) -> None: ...
+
+
+class SimulatedCluster:
+    """`visible` are the rows that a read_committed reader sees, in the order in which they were committed."""
+
+    def __init__(self, rng: Random, *, is_v2: bool) -> None:
+        self.rng = rng
+        self.is_v2 = is_v2
+        self.held: dict[str, Held] = {}
+        self.states: dict[Query, State] = {}
+        self.owners: dict[Query, int] = {}
+        self.markers: dict[str, int] = {}
+        self.visible: list[Row] = []
+        self.committed: set[Place] = set()
+        self.was_lost = False
+        self.same_id_aborts = 0
+        """How often a task's producer has aborted what another one with its id had open."""
+
+    async def read_state(self, query: Query) -> State | None:
+        await turn()
+        state = self.states.get(query)
+        await turn()
+        return state
+
+    async def own(self, query: Query) -> SimulatedOwner:
+        await turn()
+        epoch = self.owners[query] = self.owners.get(query, -1) + 1
+        await turn()
+        return SimulatedOwner(self, query, epoch)
+
+    async def open_task(self, transactional_id: str) -> SimulatedProducer:
+        await turn()
+        held = self.held.get(transactional_id)
+        self.same_id_aborts += held is not None and held.state == "Ongoing"
+        epoch = self._initialised(transactional_id)
+        await turn()
+        return SimulatedProducer(self, transactional_id, epoch)
+
+    async def marker(self, transactional_id: str) -> int:
+        await turn()
+        marker = self.markers.get(transactional_id, NO_BATCH)
+        await turn()
+        return marker
+
+    async def is_ongoing(self, transactional_id: str) -> bool:
+        await turn()
+        held = self.held.get(transactional_id)
+        return held is not None and held.state == "Ongoing"
+
+    async def remaining(self, transactions: Sequence[PreparedTransaction]) -> list[float]:
+        left = []
+        for each in transactions:
+            await turn()
+            held = self.held[each.transactional_id]
+            left.append(1.0 if held.state == "Ongoing" and held.epoch == each.epoch else 0.0)
+        return left
+
+    async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
+        """In any order, as the requests are all under way at once."""
+        order = list(range(len(transactions)))
+        self.rng.shuffle(order)
+        have_ended = [False] * len(transactions)
+        for index in order:
+            await turn()
+            have_ended[index] = self._end(transactions[index], commits=commits)
+        await turn()
+        return have_ended
+
+    async def are_visible(self, places: Sequence[Place]) -> list[bool]:
+        await turn()
+        return [place in self.committed for place in places]
+
+    async def ongoing(self, query: Query) -> list[str]:
+        await turn()
+        prefix = query.tasks_prefix
+        found = [name for name, held in self.held.items() if held.state == "Ongoing" and name.startswith(prefix)]
+        await turn()
+        return found
+
+    async def fence(self, transactional_ids: Collection[str]) -> None:
+        for transactional_id in transactional_ids:
+            await turn()
+            self._initialised(transactional_id)
+
+    async def pause(self, seconds: float) -> None:
+        await turn()
+
+    def ended(self, transactional_id: str, *, commits: bool) -> None:
+        """The coordinator ends the open transaction."""
+        held = self.held[transactional_id]
+        assert held.state == "Ongoing"
+        if commits:
+            self.visible += held.rows
+            self.committed.add(Place(transactional_id, 0, held.epoch))
+            if held.marker is not None:
+                self.markers[transactional_id] = held.marker
+        held.state = "CompleteCommit" if commits else "CompleteAbort"
+        held.epoch += self.is_v2
+        held.rows, held.marker = [], None
+
+    def time_out(self, transactional_id: str) -> None:
+        """transaction.timeout.ms has passed: aborted, under the next epoch."""
+        self.ended(transactional_id, commits=False)
+        self.held[transactional_id].epoch += not self.is_v2
+
+    def _initialised(self, transactional_id: str) -> int:
+        held = self.held.setdefault(transactional_id, Held(len(self.held)))
+        if held.state == "Ongoing":
+            self.ended(transactional_id, commits=False)
+        held.epoch += 1
+        held.state = "Empty"
+        return held.epoch
+
+    def _end(self, asked: PreparedTransaction, *, commits: bool) -> bool:
+        held = self.held[asked.transactional_id]
+        wanted = "CompleteCommit" if commits else "CompleteAbort"
+        if asked.is_v2 and asked.epoch == held.epoch - 1 and held.state.startswith("Complete"):
+            return held.state == wanted
+        if asked.epoch != held.epoch:
+            return not commits  # fenced: whoever raised the epoch has aborted it
+        if held.state == "Ongoing":
+            self.ended(asked.transactional_id, commits=commits)
+            return True
+        return held.state == wanted or (asked.is_v2 and not commits)
+
+    def open_now(self) -> list[str]:
+        return [name for name, held in self.held.items() if held.state == "Ongoing"]
+
+    def rows_of(self, batch: int) -> list[Row]:
+        return [row for row in self.visible if row.batch == batch]

@@ -1,0 +1,315 @@
+"""Spark as the sink sees it: drivers, tasks, attempts; all of which may be killed, stopped, or go on as zombies.
+
+One driver runs a query from the last batch that Spark's log has, batch after batch: tasks, with more attempts where one
+fails or another is slow; then commit; abort if that fails; then the log. Whoever starts another driver need not have
+killed the one before.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from random import Random
+from typing import Any, NamedTuple
+
+from tests.support.pipeline.simulated_cluster import Row, SimulatedCluster, SimulatedProducer, turn
+
+from oncelog_pipeline.sink import exactly_once, per_task
+from oncelog_pipeline.sink.names import Query
+from oncelog_pipeline.sink.state import Batch, TaskMessage
+
+QUERY = Query("q")
+ATTEMPTS = 4
+BATCHES = 3
+PARTITIONS = 3
+MANY = 20_000
+"""Steps after which a driver that nothing disturbs must be done."""
+
+
+class Delivery(Enum):
+    EXACTLY_ONCE = auto()
+    PER_TASK = auto()
+    AT_LEAST_ONCE = auto()
+
+
+class Chaos(NamedTuple):
+    """What may happen, and in how many of a thousand steps."""
+
+    kill: int = 5
+    stop: int = 30
+    wake: int = 30
+    kill_driver: int = 4
+    second_driver: int = 4
+    speculate: int = 20
+    repeat_stage: int = 4
+    time_out: int = 0
+
+
+CHAOS = Chaos()
+QUIET = Chaos(*[0] * len(Chaos._fields))
+
+
+@dataclass(eq=False)
+class Actor:
+    """A process, or what one does; `has_failed` also if it was killed."""
+
+    name: str
+    work: Coroutine[Any, Any, Any]
+    driver: Actor | None = None
+    is_stopped: bool = False
+    is_over: bool = False
+    has_failed: bool = False
+    result: Any = None
+
+
+class TaskResult(NamedTuple):
+    message: TaskMessage
+    rows: list[Row] | None
+    """What it wrote; None where it was not wanted."""
+
+
+@dataclass
+class Spark:
+    """`committed` is the last batch in Spark's own log. `are_rows_the_same`: a replay brings the rows of the first try.
+
+    `violations` says what no reader may ever see.
+    """
+
+    rng: Random
+    cluster: SimulatedCluster
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    are_rows_the_same: bool = True
+    chaos: Chaos = CHAOS
+    batches: int = BATCHES
+    committed: int = -1
+    actors: list[Actor] = field(default_factory=list)
+    dead: list[Actor] = field(default_factory=list)
+    offered: list[tuple[int, list[Row]]] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+    started: int = 0
+
+    # what happens
+
+    def play(self, steps: int) -> None:
+        """Anything may happen."""
+        for _ in range(steps):
+            if not any(actor.driver is None for actor in self.actors):
+                if self.committed == self.batches - 1:
+                    return
+                self._start_driver()
+            self._something_happens()
+            running = [actor for actor in self.actors if not actor.is_stopped]
+            if running:
+                self._step(self.rng.choice(running))
+
+    def settle(self) -> None:
+        """Everybody who was there is dead; undisturbed drivers do the rest, and one batch more."""
+        for actor in list(self.actors):
+            self._kill(actor)
+        self.batches += 1
+        self.chaos = QUIET  # an attempt that comes after the sweep is left to the next one
+        for _ in range(MANY):
+            if not self.actors:
+                if self.committed == self.batches - 1:
+                    return
+                self._start_driver()
+            self._step(self.rng.choice(self.actors))
+        self.violations.append("the query does not come to an end")
+
+    def check(self) -> None:
+        """What is seen at the end."""
+        for number in range(self.batches):
+            self._check_batch(number)
+        if self.delivery is Delivery.EXACTLY_ONCE and self.cluster.open_now():
+            self.violations.append(f"left open: {self.cluster.open_now()}")
+
+    def _something_happens(self) -> None:
+        chaos, chance = self.chaos, self.rng.randrange
+        drivers = [actor for actor in self.actors if actor.driver is None]
+        if chance(1000) < chaos.kill:
+            self._kill(self.rng.choice(self.actors))
+        if chance(1000) < chaos.kill_driver and drivers:
+            driver = self.rng.choice(drivers)
+            for actor in list(self.actors):
+                if actor is driver or (actor.driver is driver and self.rng.random() < 0.5):
+                    self._kill(actor)
+        if chance(1000) < chaos.second_driver and len(drivers) < 3:
+            self._start_driver()
+        if chance(1000) < chaos.stop and self.actors:
+            self.rng.choice(self.actors).is_stopped = True
+        if chance(1000) < chaos.wake or all(actor.is_stopped for actor in self.actors):
+            for actor in self.actors:
+                actor.is_stopped = actor.is_stopped and self.rng.random() < 0.5
+        if chance(1000) < chaos.time_out and (opened := self.cluster.open_now()):
+            late = self.rng.choice(opened)
+            self.trace.append(f"{late} times out")
+            self.cluster.time_out(late)
+
+    def _start_driver(self) -> None:
+        run = f"{self.started:08d}-run"
+        self.started += 1
+        self._spawn(f"driver {self.started - 1}", self._drive(run), None)
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, Any], driver: Actor | None) -> Actor:
+        actor = Actor(name, work, driver)
+        self.actors.append(actor)
+        self.trace.append(f"{name} starts")
+        return actor
+
+    def _step(self, actor: Actor) -> None:
+        self.current = actor
+        try:
+            actor.work.send(None)
+        except StopIteration as stop:
+            actor.result = stop.value
+            self._over(actor, "is done")
+        except Exception as error:
+            actor.has_failed = True
+            self._over(actor, f"fails: {error!r}")
+
+    def _kill(self, actor: Actor) -> None:
+        actor.has_failed = True
+        self._over(actor, "is killed")
+        if inspect.getcoroutinestate(actor.work) == inspect.CORO_CREATED:
+            actor.work.close()
+        self.dead.append(actor)  # what nobody has any more would have its `finally` run
+
+    def _over(self, actor: Actor, how: str) -> None:
+        actor.is_over = True
+        self.actors.remove(actor)
+        self.trace.append(f"{actor.name} {how}")
+
+    # what Spark does
+
+    async def _drive(self, run: str) -> None:
+        driver = self.current
+        number = self.committed + 1
+        while number < self.batches:
+            batch = Batch(QUERY, run, number)
+            tasks = await self._stage(batch, driver)
+            messages = [task.message for task in tasks if task is not None]
+            is_done = None not in tasks
+            if is_done and self.delivery is Delivery.EXACTLY_ONCE:
+                self._offer(batch, [task for task in tasks if task is not None])
+                work = exactly_once.commit(self.cluster, batch, messages)
+                is_done = await self._succeeds(self._spawn(f"commit {batch}", work, driver))
+            if not is_done:
+                if self.delivery is Delivery.EXACTLY_ONCE:
+                    work = exactly_once.abort(self.cluster, batch, messages)
+                    await self._succeeds(self._spawn(f"abort {batch}", work, driver))
+                return
+            if number <= self.committed:
+                return  # another driver has written it: Spark stops this one
+            self.committed = number
+            self.trace.append(f"Spark has batch {number}")
+            self._check_batch(number)
+            number += 1
+
+    async def _stage(self, batch: Batch, driver: Actor) -> list[TaskResult | None]:
+        """The results of the attempts that came first; None for a task that failed too often."""
+        results: dict[int, TaskResult | None] = {}
+        running: dict[int, list[Actor]] = {}
+        counts: Counter[int] = Counter()
+        failures: Counter[int] = Counter()
+
+        def start(partition: int) -> None:
+            attempt, counts[partition] = counts[partition], counts[partition] + 1
+            name = f"task {batch} {partition}.{attempt}"
+            running.setdefault(partition, []).append(
+                self._spawn(name, self._task(batch, partition, attempt, len(self.trace)), driver)
+            )
+
+        partitions = range(PARTITIONS if self.are_rows_the_same else 1 + self.rng.randrange(PARTITIONS))
+        for partition in partitions:
+            start(partition)
+        while len(results) < len(partitions):
+            await turn()
+            for partition in partitions:
+                if partition in results:
+                    continue
+                for actor in [actor for actor in running[partition] if actor.is_over]:
+                    running[partition].remove(actor)
+                    if not actor.has_failed:
+                        results[partition] = actor.result
+                        break
+                    failures[partition] += 1
+                    if failures[partition] == ATTEMPTS:
+                        results[partition] = None
+                        break
+                if partition not in results:
+                    if self.rng.randrange(1000) < self.chaos.repeat_stage:
+                        counts[partition] = 0
+                        start(partition)
+                    elif not running[partition] or self.rng.randrange(1000) < self.chaos.speculate:
+                        start(partition)
+        return [results[partition] for partition in partitions]
+
+    async def _task(self, batch: Batch, partition: int, attempt: int, unique: int) -> TaskResult:
+        count = (batch.number + partition) % 3 if self.are_rows_the_same else self.rng.randrange(3)
+        version = "same" if self.are_rows_the_same else f"{batch.run} {partition} {attempt} {unique}"
+        rows = [Row(batch.number, partition, number, count, version) for number in range(count)]
+        wanted: list[Row] | None = None
+
+        async def write(producer: SimulatedProducer) -> None:
+            nonlocal wanted
+            for row in rows:
+                await producer.send(row)
+            wanted = rows
+
+        message = await self._write(batch, partition, attempt, unique, write)
+        return TaskResult(message, wanted)
+
+    async def _write(
+        self,
+        batch: Batch,
+        partition: int,
+        attempt: int,
+        unique: int,
+        write: Callable[[SimulatedProducer], Awaitable[None]],
+    ) -> TaskMessage:
+        if self.delivery is Delivery.EXACTLY_ONCE:
+            return await exactly_once.write_task(self.cluster, batch, partition, attempt, unique, write)
+        if self.delivery is Delivery.PER_TASK:
+            return await per_task.write_task(self.cluster, batch, partition, write)
+        producer = await self.cluster.open_task(f"once {unique}")
+        await write(producer)
+        if producer.has_rows:
+            self.cluster.ended(producer.transactional_id, commits=True)
+            await turn()
+        return TaskMessage(batch, partition, None)
+
+    async def _succeeds(self, actor: Actor) -> bool:
+        while not actor.is_over:
+            await turn()
+        return not actor.has_failed
+
+    # what is right
+
+    def _offer(self, batch: Batch, tasks: list[TaskResult]) -> None:
+        """A batch that is up for a decision, if its tasks were to write it."""
+        if all(task.rows is not None for task in tasks):
+            self.offered.append((batch.number, sorted(row for task in tasks for row in task.rows or ())))
+
+    def _check_batch(self, number: int) -> None:
+        """All rows of the batch are visible, each once; where replays differ, those of one and the same try."""
+        seen = sorted(self.cluster.rows_of(number))
+        if self.are_rows_the_same:
+            right = [
+                [
+                    Row(number, partition, index, (number + partition) % 3, "same")
+                    for partition in range(PARTITIONS)
+                    for index in range((number + partition) % 3)
+                ]
+            ]
+        else:
+            right = [rows for batch, rows in self.offered if batch == number]
+        if seen not in right:
+            self.violations.append(f"batch {number}: {seen} is seen")
+
+    @property
+    def has_duplicates(self) -> bool:
+        return any(count > 1 for count in Counter(self.cluster.visible).values())

@@ -1,0 +1,105 @@
+"""Columns in: records as `send` makes them, one future for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.support.fake_transactions import FakeCoordinator
+from tests.support.transactional_producers import P0, started
+
+from oncelog import Producer
+from oncelog.errors import ErrorCode, InvalidTransactionState, KafkaError, StaleMetadata
+from oncelog_protocol.messages.produce import ProduceRequest
+
+KEYS = [None if number % 3 else b"k%d" % number for number in range(500)]
+VALUES = [None if number % 7 == 0 else b"v" * number for number in range(500)]
+TIMES = [1000 + number for number in range(500)]
+HEADERS: list[Any] = [[("h", b"%d" % number)] if number % 2 else () for number in range(500)]
+
+
+def written(broker: Any) -> list[tuple[int, bytes | None, bytes | None, list[Any]]]:
+    def as_bytes(data: Any) -> bytes | None:
+        return None if data is None else bytes(data)
+
+    return [
+        (record.timestamp, as_bytes(record.key), as_bytes(record.value), list(record.headers))
+        for record in broker.records()
+    ]
+
+
+async def test_columns_are_written_as_sends_would_be(fake_broker: Any) -> None:
+    async with Producer(fake_broker.address, batch_size=2000) as producer:
+        future = await producer.send_columns("topic", 0, VALUES, KEYS, timestamps_ms=TIMES, headers=HEADERS)
+        await producer.flush()
+        assert (await future)[:3] == ("topic", 0, 0)
+        by_columns = written(fake_broker)
+        for key, value, timestamp_ms, headers in zip(KEYS, VALUES, TIMES, HEADERS, strict=True):
+            await producer.send("topic", value, key, partition=0, timestamp_ms=timestamp_ms, headers=headers)
+        await producer.flush()
+        assert written(fake_broker)[len(by_columns) :] == by_columns
+        one = await producer.send_columns("topic", 0, [b"v"])
+        await producer.flush()
+        assert (await one).offset == 1000
+
+
+async def test_the_first_error_is_that_of_all(fake_broker: Any) -> None:
+    async with Producer(fake_broker.address, batch_size=200, linger_ms=1000) as producer:
+        await producer.send_columns("topic", 0, [b"known"])
+        await producer.flush()
+        fake_broker.handlers[ProduceRequest] = lambda request: fake_broker.produced(
+            request, lambda *_: (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
+        )
+        future = await producer.send_columns("topic", 0, [b"v" * 50] * 20)
+        await producer.flush()
+        with pytest.raises(KafkaError) as caught:
+            await future
+        assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+async def test_what_is_no_column_is_refused(fake_broker: Any) -> None:
+    async with Producer(fake_broker.address) as producer:
+        for columns in ({"keys": [b"k"]}, {"timestamps_ms": [1]}, {"headers": [()]}):
+            with pytest.raises(ValueError, match="1 for 2 values"):
+                await producer.send_columns("topic", 0, [b"v", b"w"], **columns)
+        with pytest.raises(ValueError, match="at least one"):
+            await producer.send_columns("topic", 0, [])
+        with pytest.raises(ValueError, match="timestamp -1"):
+            await producer.send_columns("topic", 0, [b"v"], timestamps_ms=[-1])
+        with pytest.raises(StaleMetadata):
+            await producer.send_columns("topic", 9, [b"v"])
+
+
+async def test_columns_are_part_of_a_transaction(coordinator: FakeCoordinator) -> None:
+    async with started(coordinator, batch_size=500) as producer:
+        with pytest.raises(InvalidTransactionState):
+            await producer.send_columns("topic", 0, [b"v"])
+        for commits in (True, False):
+            producer.begin_transaction()
+            await producer.send_columns("topic", 0, [b"%d" % number for number in range(100)])
+            await producer.flush()
+            await (producer.commit_transaction() if commits else producer.abort_transaction())
+    assert coordinator.committed == {P0: [b"%d" % number for number in range(100)]}
+
+
+async def test_memory_is_waited_for_and_a_cancelled_one_is_let_go(fake_broker: Any) -> None:
+    hold = asyncio.Event()
+    produce = fake_broker.on_produce
+
+    async def held(request: Any) -> Any:
+        await hold.wait()
+        return produce(request)
+
+    fake_broker.handlers[ProduceRequest] = held
+    async with Producer(fake_broker.address, batch_size=1000, buffer_memory=4000, linger_ms=0) as producer:
+        sending = asyncio.ensure_future(producer.send_columns("topic", 0, [b"v" * 100] * 100))
+        await fake_broker.received(ProduceRequest, 1)
+        assert not sending.done()
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        hold.set()
+        future = await producer.send_columns("topic", 0, [b"w" * 100] * 100)
+        await producer.flush()
+        await future

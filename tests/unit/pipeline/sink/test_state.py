@@ -1,0 +1,81 @@
+"""What is written into the state topic, and read from it by whoever comes later."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from oncelog.prepared_transaction import PreparedTransaction
+from oncelog_pipeline.sink.names import Query
+from oncelog_pipeline.sink.state import (
+    FORMER_RUNS,
+    NO_BATCH,
+    Place,
+    State,
+    TaskTransaction,
+    UnreadableState,
+    Written,
+    state_from_json,
+)
+
+QUERY = Query("3f0c")
+WRITTEN = Written(PreparedTransaction(QUERY.task_id("run-one-of-many", 7, 2, 1), 4000, 3, True), Place("out", 1, 99))
+STATE = State("run-two", 7, (TaskTransaction(WRITTEN, 2),), frozenset({1, 0}), ("run-one-",))
+
+
+def test_the_json_of_a_state_is_what_the_documentation_says() -> None:
+    assert json.loads(STATE.as_json()) == {
+        "version": 1,
+        "run": "run-two",
+        "batch": 7,
+        "txns": [
+            {
+                "id": "oncelog-spark-3f0c/run-one-/2/1/3",
+                "pid": 4000,
+                "epoch": 3,
+                "v2": True,
+                "part": 2,
+                "at": ["out", 1, 99],
+            }
+        ],
+        "lost": [0, 1],
+        "former": ["run-one-"],
+    }
+    assert state_from_json(STATE.as_json()) == STATE
+    assert state_from_json(State("r").as_json()) == State("r", NO_BATCH)
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"null", b"[]", b"{}", b"\xff", STATE.as_json()[:-1], STATE.as_json().replace(b'"pid"', b'"pod"')]
+)
+def test_what_is_no_state_is_refused(value: bytes) -> None:
+    with pytest.raises(UnreadableState, match="no state of a query"):
+        state_from_json(value)
+
+
+def test_a_newer_version_is_not_guessed_at() -> None:
+    with pytest.raises(UnreadableState, match="has version 2"):
+        state_from_json(STATE.as_json().replace(b'"version":1', b'"version":2'))
+
+
+def test_only_so_many_runs_are_remembered_the_last_ones() -> None:
+    state = State("run-00000")
+    for number in range(1, FORMER_RUNS + 5):
+        state = state.taken_over(f"{number:08d}", ())
+    assert state.former[:2] == (f"{FORMER_RUNS + 3:08d}", f"{FORMER_RUNS + 2:08d}")
+    assert len(state.former) == FORMER_RUNS
+
+
+def test_a_run_knows_its_tasks_and_no_others() -> None:
+    """Whose query's name goes on differently, the query's own id, and a partition's are none of its."""
+    assert QUERY.run_of(QUERY.task_id("run-one-of-many", 7, 2, 1)) == "run-one-"
+    assert QUERY.run_of(QUERY.task_id("run-one-of-many", 7, 2, 1) + "/88") == "run-one-"
+    for other in (QUERY.id, QUERY.partition_id(2), Query("3f0c-1").task_id("run", 0, 0, 0), "elsewhere/run/0/0/0"):
+        assert QUERY.run_of(other) is None
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a b", "é", "x" * 201])
+def test_a_name_that_could_be_taken_for_anothers_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="letters, digits, dots"):
+        Query(name)
