@@ -1,7 +1,8 @@
 """Kafka's configuration keys, each declared once: type, default, range, meaning.
 
-`declared` is the machinery; the declarations are `broker_keys`, with `zookeeper_keys`, `leadership_keys`,
-`throttle_keys` and `topic_defaults` (the broker keys that topics inherit), `topic_keys` and `inert_topic_keys` (of
-Kafka's, without effect). `load` reads them at start-up from file, environment and command line into a `broker_config`,
-`resolve` says which value holds and where it came from, `alter` checks changes, `listeners` reads the addresses.
+`declared` is the machinery; the declarations are `broker_keys`, with `zookeeper_keys`, `leadership_keys` and
+`topic_defaults` (the broker keys that topics inherit), `topic_keys` and `inert_topic_keys` (of Kafka's, without
+effect), and `throttle_keys` (of brokers and of topics). `load` reads them at start-up from file, environment and
+command line into a `broker_config`, `resolve` says which value holds and where it came from, `alter` checks changes,
+`listeners` reads the addresses.
 """

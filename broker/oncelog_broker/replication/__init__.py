@@ -2,7 +2,7 @@
 
 Pure: `roles` what this broker is to a partition, `high_watermark` where that may stand, `isr` who is in sync, and who
 is to be, `follower_progress` how far a follower has come, `truncation` where one cuts its log, `fetch_plan` what it
-asks for next, `throttle` how fast replicas catch up that need not hurry.
+asks for next, `throttle` how fast those catch up that need not hurry.
 
 One partition: `replica` in either role, `partition` as its leader sees it, `following` what a follower does with an
 answer, `waiting` the appends and fetches that wait there, `verification_guards` what holds between a question about a
