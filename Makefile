@@ -7,6 +7,9 @@ DATA   ?= data
 PORT   ?= 9092
 BROKERS ?= 3
 FUZZ_SECONDS ?= 600
+SOAK_SECONDS ?= 1800
+SOAK_SEEDS ?= 1 2 3
+COMPOSE_FILES := docker-compose.yml docker-compose.single.yml
 
 # The tests start a thousand processes: where the environment forbids to keep compiled modules, each compiles them anew,
 # which doubles the work.
@@ -18,7 +21,7 @@ PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=wo
 ALONE   := $(BIN)/pytest -q -m "measured and not soak"
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster test lint tests unit integration zookeeper soak kill-matrix fuzz hostile bench interop clean help
+.PHONY: run cluster test lint tests unit integration zookeeper compose-test soak soak-tests soak-cluster kill-matrix fuzz hostile bench interop clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -42,11 +45,16 @@ cluster: $(STAMP)     ## three brokers with a ZooKeeper in the background, in ./
 
 test: lint tests      ## everything that must pass: some ten minutes on two slow cores
 
-lint: $(STAMP)        ## ruff, mypy --strict, import layers
+lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dockerfile, manifests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/yamllint --strict .yamllint.yaml $(COMPOSE_FILES) deploy
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec $(COMPOSE_FILES)
+	$(BIN)/hadolint deploy/Dockerfile deploy/compose_test/stand_ins/*.Dockerfile
+	$(BIN)/kubernetes-validate --quiet --strict deploy/kubernetes.yaml
+	@$(BIN)/python deploy/verify_unit.py
 
 tests: zookeeper      ## all tests but other clients' and the long ones
 	$(PYTEST) -m "not soak and not measured" tests --ignore=tests/interop
@@ -59,9 +67,18 @@ integration: zookeeper ## of these: a live broker process, foreign clients, kill
 	$(PYTEST) -m "not soak and not measured" tests/integration
 	$(ALONE) tests/integration
 
-soak: zookeeper       ## the same for longer: more kills, frames and seeds, new examples in each run (half an hour)
+compose-test: zookeeper ## run docker-compose.yml and break it, with Docker, or as root with Podman (PULL=1: on the real images)
+	PYTHONPATH=.:deploy:tests/integration:tests/cluster $(BIN)/python -m compose_test
+
+soak: soak-tests soak-cluster ## both of the following: two hours, less with SOAK_SECONDS=600
+
+soak-tests: zookeeper ## the tests for longer: more kills, frames and seeds, new examples in each run (half an hour)
 	$(PYTEST) $(LONG) -m soak tests --ignore=tests/interop
 	$(PYTEST) $(LONG) --hypothesis-profile=soak tests/property
+
+soak-cluster: zookeeper ## three brokers and clients at work while faults strike; the tables are kept in docs/soak.md (or SOAK_SECONDS=600 SOAK_SEEDS=7)
+	PYTHONPATH=.:tests/integration:tests/cluster:tests/interop $(BIN)/python -m soak --seconds $(SOAK_SECONDS) \
+		$(foreach seed,$(SOAK_SEEDS),--seed $(seed)) --out docs/soak.md
 
 kill-matrix: zookeeper ## every fault at every point of a transaction; the tables are kept in docs/kill-matrix*.md
 	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md

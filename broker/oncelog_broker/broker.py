@@ -57,6 +57,7 @@ from oncelog_broker.replication.fetcher import Fetchers
 from oncelog_broker.replication.isr_keeper import IsrKeeper
 from oncelog_broker.replication.peers import BrokerPeers
 from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.replication.returning_logs import ReturningLogs
 from oncelog_broker.runtime.clock import Clock, SystemClock
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
 from oncelog_broker.runtime.disk import Disk, RealDisk
@@ -257,6 +258,8 @@ class Broker:
             self.tasks,
             self.clock.monotonic,
             self.member.broker_epoch,
+            self.member.may_lead if self._is_clustered else None,
+            self.slices.pauses(0.0).here,
         )
         self._controller_calls = ControllerCalls(
             self.node_id, lambda: self.image, self.peers, self.elector, self.slices
@@ -264,13 +267,11 @@ class Broker:
         isr_keeper = self._replicate()
         self.replicas.on_image(ClusterImage(""), self.image)
         self._undo.callback(self.replicas.close)
-        if self._is_clustered:
-            self.replicas.may_lead = self.member.may_lead
         self.replicas.on_opened = self._on_opened
         self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.slices, self.deadlines)
         self._undo.callback(self.groups.close)
         self.groups.on_image(ClusterImage(""), self.image)
-        self.markers = MarkerAppender(self.replicas, self.groups.runtime)
+        self.markers = MarkerAppender(self.replicas, self.groups.runtime, lambda: self.image)
         self.transactions = TransactionCoordinator(
             self.config,
             self.replicas,
@@ -343,6 +344,7 @@ class Broker:
             self.tasks,
             self.slices,
             self.replicas.on_truncated,
+            self.logs.checkpoint_log_start_offsets,
         )
         keeper = IsrKeeper(
             self.node_id,
@@ -354,6 +356,7 @@ class Broker:
             self.tasks,
         )
         keeper.start()
+        ReturningLogs(self.replicas, self.clock, self.tasks).start()
         return keeper
 
     def _topic_creation(self) -> TopicCreation:
@@ -410,11 +413,13 @@ class Broker:
         async def on_resumed() -> None:
             await store.sync()
             await self.metadata.until_current()
+            await self.replicas.until_settled()
 
         async def on_rejoined(membership: Membership) -> None:
-            self.replicas.on_registered(membership.broker_epoch)
+            await self.replicas.on_registered(membership.broker_epoch)
             await self.metadata.wait_for(lambda image: _epoch_of(image, self.node_id) == membership.broker_epoch)
             await self.metadata.until_current()
+            await self.replicas.until_settled()
 
         self.member.on_resumed, self.member.on_rejoined = on_resumed, on_rejoined
 

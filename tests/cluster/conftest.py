@@ -15,6 +15,7 @@ from tests.support.history.recorder import History
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
+sys.path.append(str(Path(__file__).parents[1] / "interop"))
 
 from broker_cluster import BrokerCluster
 from broker_process import BrokerProcess
@@ -55,7 +56,9 @@ def cluster(cluster_of_module: ReplicatedCluster) -> ReplicatedCluster:
 def peer_network(
     chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[ReplicatedCluster, PeerNetwork]]:
-    cluster = ReplicatedCluster(tmp_path_factory.mktemp("partitioned"), chroots(), {"replica.lag.time.max.ms": "2000"})
+    # What the network brings about is looked at step by step: no session may end because the machine is busy.
+    settings = {"replica.lag.time.max.ms": "2000", "zookeeper.session.timeout.ms": "6000"}
+    cluster = ReplicatedCluster(tmp_path_factory.mktemp("partitioned"), chroots(), settings)
     with PeerNetwork(cluster.peer_ports) as network:
         cluster.advertise_to_peers(network.ports)
         with cluster:

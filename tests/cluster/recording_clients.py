@@ -26,6 +26,10 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 80.0
 """For any one call: longer than any fail-over takes on a busy machine."""
+REFRESH_MS = 5000
+"""topic.metadata.refresh.interval.ms of librdkafka. 2.16 leaves a partition with the connection to its leader that it
+gave up when that broker was missing in the metadata for a moment, until the leader is another one; and it would ask
+that only every five minutes."""
 CALL_SECONDS = 20.0
 """After which librdkafka returns, to be called again: while it waits in C, no test can be ended."""
 PATIENCE_MS = int(PATIENCE_SECONDS * 1000)
@@ -225,6 +229,7 @@ class LibrdkafkaRecording(RecordingProducer):
             "topic.metadata.refresh.fast.interval.ms": 50,
             "retry.backoff.ms": 50,
             "reconnect.backoff.max.ms": 500,
+            "topic.metadata.refresh.interval.ms": REFRESH_MS,
             "log_level": 0,
             **{key.replace("_", "."): value for key, value in settings.items()},
         }

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import confluent_kafka
-from recording_clients import PATIENCE_MS, PATIENCE_SECONDS
+from recording_clients import PATIENCE_MS, PATIENCE_SECONDS, REFRESH_MS
 from tests.support.history.events import Commit, Outcome, Place, Reading
 from tests.support.history.recorder import History
 
@@ -137,6 +137,7 @@ class LibrdkafkaMember(Member):
             "socket.timeout.ms": 5000,
             "fetch.wait.max.ms": 200,
             "reconnect.backoff.max.ms": 500,
+            "topic.metadata.refresh.interval.ms": REFRESH_MS,
             "log_level": 0,
         }
         if self.instance is not None:

@@ -249,13 +249,22 @@ class ReplicatedCluster:
 
         return self.until(look, f"{topic}-{index} is led, not by {but_by}")  # type: ignore[return-value]
 
-    def until_whole(self, *topics: str) -> None:
-        """All replicas of all partitions are in sync."""
-        for topic in topics:
-            self.until(lambda: self._is_whole(topic), f"all replicas of {topic} are in sync")  # noqa: B023
+    def topics(self) -> list[str]:
+        """All there are, the internal ones too."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        answer = self.until(lambda: self.ask(request, ApiKey.METADATA, METADATA_VERSION), "somebody knows the topics")
+        return [topic.name for topic in answer.topics]
 
-    def _is_whole(self, topic: str) -> bool:
-        parts = self.parts(topic).values()
+    def until_whole(self, *topics: str, node_id: int | None = None) -> None:
+        """All replicas of all partitions are in sync, as this broker knows it, or any."""
+        for topic in topics:
+            self.until(
+                lambda: self._is_whole(topic, node_id),  # noqa: B023
+                f"all replicas of {topic} are in sync" + ("" if node_id is None else f", as broker {node_id} knows"),
+            )
+
+    def _is_whole(self, topic: str, node_id: int | None) -> bool:
+        parts = self.parts(topic, node_id).values()
         return bool(parts) and all(part.leader >= 0 and set(part.isr) == set(part.replicas) for part in parts)
 
     def until_isr(self, topic: str, isr: set[int], index: int = 0) -> None:

@@ -46,6 +46,13 @@ class RawTransactions:
         self.sequences: dict[tuple[str, int], int] = {}
         self.find_coordinator()
 
+    def find_group(self, group_id: str) -> None:
+        """Have the group coordinated: the first who asks for a coordinator has its topic made."""
+        request = FindCoordinatorRequest(key=group_id)
+        eventually(
+            lambda: self.client.call(request, ApiKey.FIND_COORDINATOR, 2).error_code == 0, "the group has a coordinator"
+        )
+
     def find_coordinator(self) -> None:
         request = FindCoordinatorRequest(key=self.transactional_id, key_type=CoordinatorType.TRANSACTION)
         eventually(

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -311,3 +312,22 @@ def test_a_damaged_data_directory_is_an_error_message_not_a_traceback(tmp_path: 
     assert b"cannot start" in done.stderr
     assert b"meta.properties" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_ping_asks_every_broker_that_is_named(oncelog: Oncelog, broker: BrokerProcess) -> None:
+    assert oncelog("ping").stdout == f"{broker.address} answers: 1 brokers, controller 1\n".encode()
+    done = oncelog("ping", "-b", f"{broker.address},127.0.0.1:1", code=1)
+    assert done.stderr.startswith(b"oncelog: cannot reach 127.0.0.1:1: connection refused")
+
+
+def test_ping_looks_for_a_broker_and_its_replicas(oncelog: Oncelog, topic: str) -> None:
+    oncelog("topics", "create", topic)
+    oncelog("ping", "--node-id", "1", "--in-sync")
+    done = oncelog("ping", "--node-id", "2", code=1)
+    assert done.stderr.endswith(b"answers, and broker 2 is not in the cluster\n")
+
+
+def test_ping_does_not_wait_for_one_who_says_nothing(oncelog: Oncelog) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        done = oncelog("ping", "-b", f"127.0.0.1:{silent.getsockname()[1]}", "--timeout", "0.2", code=1)
+    assert b"no connection within 0.2 s" in done.stderr

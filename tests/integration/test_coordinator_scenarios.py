@@ -438,6 +438,14 @@ def test_e2_e32_a_transaction_that_hangs_is_found_and_ended(broker_factory: Brok
         assert committed_values(client, topic) == [b"first"]
 
 
+def mark(client: RawClient, producer: ProducerIdAndEpoch, topic: str, coordinator_epoch: int) -> int:
+    """What a commit marker of that coordinator is answered."""
+    request = marker_of(producer, topic, commits=True)
+    request.markers[0].coordinator_epoch = coordinator_epoch
+    (answer,) = client.call(request, ApiKey.WRITE_TXN_MARKERS, 1).markers
+    return int(answer.topics[0].partitions[0].error_code)
+
+
 def test_s40_a_marker_of_an_older_coordinator_is_refused(broker_factory: BrokerFactory, topic: str) -> None:
     """The coordinator epoch of the last marker is the least that counts from then on, after a kill too."""
     broker = broker_factory().start()
@@ -446,15 +454,12 @@ def test_s40_a_marker_of_an_older_coordinator_is_refused(broker_factory: BrokerF
         txn = RawTransactions(client, topic)
         producer = txn.take_over()
         txn.write(topic, value=b"kept")
-        newer = marker_of(producer, topic, commits=True)
-        newer.markers[0].coordinator_epoch = 7
-        (answer,) = client.call(newer, ApiKey.WRITE_TXN_MARKERS, 1).markers
-        assert answer.topics[0].partitions[0].error_code == 0
+        assert mark(client, producer, topic, 7) == ErrorCode.UNKNOWN_LEADER_EPOCH, "of nobody"
+        assert mark(client, producer, topic, 0) == 0
     broker.kill()
     broker.start()
     with RawClient(broker.port) as client:
         txn.client = client
         eventually(lambda: txn.produce(topic, value=b"open still") == 0, "the coordinator is back")
-        (answer,) = client.call(marker_of(producer, topic), ApiKey.WRITE_TXN_MARKERS, 1).markers
-        assert answer.topics[0].partitions[0].error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        assert mark(client, producer, topic, -1) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
         assert content(client, topic) == ["data", "commit", "data"]

@@ -25,7 +25,7 @@ from raw_transactions import (
 )
 from tests.support.producers import sequenced
 
-from oncelog_broker.coordinator.partitioning import partition_for
+from oncelog.metadata.internal_topics import partition_for
 from oncelog_broker.coordinator.transaction import records
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode

@@ -15,7 +15,7 @@ from raw_transactions import BOTH, RawTransactions, is_stable, new_producer_id
 from tests.support.producers import sequenced
 from tests.support.storage import make_batch, open_log
 
-from oncelog_broker.coordinator.partitioning import partition_for
+from oncelog.metadata.internal_topics import partition_for
 from oncelog_broker.coordinator.transaction import records
 from oncelog_broker.coordinator.transaction.metadata import EXHAUSTED_EPOCH, TransactionMetadata
 from oncelog_broker.coordinator.transaction.records import TransactionRecord

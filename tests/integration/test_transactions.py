@@ -8,7 +8,7 @@ from foreign_clients import eventually
 from raw_client import RawClient, frame
 from raw_transactions import BOTH, RawTransactions, committed_offset, content, is_stable, last_stable_offset
 
-from oncelog_broker.coordinator.partitioning import partition_for
+from oncelog.metadata.internal_topics import partition_for
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode

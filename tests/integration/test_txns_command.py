@@ -161,6 +161,7 @@ def test_e32_hanging_offset_commits_are_found_and_aborted(unguarded: BrokerProce
     txn = RawTransactions(raw, topic)
     txn.take_over()
     group = f"group-{topic}"
+    txn.find_group(group)
     eventually(lambda: txn.commit_offset(group, topic, 7) == ErrorCode.NONE, "the group has a coordinator")
     found = [
         each for each in as_json(unguarded, "txns", "find-hanging") if each["producer_id"] == txn.producer.producer_id

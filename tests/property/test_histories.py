@@ -99,6 +99,19 @@ def read_again(history: History, rng: random.Random) -> None:
     reading.records.append(rng.choice(reading.records))
 
 
+def process_twice(history: History, rng: random.Random) -> None:
+    shown = [send for *_, send in visible(history) if send.made_of is not None]
+    one = choose(rng, shown)
+    other = choose(rng, [send for send in shown if send is not one])
+    other.made_of = one.made_of
+
+
+def leave_out(history: History, rng: random.Random) -> None:
+    (group, place), end = choose(rng, list(history.processed.items()))
+    history.finally_processed(group, place, end + 1)
+    assume(end < len(history.final[place]))
+
+
 def forget_offset(history: History, rng: random.Random) -> None:
     sure = [
         commit for commit in history.commits if commit.transaction is None and commit.outcome is Outcome.ACKNOWLEDGED
@@ -142,6 +155,8 @@ FAULTS: dict[Kind, Callable[[History, random.Random], None]] = {
     Kind.DISORDER: swap,
     Kind.SKIPPED: skip,
     Kind.READ_BACK: read_again,
+    Kind.PROCESSED_TWICE: process_twice,
+    Kind.NOT_PROCESSED: leave_out,
     Kind.OFFSET_BACK: forget_offset,
     Kind.OFFSET_INVENTED: invent_offset,
     Kind.REPLICAS_DIFFER: spoil_replica,

@@ -14,7 +14,12 @@ from typing import Any
 
 from tests.support.storage import SMALL, open_log
 
-from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES, GROUP_METADATA_MAX_BYTES, INTER_BROKER_LISTENER_NAME
+from oncelog_broker.config.broker_keys import (
+    FETCH_MAX_BYTES,
+    GROUP_METADATA_MAX_BYTES,
+    INTER_BROKER_LISTENER_NAME,
+    REPLICA_SELECTOR_CLASS,
+)
 from oncelog_broker.metadata.image import Broker, ClusterImage
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.waiting import WaitingFetch
@@ -161,6 +166,8 @@ class Served:
     def __init__(
         self, directory: Path, *, partitions: int = 1, clock: ManualClock | None = None, **log_config: Any
     ) -> None:
+        self.may_lead = True
+        """The gate: whether nobody else can have been made leader."""
         self.partitions = [
             Partition(
                 TOPIC,
@@ -168,6 +175,7 @@ class Served:
                 index,
                 open_log(directory / f"{TOPIC}-{index}", replace(SMALL, **log_config)),
                 broker_id=LEADER,
+                may_lead=lambda: self.may_lead,
             )
             for index in range(partitions)
         ]
@@ -175,6 +183,8 @@ class Served:
         self.joining: list[Partition] = []
         """Those whose ISR a follower might have joined."""
         self.waiting_followers: list[WaitingFetch] = []
+        self.hears_leader = True
+        """As a follower, of those that it does not lead."""
         self.transactions: Any = SimpleNamespace(verifies=True)
         self.services: Any = SimpleNamespace(
             clock=self.clock,
@@ -183,7 +193,12 @@ class Served:
             deadlines=self.deadlines,
             replicas=self,
             fetch_sessions=FetchSessions(10),
-            config={FETCH_MAX_BYTES: 1 << 20, GROUP_METADATA_MAX_BYTES: 1 << 20, INTER_BROKER_LISTENER_NAME: None},
+            config={
+                FETCH_MAX_BYTES: 1 << 20,
+                GROUP_METADATA_MAX_BYTES: 1 << 20,
+                INTER_BROKER_LISTENER_NAME: None,
+                REPLICA_SELECTOR_CLASS: None,
+            },
             node_id=LEADER,
             image=ClusterImage("", {broker: Broker(broker, EPOCH, ()) for broker in (LEADER, FOLLOWER)}),
             isr_keeper=SimpleNamespace(consider=self.joining.extend),
@@ -194,13 +209,20 @@ class Served:
         self.dispatcher = Dispatcher(self.services)
 
     def leader(self, topic: str, index: int) -> Partition:
+        """Handlers ask it as often as they like: the gate is asked by the partitions alone."""
         if topic != TOPIC or index >= len(self.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self.partitions[index].leader == FOLLOWER:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.partitions[index]
+
+    def followed(self, topic: str | bytes, index: int) -> Partition | None:
+        return self.partitions[index] if self.hears_leader else None
 
     def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
         return self.leader(TOPIC, index)
 
+    led_by_name = leader
     led_by_id = leader_by_id
 
     def follower_waits(self, broker_id: int, fetch: WaitingFetch) -> None:

@@ -143,6 +143,33 @@ def test_a_consumer_is_given_a_record_again(history: History) -> None:
     assert kinds(history) == [Kind.READ_BACK]
 
 
+def copied(history: History, number: int, end: End = End.COMMITTED) -> None:
+    """The first line is copied once more."""
+    send = acknowledged(history, b"copy %d" % number, number, ended(history, end))
+    history.derived(send, "group", THERE, 0)
+
+
+def test_an_input_is_processed_twice(history: History) -> None:
+    history.send("anna", THERE, b"line")
+    history.finally_holds(THERE, [(0, b"line")])
+    copied(history, 0, End.ABORTED)
+    copied(history, 1)
+    history.finally_holds(HERE, [(1, b"copy 1")])
+    assert kinds(history) == []
+    copied(history, 2, End.UNKNOWN)
+    history.finally_holds(HERE, [(1, b"copy 1"), (2, b"copy 2")])
+    assert kinds(history) == [Kind.PROCESSED_TWICE]
+
+
+def test_an_input_is_passed_over(history: History) -> None:
+    history.send("anna", THERE, b"line")
+    history.finally_holds(THERE, [(0, b"line")])
+    history.finally_processed("group", THERE, 0)
+    assert kinds(history) == []
+    history.finally_processed("group", THERE, 1)
+    assert kinds(history) == [Kind.NOT_PROCESSED]
+
+
 def test_a_committed_offset_goes_back(history: History) -> None:
     history.commit_answered(history.commit("group", HERE, 5))
     history.offset_read("group", HERE, 5, asked=history.now())

@@ -352,6 +352,18 @@ REPLICA_LAG_TIME_MAX_MS = ConfigKey[int](
     at_least(1),
     HIGH,
 )
+RACK_AWARE_SELECTORS: Final = (
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "RackAwareReplicaSelector",
+)
+REPLICA_SELECTOR_CLASS = ConfigKey[str | None](
+    "replica.selector.class",
+    STRING,
+    None,
+    "Whom consumers read from: RackAwareReplicaSelector sends one that says its rack (client.rack) to a replica there, "
+    "and lets followers answer it (KIP-392). Not set: the leader alone.",
+    one_of(*RACK_AWARE_SELECTORS),
+)
 REPLICA_FETCH_MAX_BYTES = ConfigKey[int](
     "replica.fetch.max.bytes",
     INT,

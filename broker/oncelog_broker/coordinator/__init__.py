@@ -2,6 +2,6 @@
 
 `runtime` binds state machines to led partitions (load, append, replay, reply after commit): a `shard` is one of them,
 `loading` replays its log, `appending` writes to it, `effects` what a state machine asks
-for, `timers` its timers, `partitioning` which partition a key belongs to, `internal_topics` the topics themselves.
+for, `timers` its timers, `internal_topics` the topics themselves.
 `client` is who sends a request. `group/` is the machine of consumer groups, `transaction/` that of transactions.
 """

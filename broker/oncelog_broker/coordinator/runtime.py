@@ -23,10 +23,10 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, Final, Generic
 
+from oncelog.metadata.internal_topics import partition_for
 from oncelog_broker.coordinator.appending import APPEND_ERRORS, append_records, divided
 from oncelog_broker.coordinator.effects import Effects, Interruption, TimerKey
 from oncelog_broker.coordinator.loading import replay_log
-from oncelog_broker.coordinator.partitioning import partition_for
 from oncelog_broker.coordinator.shard import M, R, Shard, Waiter
 from oncelog_broker.metadata.image import NO_LEADER, ClusterImage, Topic
 from oncelog_broker.replication.partition import Partition

@@ -26,7 +26,15 @@ NOT_REFUSED: Final = -1
 class TrimmedLog(ReadableLog):
     """Not thread-safe. Public methods raise KafkaError only, with the codes that they name."""
 
-    __slots__ = ("_clock", "_recovery_point", "_refused_at", "before_truncation", "cleaner_checkpoint", "is_truncating")
+    __slots__ = (
+        "_clock",
+        "_noted_start",
+        "_recovery_point",
+        "_refused_at",
+        "before_truncation",
+        "cleaner_checkpoint",
+        "is_truncating",
+    )
 
     def __init__(
         self,
@@ -54,6 +62,7 @@ class TrimmedLog(ReadableLog):
         self.is_truncating = False
         """A worker thread is cutting its end."""
         self._clock = clock
+        self._noted_start = log_start_offset
         self._recovery_point = recovery_point
 
     @property
@@ -65,6 +74,16 @@ class TrimmedLog(ReadableLog):
     def recovery_point(self) -> int:
         """Every record below this offset is synced."""
         return self._recovery_point
+
+    @property
+    def noted_start_offset(self) -> int:
+        """Where the log will begin at least when it is opened again, even after a crash: so far it is checkpointed, or
+        the segments are gone. Never above the log start."""
+        return min(self._log_start_offset, max(self._noted_start, self._local.first.base_offset))
+
+    def note_start(self, offset: int) -> None:
+        """It is checkpointed that the log starts there."""
+        self._noted_start = offset
 
     # --- rolling -------------------------------------------------------------------------------------------------
 

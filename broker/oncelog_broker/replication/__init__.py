@@ -8,7 +8,8 @@ One partition: `replica` in either role, `partition` as its leader sees it, `fol
 answer, `waiting` the appends and fetches that wait there, `verification_guards` what holds between a question about a
 transaction and its append.
 
-All of them: `replicas` those of this broker, kept in step with the cluster image, `hosted_logs` their logs as they come
-and go, `fetcher` the loops that fetch what is followed, `isr_keeper` who asks the controller for another ISR, `peers`
-requests to other brokers.
+All of them: `replicas` those of this broker, kept in step with the cluster image, `image_changes` what that has changed
+for many of them, a few at a time, `hosted_logs` their logs as they come and go, `returning_logs` those whose disk
+failed and is well again, `fetcher` the loops that fetch what is followed, `isr_keeper` who asks the controller for
+another ISR, `peers` requests to other brokers.
 """

@@ -36,6 +36,8 @@ class FetchLimits:
     min_bytes: int
     max_wait_seconds: float
     max_rest_seconds: float
+    lag_seconds: float = 30.0
+    """One that has not heard from its leader for so long knows nothing of what is new there."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> FetchLimits:
@@ -46,6 +48,7 @@ class FetchLimits:
             min_bytes=config[keys.REPLICA_FETCH_MIN_BYTES],
             max_wait_seconds=config[keys.REPLICA_FETCH_WAIT_MAX_MS] / 1000,
             max_rest_seconds=config[keys.REPLICA_FETCH_BACKOFF_MS] / 1000,
+            lag_seconds=config[keys.REPLICA_LAG_TIME_MAX_MS] / 1000,
         )
 
 
@@ -75,6 +78,10 @@ class FetchPlan:
 
     def __contains__(self, key: Key) -> bool:
         return key in self._wanted or key in self._resting
+
+    def is_fetched(self, key: Key) -> bool:
+        """Whether it is asked for, and does not rest after an error."""
+        return key in self._wanted
 
     # --- what is wanted
 

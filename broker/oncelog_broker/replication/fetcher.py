@@ -1,7 +1,8 @@
 """Followers at work: one loop for each broker that leads something we follow, with one Fetch outstanding.
 
 Records are appended straight from the response, partition by partition, other work between them. A log that has to be
-cut is left out meanwhile: that waits for the disk, and is done in a worker thread.
+cut is left out meanwhile: that waits for the disk, and is done in a worker thread. Whatever is raised about one
+partition, the others go on, and it is tried again.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class Fetchers:
         tasks: Tasks,
         slices: Slices,
         on_truncated: Callable[[Partition], None],
+        note_log_starts: Callable[[], None],
     ) -> None:
         """`on_truncated` is told when a log is cut: it may be followed again, if it is not to be led by then."""
         self._broker_id = broker_id
@@ -69,6 +71,7 @@ class Fetchers:
         self._tasks = tasks
         self._slices = slices
         self._on_truncated = on_truncated
+        self._note_log_starts = note_log_starts
         self._of: dict[int, BrokerFetcher] = {}
         """By leader."""
         self._followed: dict[Partition, BrokerFetcher] = {}
@@ -82,11 +85,16 @@ class Fetchers:
         if fetcher is None:
             fetcher = self._of[partition.leader] = BrokerFetcher(
                 partition.leader, self._broker_id, self._peers, self._image, self._limits(), self._clock, self._slices,
-                self._truncate,
+                self._truncate, self._note_log_starts,
             )  # fmt: skip
             self._tasks.spawn(f"fetch from broker {partition.leader}", fetcher.run())
         fetcher.add(partition)
         self._followed[partition] = fetcher
+
+    def hears(self, partition: Partition) -> bool:
+        """See `Fetching`."""
+        fetcher = self._followed.get(partition)
+        return fetcher is not None and fetcher.hears(partition)
 
     def forget(self, partition: Partition) -> None:
         """See `Fetching`."""
@@ -106,6 +114,9 @@ class Fetchers:
             await in_thread(partial(cut, partition, wanted))
         except KafkaError as error:
             logger.error("not truncated", extra={"partition": log.name, "reason": error})
+        except Exception:
+            logger.exception("not truncated", extra={"partition": log.name})
+            await asyncio.sleep(self._limits().max_rest_seconds)  # before it is asked for, and to be cut, again
         finally:
             log.is_truncating = False
         if not log.is_offline:
@@ -137,6 +148,7 @@ class BrokerFetcher:
         clock: Clock,
         slices: Slices,
         truncate: Callable[[Partition, CutAt | BeginAt], None],
+        note_log_starts: Callable[[], None],
     ) -> None:
         self._source = source
         self._broker_id = broker_id
@@ -146,10 +158,15 @@ class BrokerFetcher:
         self._clock = clock
         self._slices = slices
         self._truncate = truncate
+        self._note_log_starts = note_log_starts
         self._plan = FetchPlan(limits)
         self._partitions: dict[Key, Partition] = {}
+        self._shortened: set[Key] = set()
+        """Where the log start has moved with the last answer, and is not on the disk."""
         self._has_work = asyncio.Event()
         self._failures = 0
+        self._heard_at = -limits.lag_seconds
+        """When the leader answered last: monotonic, in seconds."""
 
     def add(self, partition: Partition) -> None:
         """Fetch it, in the leader epoch that it follows in now."""
@@ -164,6 +181,15 @@ class BrokerFetcher:
         if self._partitions.get(key) is partition:
             del self._partitions[key]
             self._plan.leave_out(key)
+
+    def hears(self, partition: Partition) -> bool:
+        """Whether what the leader has is known, but for what is on its way."""
+        key = partition.topic_id, partition.index
+        return (
+            self._partitions.get(key) is partition
+            and self._plan.is_fetched(key)
+            and self._clock.monotonic() - self._heard_at < self._limits.lag_seconds
+        )
 
     async def run(self) -> None:
         """Fetch for ever."""
@@ -213,10 +239,26 @@ class BrokerFetcher:
                 await self._back_off(None)
             return
         self._failures = 0
+        self._heard_at = self._clock.monotonic()
         pauses = self._slices.pauses()
         for asked in self._plan.on_response(response):
             self._take(asked)
             await pauses.here()
+        await self._note_what_was_deleted()
+
+    async def _note_what_was_deleted(self) -> None:
+        """Before the leader is told: it answers that records are gone, and nobody may show them again after a crash."""
+        shortened, self._shortened = self._shortened, set()
+        if not shortened:
+            return
+        try:
+            await in_thread(self._note_log_starts)
+        except OSError as error:  # it is tried again from time to time; the leader waits for that
+            logger.error("log starts could not be written down", extra={"reason": error})
+            return
+        for key in shortened:
+            if key in self._plan:
+                self._plan.ask_for(key, position_of(self._partitions[key]))
 
     def _take(self, asked: Asked) -> None:
         partition = self._partitions.get(asked.key)
@@ -225,12 +267,19 @@ class BrokerFetcher:
         if not is_still_at(partition, asked.position):
             self._plan.ask_for(asked.key, position_of(partition))
             return
+        before = partition.log.log_start_offset
         try:
             wanted = take(partition, asked.position, asked.answer)
         except KafkaError as error:
             self._failed(partition, asked.key, error)
             return
+        except Exception:
+            logger.exception("not fetched", extra={"partition": partition.log.name})
+            self._plan.rest(asked.key, position_of(partition), self._clock.monotonic())
+            return
         self._plan.went_well(asked.key)
+        if partition.log.noted_start_offset < partition.log.log_start_offset != before:
+            self._shortened.add(asked.key)
         if wanted is not None:
             self._truncate(partition, wanted)
         else:

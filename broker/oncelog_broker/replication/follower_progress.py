@@ -15,6 +15,7 @@ class FetchPosition(NamedTuple):
     leader_epoch: int
     """In which it follows."""
     log_start_offset: int = -1
+    """Where its log begins, and will after a crash."""
 
 
 class FollowerProgress:

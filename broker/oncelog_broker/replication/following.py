@@ -32,7 +32,7 @@ class BeginAt(NamedTuple):
 def position_of(replica: Replica) -> FetchPosition:
     """What the replica says when it asks for more."""
     log = replica.log
-    return FetchPosition(log.log_end_offset, log.latest_epoch, replica.leader_epoch, log.log_start_offset)
+    return FetchPosition(log.log_end_offset, log.latest_epoch, replica.leader_epoch, log.noted_start_offset)
 
 
 def is_still_at(replica: Replica, asked: FetchPosition) -> bool:

@@ -24,15 +24,18 @@ def lags(follower: FollowerProgress, log_end_offset: int, now: float, lag_second
     return follower.log_end_offset != log_end_offset and now - follower.last_caught_up > lag_seconds
 
 
-def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset: int) -> bool:
+def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset: int, log_start_offset: int) -> bool:
     """Whether a replica may enter the ISR: it has everything that was acknowledged, in this leader epoch and before,
-    and has asked for more since it was last out.
+    nothing that was said to be deleted (that is what the leader's `log_start_offset` says), and has asked for more
+    since it was last out.
 
     The high watermark of a new leader may be lower than what the one before acknowledged. Everything that was is below
     the place where the new leader's epoch begins, hence the second condition.
     """
     end = follower.log_end_offset
-    return end is not None and end >= high_watermark and end >= epoch_start_offset and not follower.may_be_gone
+    if end is None or end < high_watermark or end < epoch_start_offset:
+        return False
+    return follower.log_start_offset >= log_start_offset and not follower.may_be_gone
 
 
 class InSync:
@@ -95,10 +98,13 @@ def wanted_isr(
     now: float,
     lag_seconds: float,
 ) -> tuple[int, ...] | None:
-    """What the leader is to propose: without those that lag, with those `joining`; None if that is what there is."""
-    leaving = [
-        broker_id
-        for broker_id, follower in followers.items()
-        if broker_id in in_sync.committed and lags(follower, log_end_offset, now, lag_seconds)
-    ]
-    return changed_isr(in_sync.committed, leaving, joining)
+    """What the leader is to propose: without those that lag, with those `joining` that do not; None if that is what
+    there is.
+
+    Who lags may have everything that was acknowledged all the same: nothing is, while the ISR is too small. Taken for
+    in sync it would leave again, and two of them would take turns for ever.
+    """
+    lagging = {
+        broker_id for broker_id, follower in followers.items() if lags(follower, log_end_offset, now, lag_seconds)
+    }
+    return changed_isr(in_sync.committed, lagging, (broker_id for broker_id in joining if broker_id not in lagging))

@@ -222,7 +222,10 @@ class IsrKeeper:
                 logger.warning("ISR not decided on", extra={"partition": partition.log.name, "error": code.name})
                 done = False
                 continue
-            self._open.pop(partition, None)
+            if (
+                self._open.get(partition) is proposal
+            ):  # else the image came before this answer, and another one after it
+                del self._open[partition]
             if proposal.is_open:
                 self._take(partition, answer)
         return done

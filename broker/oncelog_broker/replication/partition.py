@@ -3,11 +3,14 @@
 Even alone, a partition has a leader epoch, an ISR of one and a high watermark: with one replica it follows the log end
 at once, with several it follows what the followers in sync have fetched. Between the check of the leader epoch and the
 append there is no `await` (E30).
+
+Whoever asked for the partition may have waited since, for its records to be walked or its transaction to be verified:
+so it is the append itself that asks whether this broker leads still, and whether the gate of its session is open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Final
 
 from oncelog.fail_points.point import fail_point
@@ -36,13 +39,31 @@ class Partition(Replica):
     while as many replicas are in sync as acks=all asks for (KIP-966).
     """
 
-    __slots__ = ("_is_whole", "_replicas", "epoch_start_offset", "followers", "guards", "in_sync", "is_alone")
+    __slots__ = (
+        "_is_whole",
+        "_may_lead",
+        "_replicas",
+        "epoch_start_offset",
+        "followers",
+        "guards",
+        "in_sync",
+        "is_alone",
+    )
 
     def __init__(
-        self, topic: str, topic_id: bytes, index: int, log: PartitionLog, *, broker_id: int, high_watermark: int = 0
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        log: PartitionLog,
+        *,
+        broker_id: int,
+        high_watermark: int = 0,
+        may_lead: Callable[[], bool] | None = None,
     ) -> None:
-        """See `Replica`."""
+        """See `Replica`. `may_lead` is the gate, None where nobody else can be made leader (`Replicas`)."""
         super().__init__(topic, topic_id, index, log, broker_id=broker_id, high_watermark=high_watermark)
+        self._may_lead = may_lead
         self._replicas: tuple[int, ...] = (broker_id,)
         self.in_sync = InSync((broker_id,))
         self.followers: dict[int, FollowerProgress] = {}
@@ -111,6 +132,8 @@ class Partition(Replica):
         """The replicas, the ISR or the proposal for it are others than before."""
         self.is_alone = not self.followers and self.in_sync.maximal == {self.broker_id}
         self._is_whole = set(self._replicas) <= set(self.isr)
+        if self.waiting.deletions:
+            self.waiting.on_low_watermark(self.low_watermark)
         if not self.has_enough_in_sync:
             self.waiting.on_too_few_replicas()
         elif self.high_watermark < self.log.log_end_offset:
@@ -171,10 +194,11 @@ class Partition(Replica):
         if self.high_watermark < self.log.log_end_offset:
             self._advance_high_watermark(0)
         if self.waiting.deletions:
-            self.waiting.on_log_start(broker_id, log_start_offset)
-        return broker_id not in self.in_sync.maximal and may_join(
-            follower, self.high_watermark, self.epoch_start_offset
-        )
+            self.waiting.on_low_watermark(self.low_watermark)
+        return broker_id not in self.in_sync.maximal and self._may_join(follower)
+
+    def _may_join(self, follower: FollowerProgress) -> bool:
+        return may_join(follower, self.high_watermark, self.epoch_start_offset, self.log.log_start_offset)
 
     def wanted_isr(
         self, *, now: float, lag_seconds: float, is_eligible: Callable[[int, int], bool]
@@ -191,9 +215,7 @@ class Partition(Replica):
         joining = [
             broker_id
             for broker_id, follower in self.followers.items()
-            if broker_id not in self.isr
-            and may_join(follower, self.high_watermark, self.epoch_start_offset)
-            and is_eligible(broker_id, follower.broker_epoch)
+            if broker_id not in self.isr and self._may_join(follower) and is_eligible(broker_id, follower.broker_epoch)
         ]
         return wanted_isr(
             self.in_sync,
@@ -228,19 +250,35 @@ class Partition(Replica):
             if broker_id in self.followers:
                 self.followers[broker_id].may_be_gone = True
 
-    def deleted_everywhere(self, offset: int, live: Container[int]) -> Answer[ErrorCode]:
-        """NONE when the logs of all `live` replicas begin at `offset`, as ours does, or later.
+    @property
+    def low_watermark(self) -> int:
+        """The least log start of all replicas that may be in sync: nobody of them shows what lies before, whoever leads
+        next. Who is not among them may join only when its log begins where ours does (`may_join`)."""
+        starts = (
+            self.followers[other].log_start_offset if other in self.followers else -1
+            for other in self.in_sync.maximal
+            if other != self.broker_id
+        )
+        return min([self.log.log_start_offset, *starts])
 
-        NOT_LEADER_OR_FOLLOWER as soon as this broker leads no more.
-        """
-        behind = {other for other, follower in self.followers.items() if follower.log_start_offset < offset}
-        behind = {other for other in behind if other in live}
-        if not behind:
+    def deleted_everywhere(self, offset: int) -> Answer[ErrorCode]:
+        """NONE when the low watermark has come to `offset`; NOT_LEADER_OR_FOLLOWER as soon as this broker leads no
+        more."""
+        if self.is_resigned:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if offset <= self.low_watermark:
             return ErrorCode.NONE
         self.waiting.on_news()
-        return self.waiting.for_log_start(offset, behind)
+        return self.waiting.for_low_watermark(offset)
 
     # --- appending
+
+    def _check_may_append(self) -> None:
+        """Raises KafkaError NOT_LEADER_OR_FOLLOWER: this broker leads no more, or another one may have been chosen."""
+        if self.is_resigned:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self._may_lead is not None and not self._may_lead():
+            raise in_doubt()
 
     def append(
         self,
@@ -256,16 +294,16 @@ class Partition(Replica):
         answered as it was the first time. Who has to wait until it is replicated asks `committed`.
 
         `records` is writable memory, patched in place. `guard` was taken before it was asked whether the producer is in
-        a transaction. `records_checked`: see PartitionLog.append_as_leader. Raises KafkaError: NOT_ENOUGH_REPLICAS or
-        INVALID_TXN_STATE before anything is written, or what PartitionLog.append_as_leader raises.
+        a transaction. `records_checked`: see PartitionLog.append_as_leader. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
+        NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or what PartitionLog.append_as_leader
+        raises.
         """
+        self._check_may_append()
         if required_acks == -1 and not (self._is_whole or self.has_enough_in_sync):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.isr)} replicas in sync, min.insync.replicas={self.log.config.min_insync_replicas}",
             )
-        if self.is_resigned:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # it was led when the request came
         if guard is not None:
             self.guards.check(guard)
         result = self.log.append_as_leader(
@@ -287,8 +325,7 @@ class Partition(Replica):
         Raises what PartitionLog.append_marker raises, NOT_LEADER_OR_FOLLOWER, and NOT_ENOUGH_REPLICAS: markers are
         acks=all.
         """
-        if self.is_resigned:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._check_may_append()
         if not self.has_enough_in_sync:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} replicas in sync")
         offset = self.log.append_marker(
@@ -339,3 +376,8 @@ class Partition(Replica):
             self._move_high_watermark(replicated, self._hidden_bytes)
             if self.waiting.replica_fetches:
                 self.waiting.on_news()
+
+
+def in_doubt() -> KafkaError:
+    """Why nobody leads behind a shut gate."""
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the session with ZooKeeper is in doubt")

@@ -146,6 +146,19 @@ class Replica:
         """The offset below which a consumer may read (S50, S54)."""
         return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
 
+    def check_reader(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
+        """Where a consumer at `fetch_offset` holds what this log does not, as `divergence` says; None: it may read.
+
+        A follower judges nothing above its high watermark: there it may have less than its leader, or what its leader
+        has not. Raises KafkaError: OFFSET_OUT_OF_RANGE; of a follower OFFSET_NOT_AVAILABLE, where the leader must be
+        asked (KIP-392).
+        """
+        if fetch_offset > self.high_watermark and not self.leads:
+            if fetch_offset > self.log.log_end_offset:
+                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "this follower is not so far")
+            return None
+        return self.divergence(fetch_offset, last_fetched_epoch)
+
     def check_leader_epoch(self, epoch: int) -> None:
         """Compare the leader epoch that a client knows with ours; -1: it knows none (KIP-320).
 

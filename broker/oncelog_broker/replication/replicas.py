@@ -3,7 +3,8 @@
 The image decides: a partition that it gives us is opened (or created) and led, or followed; one that it takes away is
 deleted. The request handlers ask here for the leader of a partition and get it, or the precise error why not. A log
 that is not open yet takes its time (`hosted_logs`): until then the answer is NOT_LEADER_OR_FOLLOWER, which clients try
-again. So does one whose end is being cut off in a worker thread.
+again. So does one whose end is being cut off in a worker thread. Where the image changes very many partitions at once
+the last of them follow it some turns of the loop later (`image_changes`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.replication.hosted_logs import HostedLogs, Opened
-from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.image_changes import ImageChanges, Turn, next_turn
+from oncelog_broker.replication.partition import Partition, in_doubt
 from oncelog_broker.replication.roles import Follow, Lead, Role, Stop, Wait, role_of
 from oncelog_broker.replication.waiting import WaitingFetch
 from oncelog_broker.runtime.tasks import Tasks
@@ -41,6 +43,9 @@ class Fetching(Protocol):
     def forget(self, partition: Partition) -> None:
         """Fetch it no more."""
 
+    def hears(self, partition: Partition) -> bool:
+        """Whether its leader answers: if not, nothing is known here of what is new."""
+
 
 class Replicas:
     """The partitions of one broker."""
@@ -54,9 +59,12 @@ class Replicas:
         tasks: Tasks,
         monotonic: Callable[[], float] = lambda: 0.0,
         broker_epoch: int = -1,
+        may_lead: Callable[[], bool] | None = None,
+        turn: Turn = next_turn,
     ) -> None:
         """`log_config` resolves a topic's overrides to all its settings; `image` is the empty one to start from.
-        `broker_epoch`: of the broker's registration."""
+        `broker_epoch`: of the broker's registration. `may_lead` is the gate: whether nobody else can have been made
+        leader. None where there is nobody else. `turn` lets others have theirs."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._logs = logs
@@ -69,6 +77,7 @@ class Replicas:
         self._leaders_by_id: dict[tuple[bytes, int], Partition] = {}
         self._offline: dict[tuple[str, int], str] = {}
         self._opening: dict[tuple[str, int], WantedLog] = {}
+        self._changes = ImageChanges(self._look_at, self._on_late_changes, tasks, turn)
         self._hosted = HostedLogs(logs, tasks, self._is_wanted, self._on_opened)
         self._waiting: list[tuple[str | None, asyncio.Future[None]]] = []
         self.on_opened: Callable[[Collection[str]], None] = lambda topics: None
@@ -76,8 +85,7 @@ class Replicas:
         their logs are open, say."""
         self._waiting_followers: dict[int, set[WaitingFetch]] = {}
         self.fetching: Fetching | None = None
-        self.may_lead: Callable[[], bool] | None = None
-        """The gate: whether nobody else can have been made leader. None where there is nobody else."""
+        self.may_lead = may_lead
         self._is_leaving = False
         self._awaited: dict[int, dict[Partition, float]] = {}
         """Followers -> what they have not asked for yet in the epoch that has just begun, and until when they are
@@ -110,11 +118,9 @@ class Replicas:
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
-        partition = self._leaders.get((topic, index))
-        if partition is None:
-            raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition = self.led_by_name(topic, index)
         if self.may_lead is not None and not self.may_lead():
-            raise _in_doubt()
+            raise in_doubt()
         return partition
 
     def led_partition(self, topic: str, index: int) -> Partition | None:
@@ -124,16 +130,29 @@ class Replicas:
 
     def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
         """As `leader`, by topic id; UNKNOWN_TOPIC_ID where nobody has that id (T9)."""
-        partition = self._leaders_by_id.get((topic_id, index))
-        if partition is None:
-            raise self._why_not(self._image.topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = self.led_by_id(topic_id, index)
         if self.may_lead is not None and not self.may_lead():
-            raise _in_doubt()
+            raise in_doubt()
+        return partition
+
+    def led_by_name(self, topic: str, index: int) -> Partition:
+        """As `leader` also while the gate is shut, for those who append: `Partition.append` asks the gate."""
+        partition = self._leaders.get((topic, index))
+        if partition is None:
+            raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    def followed(self, topic: str | bytes, index: int) -> Partition | None:
+        """The partition of a topic, by name or id, if this broker follows it and hears its leader (KIP-392)."""
+        found = self._image.topic(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
+        partition = None if found is None else self._hosts.get((found.name, index))
+        if partition is None or partition.leads or self.fetching is None or not self.fetching.hears(partition):
+            return None
         return partition
 
     def led_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """As `leader_by_id` also while the gate is shut, for followers: what they are told of a log is true of the
-        leader epoch that they ask in, whoever leads by now."""
+        """As `leader_by_id` also while the gate is shut: for those who append, as `led_by_name`, and for followers, as
+        what they are told of a log is true of the leader epoch that they ask in, whoever leads by now."""
         partition = self._leaders_by_id.get((topic_id, index))
         if partition is None:
             raise self._why_not(self._image.topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -165,6 +184,30 @@ class Replicas:
             if topic is not None and state is not None and isinstance(self._role_in(state), Lead):
                 yield topic, index, state
 
+    def offline_and_not_counted_on(self) -> Iterator[tuple[str, int]]:
+        """Topic and partition of what has failed here, or could not be opened, while others are in sync and lead."""
+        failed = [key for key, partition in self._hosts.items() if partition.log.is_offline]
+        for name, index in (*self._offline, *failed):
+            topic = self._image.topic(name)
+            state = None if topic is None else topic.partitions.get(index)
+            role = Stop() if state is None else self._role_in(state)
+            if isinstance(role, Follow) and role.has_leader and not role.is_in_sync:
+                yield name, index
+
+    def open_again(self, name: str, index: int) -> None:
+        """Try to open such a log again; it is followed from where it was synced."""
+        key, topic = (name, index), self._image.topics[name]
+        partition = self._hosts.get(key)
+        high_watermark = 0 if partition is None else partition.high_watermark
+        wanted = WantedLog(name, index, topic.topic_id, self._config_of(name))
+        if key in self._opening or self._hosted.is_pending(key) or not self._logs.begin_return(wanted, high_watermark):
+            return
+        reason = self._offline.get(key, "its disk failed")
+        self._forget(name, index)
+        self._offline[key] = reason
+        self._opening[key] = wanted
+        self._hosted.open(wanted)
+
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """For replication-offset-checkpoint."""
         return {key: partition.high_watermark for key, partition in self._hosts.items()}
@@ -184,6 +227,8 @@ class Replicas:
             self._waiting.remove(entry)
 
     def _is_opening(self, topic: str | None) -> bool:
+        if self._changes.includes(topic):
+            return True
         return bool(self._opening) if topic is None else any(name == topic for name, _ in self._opening)
 
     # --- told by the image
@@ -194,30 +239,47 @@ class Replicas:
         changes = new.topic_changes_since(old)
         for topic in changes.removed:
             for index in topic.partitions:
-                self._remove(topic, index)
+                self._changes.note((topic.name, index), is_gone=True)
         for topic in changes.changed:
             before = old.topics.get(topic.name)
             known = before.partitions if before is not None and before.topic_id == topic.topic_id else {}
             for index, state in topic.partitions.items():
                 if known.get(index) is not state:  # one of thousands changes alone
-                    self._take_role(topic, index, self._role_in(state))
+                    self._changes.note((topic.name, index))
+        self._changes.begin()
         if new.topic_configs is not old.topic_configs:
             self._reconfigure(old, new)
 
-    def on_registered(self, broker_epoch: int) -> None:
+    async def on_registered(self, broker_epoch: int) -> None:
         """The broker was registered anew: what it leads by an older state it leads no more, until it is chosen again.
 
-        Those who coordinate are told by `on_opened`.
+        Those who coordinate are told by `on_opened`. Returns when that is so for all partitions.
         """
         self._broker_epoch = broker_epoch
-        lost = set()
-        for (name, index), partition in list(self._leaders.items()):
-            state = self._image.partition(name, index)
-            role = Stop() if state is None else self._role_in(state)
-            if isinstance(role, Follow):
-                self._follow_role(partition, role)
-                lost.add(name)
-        self.on_opened(lost)
+        for key in self._leaders:
+            self._changes.note(key)
+        topics = {name for name, _ in self._leaders}
+        self._changes.begin()
+        self.on_opened(topics)
+        await self.until_settled()
+
+    async def until_settled(self) -> None:
+        """Return when all partitions are what the image makes of them; logs may still be on their way."""
+        await self._changes.until_done()
+
+    def _look_at(self, key: tuple[str, int], is_gone: bool) -> None:
+        """Make of a partition what the image says now. `is_gone`: what it was belongs to a topic that was deleted."""
+        if is_gone and self._forget(*key):
+            self._hosted.delete(key)
+        name, index = key
+        topic = self._image.topic(name)
+        state = None if topic is None else topic.partitions.get(index)
+        if topic is not None and state is not None:
+            self._take_role(topic, index, self._role_in(state))
+
+    def _on_late_changes(self, topics: Collection[str]) -> None:
+        self.on_opened(topics)
+        self._tell_who_waits()
 
     def leave(self) -> None:
         """This broker is about to stop: what it follows and is not in sync with, now or later, it fetches no more, for
@@ -309,6 +371,7 @@ class Replicas:
     def _on_opened(self, opened: Opened) -> None:
         topics = set()
         for wanted, log in opened:
+            self._changes.look_now(wanted.key)  # it may have been taken away
             if not self._is_wanted(wanted):
                 continue  # taken away again meanwhile
             del self._opening[wanted.key]
@@ -318,6 +381,9 @@ class Replicas:
                 self._adopt(topic, wanted.partition, role, log)
                 topics.add(wanted.topic)
         self.on_opened(topics)
+        self._tell_who_waits()
+
+    def _tell_who_waits(self) -> None:
         for name, opened_all in tuple(self._waiting):
             if not opened_all.done() and not self._is_opening(name):
                 opened_all.set_result(None)
@@ -325,15 +391,19 @@ class Replicas:
     def _adopt(self, topic: Topic, index: int, role: Lead | Follow, log: PartitionLog | KafkaError) -> None:
         key = (topic.name, index)
         if isinstance(log, KafkaError):
-            if key not in self._offline:
+            if self._offline.get(key) != str(log):
                 logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": log})
             self._offline[key] = str(log)
             return
         log.update_config(self._config_of(topic.name))  # one that was there is opened with the defaults
         noted = self._logs.high_watermarks().get(key, 0)
-        partition = Partition(topic.name, topic.topic_id, index, log, broker_id=self._broker_id, high_watermark=noted)
+        partition = Partition(
+            topic.name, topic.topic_id, index, log,
+            broker_id=self._broker_id, high_watermark=noted, may_lead=self.may_lead,
+        )  # fmt: skip
         self._hosts[key] = partition
-        self._offline.pop(key, None)
+        if self._offline.pop(key, None) is not None:
+            logger.info("partition is back", extra={"partition": log.name, "log_end_offset": log.log_end_offset})
         self._follow_role(partition, role)
 
     def _config_of(self, topic: str) -> LogConfig:
@@ -351,10 +421,6 @@ class Replicas:
         is_opening = self._opening.pop((topic, index), None) is not None
         is_offline = self._offline.pop((topic, index), None) is not None
         return is_opening or is_offline or partition is not None
-
-    def _remove(self, topic: Topic, index: int) -> None:
-        if self._forget(topic.name, index):
-            self._hosted.delete((topic.name, index))
 
     def _reconfigure(self, old: ClusterImage, new: ClusterImage) -> None:
         for name in old.topic_configs.keys() | new.topic_configs.keys():
@@ -377,7 +443,3 @@ class Replicas:
         """Answer whoever waits; the logs are closed by their manager."""
         for partition in self._hosts.values():
             partition.resign()
-
-
-def _in_doubt() -> KafkaError:
-    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the session with ZooKeeper is in doubt")

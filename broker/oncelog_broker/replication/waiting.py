@@ -35,8 +35,8 @@ class Waiting:
         self.replica_fetches: set[WaitingFetch] = set()
         self.appends: list[tuple[int, int, bool, asyncio.Future[ErrorCode]]] = []
         """A heap of (next offset, number, whether too few replicas end it, answer)."""
-        self.deletions: list[tuple[int, set[int], asyncio.Future[ErrorCode]]] = []
-        """(log start, the replicas whose log begins before it, answer)."""
+        self.deletions: list[tuple[int, asyncio.Future[ErrorCode]]] = []
+        """(offset, answer)."""
         self._numbers = count()
         self._look_at = APPENDS_BEFORE_LOOK
 
@@ -53,24 +53,19 @@ class Waiting:
         heappush(self.appends, (next_offset, next(self._numbers), needs_replicas, answer))
         return answer
 
-    def for_log_start(self, offset: int, behind: set[int]) -> asyncio.Future[ErrorCode]:
-        """NONE when the logs of the replicas `behind` begin at `offset` or later; NOT_LEADER_OR_FOLLOWER if this broker
-        resigns before."""
+    def for_low_watermark(self, offset: int) -> asyncio.Future[ErrorCode]:
+        """NONE when nobody in sync holds records before `offset`; NOT_LEADER_OR_FOLLOWER if this broker resigns
+        before."""
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self.deletions.append((offset, behind, answer))
+        self.deletions.append((offset, answer))
         return answer
 
-    def on_log_start(self, broker_id: int, log_start_offset: int) -> None:
-        """The log of a replica begins there."""
-        waiting = []
-        for offset, behind, answer in self.deletions:
-            if log_start_offset >= offset:
-                behind.discard(broker_id)
-            if not behind:
+    def on_low_watermark(self, low_watermark: int) -> None:
+        """The logs of all replicas in sync begin there, or later."""
+        for offset, answer in self.deletions:
+            if offset <= low_watermark:
                 _end(answer, ErrorCode.NONE)
-            elif not answer.done():
-                waiting.append((offset, behind, answer))
-        self.deletions = waiting
+        self.deletions = [entry for entry in self.deletions if not entry[1].done()]
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Everything below is replicated."""
@@ -104,7 +99,7 @@ class Waiting:
         """This broker leads no more. What becomes of the appends is not known; the fetches will find out."""
         appends, self.appends = self.appends, []
         deletions, self.deletions = self.deletions, []
-        for answer in [*(entry[3] for entry in appends), *(entry[2] for entry in deletions)]:
+        for answer in [*(entry[3] for entry in appends), *(entry[1] for entry in deletions)]:
             _end(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for fetch in [*self.fetches, *self.replica_fetches]:
             fetch.finish()

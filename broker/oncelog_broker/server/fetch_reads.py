@@ -1,7 +1,7 @@
 """One pass of a Fetch over its partitions: what a consumer may read of them, and what a follower is given.
 
-A consumer reads below the high watermark or the last stable offset. A follower reads to the log's end, and what it asks
-for says how far it is, which moves the high watermark.
+A consumer reads below the high watermark or the last stable offset, at the leader or at a replica that is nearer. A
+follower reads to the log's end, and what it asks for says how far it is, which moves the high watermark.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from oncelog_broker.server.answer_queue import SCATTER_BYTES
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.fetch_sessions import FetchPlan, Wanted
 from oncelog_broker.server.leader_hints import FIRST_FETCH_VERSION, LeaderHints
+from oncelog_broker.server.nearest_replica import STAY, NearestReplica, chooses
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.records.batch import batches
@@ -38,8 +39,9 @@ told beside an error."""
 class ConsumerRead:
     """One pass over the partitions of a plan, by `all_of`; `answers` are in its order."""
 
-    __slots__ = ("_by_id", "_context", "_copies_left", "_is_replica", "_isolation_level", "_replicas", "_version",
-                 "answers", "hints", "is_urgent", "partitions", "remaining", "total_bytes")  # fmt: skip
+    __slots__ = ("_by_id", "_context", "_copies_left", "_followed", "_is_replica", "_isolation_level", "_nearest",
+                 "_replicas", "_version", "answers", "hints", "is_urgent", "partitions", "remaining",
+                 "total_bytes")  # fmt: skip
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
         self._replicas = context.services.replicas
@@ -47,8 +49,12 @@ class ConsumerRead:
         self._by_id = context.version >= FIRST_TOPIC_ID_VERSION
         self._isolation_level = request.isolation_level
         self._is_replica = False
+        self._context = context
+        self._nearest = NearestReplica.for_request(request, context) if request.rack_id else None
         self._copies_left = context.connection.copied_answer_bytes
         self.partitions: list[Partition] = []
+        self._followed: dict[Partition, int] = {}
+        """Those of them that this broker follows, with the leader epoch."""
         self.is_urgent = False
         """There is something to be told at once, however few bytes were read."""
         self.total_bytes = 0
@@ -66,10 +72,10 @@ class ConsumerRead:
         return self
 
     def is_outdated(self) -> bool:
-        """Whether a partition moved on, or is led no more, since it was read without an error: only where others came
-        in between."""
+        """Whether a partition moved on, or has another leader, since it was read without an error: only where others
+        came in between."""
         return any(
-            partition.is_resigned
+            (partition.is_resigned and self._followed.get(partition) != partition.leader_epoch)
             or (partition.high_watermark, partition.last_stable_offset)
             != (read.high_watermark, read.last_stable_offset)
             for partition, read in zip(self.partitions, self.answers, strict=True)
@@ -83,15 +89,17 @@ class ConsumerRead:
                 partition = self._replicas.led_by_id(topic_id, asked.partition)
                 divergence = self._check_replica(partition, asked)
             else:
-                if self._by_id:
-                    partition = self._replicas.leader_by_id(topic_id, asked.partition)
-                else:
-                    partition = self._replicas.leader(name, asked.partition)
+                partition = self._find(name, topic_id, asked.partition)
                 partition.check_leader_epoch(asked.current_leader_epoch)
-                divergence = partition.divergence(asked.fetch_offset, asked.last_fetched_epoch)
+                divergence = partition.check_reader(asked.fetch_offset, asked.last_fetched_epoch)
             if divergence is not None:
                 self.is_urgent = True
                 return _diverging(partition, asked.partition, *divergence)
+            if self._nearest is not None and partition.leads:
+                nearest = self._nearest.of(partition, asked.fetch_offset)
+                if nearest != STAY:
+                    self.is_urgent = True
+                    return _better_read_at(partition, asked.partition, nearest)
             records, aborted = self._records(partition, asked.fetch_offset, asked.partition_max_bytes)
         except KafkaError as error:
             self.is_urgent = True
@@ -122,6 +130,20 @@ class ConsumerRead:
         self.hints = self.hints or LeaderHints(self._context)
         hint = self.hints.of(*wanted.topic, wanted.request.partition, by_id=self._by_id, or_own=own)
         return None if hint is None else PartitionResponse.LeaderIdAndEpoch(**hint._asdict())
+
+    def _find(self, name: str, topic_id: bytes, index: int) -> Partition:
+        """The partition, led or, where consumers are sent to followers, followed here. Raises KafkaError."""
+        try:
+            return self._replicas.leader_by_id(topic_id, index) if self._by_id else self._replicas.leader(name, index)
+        except KafkaError:
+            partition = None
+            if chooses(self._context):
+                key = topic_id if self._by_id else name
+                partition = self._replicas.followed(key, index)
+            if partition is None:
+                raise
+            self._followed[partition] = partition.leader_epoch
+            return partition
 
     def _check_replica(self, partition: Partition, asked: PartitionRequest) -> tuple[int, int] | None:
         """None if the follower may read there, or where it left our log. Raises KafkaError."""
@@ -233,6 +255,18 @@ def _diverging(partition: Partition, index: int, epoch: int, end_offset: int) ->
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=partition.log.log_start_offset,
         diverging_epoch=PartitionResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset),
+        records=b"",
+    )
+
+
+def _better_read_at(partition: Partition, index: int, broker_id: int) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=index,
+        error_code=0,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.log_start_offset,
+        preferred_read_replica=broker_id,
         records=b"",
     )
 

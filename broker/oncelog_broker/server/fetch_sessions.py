@@ -76,7 +76,7 @@ class _Cached:
         if answer.error_code:
             self.high_watermark = -1  # whatever comes next is news
             return True
-        if answer.diverging_epoch is not None:
+        if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
             return True
         told = (self.high_watermark, self.log_start_offset)
         self.high_watermark, self.log_start_offset = answer.high_watermark, answer.log_start_offset

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from oncelog.cluster import TopicPartition
+from oncelog.cluster import NO_LEADER_EPOCH, TopicPartition
 
 ONGOING: Final = "Ongoing"
-PREPARED: Final = ("PrepareCommit", "PrepareAbort")
+PREPARE_ABORT: Final = "PrepareAbort"
+PREPARED: Final = ("PrepareCommit", PREPARE_ABORT)
 """The outcome is decided, and markers are on their way."""
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 """How long above the longest timeout a transaction is open before Kafka's PartitionsWithLateTransactions counts it."""
@@ -96,16 +97,22 @@ class Hang(Enum):
     """Its coordinator has ended that transaction, or never heard that it writes to this partition."""
     OVERDUE = "overdue"
     """Its coordinator holds it, for longer than any timeout allows."""
+    FENCED = "fenced"
+    """Its coordinator has decided how it ends, and this log refuses the marker: it was told of a later coordinator
+    than there is (S40)."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that is open in `partition`; `held` is its transactional id, None if no coordinator knows it."""
+    """A transaction that is open in `partition`; `held` is its transactional id, None if no coordinator knows it.
+
+    `coordinator_epoch` is that of its coordinator now, -1 where it is not known."""
 
     partition: TopicPartition
     producer: ProducerState
     start_offset: int
     held: DescribedTransaction | None
+    coordinator_epoch: int = NO_LEADER_EPOCH
 
     @property
     def is_held(self) -> bool:
@@ -121,10 +128,27 @@ class OpenTransaction:
             return Hang.UNKNOWN
         if not self.is_held:
             return Hang.NOT_HELD
+        if self.is_fenced:
+            return Hang.FENCED
         start_ms = self.held.start_time_ms
         if start_ms is not None and now_ms - start_ms > limits.max_timeout_ms + limits.abort_interval_ms:
             return Hang.OVERDUE
         return None
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the marker that its coordinator has decided on is refused here, since the log has seen one of a later
+        coordinator, which there never was."""
+        is_decided = self.held is not None and self.held.state in PREPARED
+        return is_decided and NO_LEADER_EPOCH < self.coordinator_epoch < self.producer.coordinator_epoch
+
+    @property
+    def may_be_aborted_here(self) -> bool:
+        """Whether an abort marker in this partition alone tears nothing: its coordinator writes none, and has not
+        decided to commit."""
+        if self.held is None or not self.is_held:
+            return True
+        return self.is_fenced and self.held.state == PREPARE_ABORT
 
     def is_late(self, now_ms: int, limits: TransactionLimits) -> bool:
         """Whether Kafka's metric PartitionsWithLateTransactions counts this partition for it."""

@@ -14,6 +14,7 @@ from oncelog.admin.calls import Calls
 from oncelog.admin.configs import describe_configs
 from oncelog.admin.coordinators import MOVED, Coordinators
 from oncelog.admin.hanging import (
+    PREPARED,
     DescribedTransaction,
     Explanation,
     HangingTransaction,
@@ -27,8 +28,9 @@ from oncelog.admin.hanging import (
 from oncelog.admin.items import settled, the_one
 from oncelog.admin.resources import ConfigResource
 from oncelog.clock import now_ms
-from oncelog.cluster import NO_NODE, TopicPartition
+from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, UnsupportedVersion, error_for
+from oncelog.metadata.internal_topics import TRANSACTION_STATE, partition_for
 from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from oncelog_protocol.messages.fetch import IsolationLevel
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
@@ -321,13 +323,34 @@ class TransactionAdmin:
             if (opened := [s for s in states if s.transaction_start_offset is not None and matches(s)])
         }
         held = await self._held({state.producer_id for states in open_in.values() for state in states})
+        epochs = await self._coordinator_epochs(known for known in held.values() if known.state in PREPARED)
         return {
             partition: [
-                OpenTransaction(partition, state, state.transaction_start_offset or 0, held.get(state.producer_id))
+                OpenTransaction(
+                    partition,
+                    state,
+                    state.transaction_start_offset or 0,
+                    held.get(state.producer_id),
+                    epochs.get(state.producer_id, NO_LEADER_EPOCH),
+                )
                 for state in states
             ]
             for partition, states in open_in.items()
         }
+
+    async def _coordinator_epochs(self, decided: Iterable[DescribedTransaction]) -> dict[int, int]:
+        """The epochs of the coordinators of these transactions, by producer id, as far as brokers tell."""
+        ids = {transaction.producer_id: transaction.transactional_id for transaction in decided}
+        if not ids:
+            return {}
+        topic = (await self._calls.described([TRANSACTION_STATE])).topics.get(TRANSACTION_STATE)
+        if topic is None or not topic.partitions:
+            return {}
+        leaders = {
+            producer_id: topic.partitions.get(partition_for(transactional_id, len(topic.partitions)))
+            for producer_id, transactional_id in ids.items()
+        }
+        return {producer_id: known.leader_epoch for producer_id, known in leaders.items() if known is not None}
 
     async def _held(self, producer_ids: Collection[int]) -> dict[int, DescribedTransaction]:
         """What coordinators know of these producer ids."""

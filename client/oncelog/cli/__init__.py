@@ -1,7 +1,7 @@
 """The `oncelog` command: its own commands here; serve and dump come from the broker as entry points.
 
 `main` finds commands by name and loads only the one that runs: `topics`, `leaders`, `produce`, `consume`, `groups`,
-`txns`, `explain`. What they share: `running` turns errors into messages and exit codes, `output` prints tables,
+`txns`, `explain`, `ping`. What they share: `running` turns errors into messages and exit codes, `output` prints tables,
 `options` and `targets` are their arguments, `standard_input` reads without blocking, `streams` fills in for standard
 streams that are closed or full. Pure: `offsets`, `text_records`, `json_records`, and `reset_plan` (where `groups reset`
 moves a group).

@@ -124,10 +124,13 @@ def remedy(explained: Explanation, pinned_by: OpenTransaction) -> str:
     """What a user can do now."""
     from oncelog.admin.hanging import PREPARED, Hang
 
-    if explained.hang in (Hang.UNKNOWN, Hang.NOT_HELD):
-        topic, index = explained.partition
-        return f"oncelog txns abort {quote(f'{topic}:{index}')} --start-offset {pinned_by.start_offset}"
+    topic, index = explained.partition
+    abort = f"oncelog txns abort {quote(f'{topic}:{index}')} --start-offset {pinned_by.start_offset}"
+    if pinned_by.may_be_aborted_here:
+        return abort
     assert pinned_by.held is not None
+    if explained.hang is Hang.FENCED:
+        return f"its records here cannot be committed; to have later ones read, give them up: {abort} --force"
     if pinned_by.held.state in PREPARED:
         return "nothing is to be done, unless it takes long: then see the log of its coordinator"
     force = f"oncelog txns fence {quote(pinned_by.held.transactional_id)}"
@@ -221,6 +224,12 @@ def _why(explained: Explanation, pinned_by: OpenTransaction) -> str:
         return (
             f"for its coordinator {held.transactional_id!r} is {held.state} and writes nothing to this partition, so "
             "nobody is going to end it"
+        )
+    if explained.hang is Hang.FENCED:
+        return (
+            f"its coordinator, of epoch {pinned_by.coordinator_epoch}, has decided ({held.state}) and cannot write the "
+            f"marker: this log was told of a coordinator of epoch {pinned_by.producer.coordinator_epoch}, by whoever "
+            "sent a marker with that epoch"
         )
     limit = _span(explained.limits.max_timeout_ms)
     return f"it is open for longer than any timeout allows (transaction.max.timeout.ms: {limit})"

@@ -24,6 +24,7 @@ BUILT_IN: Final = {
     "explain": "oncelog.cli.explain:explain",
     "produce": "oncelog.cli.produce:produce",
     "consume": "oncelog.cli.consume:consume",
+    "ping": "oncelog.cli.ping:ping",
 }
 SHORTCUTS: Final = {"serve": "oncelog_broker.command:serve"}
 ENTRY_POINT_GROUP: Final = "oncelog.commands"

@@ -163,11 +163,12 @@ def find_hanging(
     """Find open transactions that nobody is going to end: in all partitions, or in those named.
 
     They are unknown (no coordinator knows the producer id), not held (its coordinator has ended the transaction, or
-    does not know of this partition), or overdue (open for longer than any timeout allows). `oncelog txns abort` ends
-    the first two, `oncelog txns fence` the last.
+    does not know of this partition), overdue (open for longer than any timeout allows), or fenced (the log refuses the
+    marker of its coordinator). `oncelog txns abort` ends the first two, `oncelog txns fence` the third; `oncelog
+    explain` says what can be done about the last.
 
     Plain output: topic, partition, start offset, producer id, producer epoch, coordinator epoch, timestamp of the last
-    record (ms), unknown, not held or overdue, transactional id, its state, whether it is late: open for longer than
+    record (ms), why it hangs, transactional id, its state, whether it is late: open for longer than
     transaction.max.timeout.ms and five minutes, as Kafka's metric PartitionsWithLateTransactions counts.
     """
 
@@ -271,13 +272,11 @@ async def _check_broker(admin: Admin, broker_id: int | None) -> None:
 
 async def _check_hangs(admin: Admin, partition: TopicPartition, start_offset: int) -> None:
     """Raises Failure if an open transaction begins there which its coordinator is going to end, or KafkaError."""
-    from oncelog.admin.hanging import Hang
-
     (states,) = (await admin.transactions.producers([partition])).values()
     if all(state.transaction_start_offset != start_offset for state in states):
         return  # `abort` says so
     hanging = await admin.transactions.find_hanging([partition])
-    ends_here = {each.transaction.start_offset for each in hanging if each.hang is not Hang.OVERDUE}
+    ends_here = {each.transaction.start_offset for each in hanging if each.transaction.may_be_aborted_here}
     if start_offset not in ends_here:
         raise Failure(
             f"the transaction at offset {start_offset} of {partition} is still its coordinator's to end: "

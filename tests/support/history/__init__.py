@@ -4,6 +4,7 @@ events      what is noted: sends, transactions, reads, commits of offsets, logs 
 recorder    `History`: clients of any kind and thread note in it what they do
 violation   the kinds of violation, and what one of them says
 records     of sends, transactions and reads: lost, twice, moved, aborted, torn, out of order, skipped
+processing  of what groups make of their inputs: twice, not at all
 offsets     of committed offsets: going back, aborted, invented
 replicas    of replicas and leaders: different below the high watermark, two leaders in one epoch
 checker     `violations(history)`: all of these; `check(history)` raises if there are any

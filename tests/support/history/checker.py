@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tests.support.history.offsets import offset_violations
+from tests.support.history.processing import processing_violations
 from tests.support.history.recorder import History
 from tests.support.history.records import record_violations
 from tests.support.history.replicas import replica_violations
@@ -14,7 +15,8 @@ SHOWN = 20
 
 
 def violations(history: History) -> list[Violation]:
-    return [*record_violations(history), *offset_violations(history), *replica_violations(history)]
+    checks = (record_violations, processing_violations, offset_violations, replica_violations)
+    return [violation for check_one in checks for violation in check_one(history)]
 
 
 def check(history: History, *, apart_from: Collection[Kind] = ()) -> None:

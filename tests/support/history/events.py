@@ -63,6 +63,16 @@ class Send:
     outcome: Outcome = Outcome.UNKNOWN
     offset: int = NOT_YET
     """As it was acknowledged."""
+    made_of: Input | None = None
+    """Of each input there is to be one output, whoever made it, in the end."""
+
+
+class Input(NamedTuple):
+    """A record that a group has to process exactly once."""
+
+    group: str
+    place: Place
+    offset: int
 
 
 @dataclass(slots=True, eq=False)

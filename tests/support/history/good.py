@@ -11,6 +11,8 @@ from tests.support.history.recorder import History
 PLACES = (Place("topic", 0), Place("topic", 1))
 PRODUCERS = ("anna", "berta", "carla")
 GROUP = "group"
+INPUTS = Place("inputs")
+COPIERS = "copiers"
 
 
 class GoodCluster:
@@ -25,6 +27,8 @@ class GoodCluster:
         self._epochs = dict.fromkeys(PLACES, 0)
         self._is_visible: dict[Send, bool] = {}
         self._committed: dict[Place, int] = {}
+        self._processed = 0
+        self._inputs = [self.history.send("writer", INPUTS, f"input/{offset}".encode()) for offset in range(steps)]
         moves = [self._send, self._send, self._transaction, self._transaction, self._commit, self._ask, self._elect]
         for _ in range(steps):
             rng.choice(moves)()
@@ -63,12 +67,17 @@ class GoodCluster:
         for send in sends:
             self._append(send)
         commits = self._chance(0.6)
+        is_copying = self._chance(0.5) and self._processed + len(sends) <= len(self._inputs)
+        if is_copying:
+            for number, send in enumerate(sends):
+                self.history.derived(send, COPIERS, INPUTS, self._processed + number)
         commit = self._new_commit(transaction) if self._chance(0.4) else None
         for place in {send.place for send in sends}:
             self._logs[place].append(None)
         if self._chance(0.8):
             self.history.ended(transaction, End.COMMITTED if commits else End.ABORTED)
         if commits:
+            self._processed += is_copying * len(sends)
             for send in sends:
                 self._is_visible[send] = True
             if commit is not None:
@@ -103,6 +112,8 @@ class GoodCluster:
         self.history.led(place, self._epochs[place], self._rng.randint(1, 3))
 
     def _look(self) -> None:
+        self.history.finally_holds(INPUTS, [(offset, send.value) for offset, send in enumerate(self._inputs)])
+        self.history.finally_processed(COPIERS, INPUTS, self._processed)
         for place, log in self._logs.items():
             visible = [(offset, send.value) for offset, send in enumerate(log) if send and self._is_visible[send]]
             self.history.finally_holds(place, visible)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import accumulate
 
 from tests.support.history.events import NOT_YET, Commit, End, OffsetRead, Outcome, Place
 from tests.support.history.recorder import History
@@ -16,18 +18,32 @@ def offset_violations(history: History) -> Iterator[Violation]:
     commits: defaultdict[tuple[str, Place], list[Commit]] = defaultdict(list)
     for commit in history.commits:
         commits[commit.group, commit.place].append(commit)
-    for (group, place), those in commits.items():
-        for commit in those:
-            least = _sure_before(those, commit.asked)
+    all_known = {where: Known(those) for where, those in commits.items()}
+    for (group, place), known in all_known.items():
+        for commit in known.commits:
+            least = known.sure_before(commit.asked)
             if commit.outcome is Outcome.ACKNOWLEDGED and commit.offset < least:
                 yield Violation(Kind.OFFSET_BACK, f"{group} in {place}: {commit.offset} accepted after {least}")
     for read in history.offset_reads:
-        yield from _violations_of_read(read, commits[read.group, read.place])
+        yield from _violations_of_read(read, all_known.get((read.group, read.place)) or Known([]))
 
 
-def _sure_before(commits: list[Commit], at: int) -> int:
-    """The offset that was certainly committed before `at`."""
-    return max((commit.offset for commit in commits if NOT_YET < _sure_at(commit) < at), default=NO_OFFSET)
+class Known:
+    """What is known of the commits of one group in one partition."""
+
+    def __init__(self, commits: list[Commit]) -> None:
+        self.commits = commits
+        self.of_offset: defaultdict[int, list[Commit]] = defaultdict(list)
+        for commit in commits:
+            self.of_offset[commit.offset].append(commit)
+        sure = sorted((at, commit.offset) for commit in commits if (at := _sure_at(commit)) != NOT_YET)
+        self._times = [at for at, _ in sure]
+        self._greatest = list(accumulate((offset for _, offset in sure), max))
+
+    def sure_before(self, at: int) -> int:
+        """The greatest offset that was certainly committed before `at`."""
+        count = bisect_left(self._times, at)
+        return self._greatest[count - 1] if count else NO_OFFSET
 
 
 def _sure_at(commit: Commit) -> int:
@@ -39,14 +55,14 @@ def _sure_at(commit: Commit) -> int:
     return commit.transaction.ended if commit.transaction.end is End.COMMITTED else NOT_YET
 
 
-def _violations_of_read(read: OffsetRead, commits: list[Commit]) -> Iterator[Violation]:
+def _violations_of_read(read: OffsetRead, known: Known) -> Iterator[Violation]:
     where = f"{read.group} in {read.place}"
-    least = _sure_before(commits, read.asked)
+    least = known.sure_before(read.asked)
     if read.offset < least:
         yield Violation(Kind.OFFSET_BACK, f"{where}: {read.offset} is read, after {least} was committed")
     if read.offset == NO_OFFSET:
         return
-    that = [commit for commit in commits if commit.offset == read.offset and commit.asked < read.answered]
+    that = [commit for commit in known.of_offset.get(read.offset, ()) if commit.asked < read.answered]
     if not that:
         yield Violation(Kind.OFFSET_INVENTED, f"{where}: {read.offset}")
     elif all(commit.transaction is not None and commit.transaction.end is End.ABORTED for commit in that):

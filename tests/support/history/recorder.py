@@ -11,6 +11,7 @@ from tests.support.history.events import (
     NOT_YET,
     Commit,
     End,
+    Input,
     Led,
     OffsetRead,
     Outcome,
@@ -36,6 +37,9 @@ class History:
         self.final: dict[Place, list[tuple[int, bytes]]] = {}
         """Offset and value of what a read_committed consumer finds when all is over."""
 
+        self.processed: dict[tuple[str, Place], int] = {}
+        """By group: up to where it has processed a partition, when all is over."""
+
     def now(self) -> int:
         return next(self._clock)
 
@@ -57,6 +61,10 @@ class History:
 
     def acknowledged(self, send: Send, offset: int = NOT_YET) -> None:
         send.outcome, send.offset = Outcome.ACKNOWLEDGED, offset
+
+    def derived(self, send: Send, group: str, place: Place, offset: int) -> None:
+        """It is what a group makes of this input; another attempt may make another output of it."""
+        send.made_of = Input(group, place, offset)
 
     def failed(self, send: Send) -> None:
         """For certain: see `Outcome.FAILED`."""
@@ -89,6 +97,10 @@ class History:
 
     def replica(self, log: ReplicaLog) -> None:
         self.replicas.append(log)
+
+    def finally_processed(self, group: str, place: Place, end: int) -> None:
+        """A group has processed all that is below this offset, as it has committed."""
+        self.processed[group, place] = end
 
     def finally_holds(self, place: Place, records: Iterable[tuple[int, bytes]]) -> None:
         """What a read_committed consumer finds in a partition when all is over."""

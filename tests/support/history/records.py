@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -109,12 +110,16 @@ def _violations_of_reading(history: History, reading: Reading, sends: dict[bytes
 
 
 def _against_the_end(reading: Reading, final: list[tuple[int, bytes]], where: str) -> Iterator[Violation]:
-    """What read_committed consumers get never changes: they got a part of what is there in the end, and all of it."""
-    there = dict(final)
+    """What read_committed consumers get never changes: they got a part of what is there in the end, and all of it.
+
+    `final` is in the order of its offsets."""
     read = dict(reading.records)
+    first, last = min(read), max(read)
+    between = final[bisect_left(final, (first,)) : bisect_right(final, (last + 1,))]
+    there = dict(between)
     for offset, value in reading.records:
         if there.get(offset) != value:
             yield Violation(Kind.MOVED, f"{where}: {value!r} at {offset}, where in the end is {there.get(offset)!r}")
-    for offset, value in final:
-        if min(read) < offset < max(read) and offset not in read:
+    for offset, value in between:
+        if first < offset < last and offset not in read:
             yield Violation(Kind.SKIPPED, f"{where}: {value!r} at {offset}")

@@ -16,6 +16,8 @@ class Kind(Enum):
     DISORDER = "the records of a producer are not in the order in which it sent them"
     SKIPPED = "a consumer was given what follows a record, and not the record"
     READ_BACK = "a consumer was given an offset that it had passed"
+    PROCESSED_TWICE = "of one input there are two outputs"
+    NOT_PROCESSED = "of an input that a group has passed there is no output"
     OFFSET_BACK = "a committed offset went back"
     OFFSET_INVENTED = "a committed offset that nobody committed"
     REPLICAS_DIFFER = "replicas differ below the high watermark"

@@ -1,14 +1,17 @@
 """Has the markers of decided transactions written, here and on other brokers, until the last one is (S39, E7).
 
 One task for each broker for which markers wait: to another broker it sends one WriteTxnMarkers after the other, what
-this broker leads it appends by itself. Both take from the same queue, which knows what to do next.
+this broker leads it appends by itself. Both take from the same queue, which knows what to do next, and give back to it
+what they took and have no answer about, whatever was raised meanwhile: else its transaction would never end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -103,24 +106,38 @@ class MarkerSender:
 
     async def _work_for(self, broker_id: int) -> None:
         try:
-            while markers := self._queue.take(broker_id):
-                if broker_id == self._node_id:
-                    await self._append(markers)
-                else:
-                    await self._send(broker_id, markers)
+            while markers := deque(self._queue.take(broker_id)):
+                with self._giving_back(markers):
+                    if broker_id == self._node_id:
+                        await self._append(markers)
+                    else:
+                        await self._send(broker_id, markers)
         finally:
             self._at_work.discard(broker_id)
         self._go_on()
 
-    async def _append(self, markers: list[WaitingMarker]) -> None:
+    @contextmanager
+    def _giving_back(self, markers: deque[WaitingMarker]) -> Iterator[None]:
+        """What is left of `markers` when something is raised comes again, after a pause."""
+        try:
+            yield
+        except Exception:
+            logger.exception("markers not written", extra={"markers": len(markers)})
+            for waiting in markers:
+                self._queue.again(waiting, self._clock.monotonic())
+
+    async def _append(self, markers: deque[WaitingMarker]) -> None:
         """Others have their turn after each slice, however few markers that was: one may roll a segment, which opens
         files. A late answer holds up nobody."""
         pauses = self._slices.pauses(MARKERS_SECONDS)
-        for waiting in markers:
+        while markers:
             await pauses.here()
+            waiting = markers[0]
             if not waiting.decision.is_live:
+                markers.popleft()
                 continue
             answer = self._appender.append(_marker(waiting.decision), waiting.where)
+            markers.popleft()
             if isinstance(answer, asyncio.Future):
                 no_longer_than(ANSWER_SECONDS, answer, self._deadlines)
                 answer.add_done_callback(partial(self._came, waiting))
@@ -131,7 +148,7 @@ class MarkerSender:
         self._answered(waiting, ErrorCode.REQUEST_TIMED_OUT if answer.cancelled() else answer.result())
         self._go_on()
 
-    async def _send(self, broker_id: int, markers: list[WaitingMarker]) -> None:
+    async def _send(self, broker_id: int, markers: deque[WaitingMarker]) -> None:
         codes: dict[Key, ErrorCode] = {}
         try:
             response = await self._peers.send(
@@ -141,8 +158,9 @@ class MarkerSender:
         except PeerUnavailable as error:
             logger.warning("markers not acknowledged", extra={"broker": broker_id, "reason": error})
         pauses = self._slices.pauses()
-        for waiting in markers:
+        while markers:
             await pauses.here()
+            waiting = markers.popleft()
             key = waiting.decision.end.producer.producer_id, waiting.where
             self._answered(waiting, codes.get(key, ErrorCode.REQUEST_TIMED_OUT))
 
@@ -160,19 +178,24 @@ class MarkerSender:
     async def _look_into_unknown(self) -> None:
         """Partitions that this broker, or their leader, does not know: done with only if they do not exist."""
         try:
-            while markers := self._queue.take_unknown():
-                try:
-                    image = await self._current_image()
-                except StoreUnavailable:
-                    image = None
-                for waiting in markers:
-                    if image is None or image.has_partition(*waiting.where):
-                        self._queue.again(waiting, self._clock.monotonic())
-                    else:
-                        self._end(waiting.decision, self._queue.gone(waiting))
+            while markers := deque(self._queue.take_unknown()):
+                with self._giving_back(markers):
+                    await self._see_what_exists(markers)
         finally:
             self._at_work.discard(None)
         self._go_on()
+
+    async def _see_what_exists(self, markers: deque[WaitingMarker]) -> None:
+        try:
+            image = await self._current_image()
+        except StoreUnavailable:
+            image = None
+        while markers:
+            waiting = markers.popleft()
+            if image is None or image.has_partition(*waiting.where):
+                self._queue.again(waiting, self._clock.monotonic())
+            else:
+                self._end(waiting.decision, self._queue.gone(waiting))
 
 
 def _marker(decision: Decision) -> Marker:
@@ -186,7 +209,7 @@ def _acknowledged(code: ErrorCode) -> ErrorCode:
     return code
 
 
-def request_of(markers: list[WaitingMarker]) -> WriteTxnMarkersRequest:
+def request_of(markers: Iterable[WaitingMarker]) -> WriteTxnMarkersRequest:
     """The markers of each decision together, those of a topic together."""
     by_decision: dict[Decision, dict[str, list[int]]] = {}
     for waiting in markers:

@@ -3,18 +3,25 @@ does for another broker's coordinator, and what our own coordinator does for its
 
 An answer by which a coordinator may be done with the partition waits until that is on all replicas in sync: the marker,
 and also what says that none is needed. Else the coordinator would forget a transaction whose end dies with a leader.
+
+A log takes no marker of an earlier coordinator than that of the last (S40). So a marker with an epoch that no
+coordinator has had would keep all real ones out, for ever: it is refused here, by what the image says of
+`__transaction_state`. An image that lags does not know a coordinator that was just elected: its markers come again.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
+from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -36,9 +43,16 @@ class Marker(NamedTuple):
 class MarkerAppender:
     """Appends markers to the partitions that this broker leads; committed offsets become visible with theirs."""
 
-    def __init__(self, replicas: Replicas, groups: CoordinatorRuntime[GroupMachine]) -> None:
+    def __init__(
+        self, replicas: Replicas, groups: CoordinatorRuntime[GroupMachine], image: Callable[[], ClusterImage]
+    ) -> None:
+        """`image` gives the current image."""
         self._replicas = replicas
         self._groups = groups
+        self._image = image
+        self._log_of_transactions: Topic | None = None
+        self._newest_epoch = 0
+        """The largest leader epoch of its partitions: no coordinator has a larger one."""
 
     @fail_point("marker-sent", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
     def append(self, marker: Marker, where: TopicPartition) -> Answer[ErrorCode]:
@@ -50,7 +64,8 @@ class MarkerAppender:
         producer_id, epoch = marker.producer
         partition = None
         try:
-            partition = self._replicas.leader(where.topic, where.partition)
+            partition = self._replicas.led_by_name(where.topic, where.partition)
+            self._check_is_from_a_coordinator(marker, partition)
             offset = partition.append_marker(
                 EndTransactionMarker(control_type, marker.coordinator_epoch),
                 producer_id=producer_id,
@@ -69,6 +84,23 @@ class MarkerAppender:
         if where.topic == CONSUMER_OFFSETS:
             self._groups.end_transaction(where.partition, producer_id, committed=marker.commits)
         return partition.committed(offset + 1)
+
+    def _check_is_from_a_coordinator(self, marker: Marker, partition: Partition) -> None:
+        """Raises KafkaError UNKNOWN_LEADER_EPOCH, which is tried again: no coordinator has that epoch, as far as is
+        known here. One that the log knows already does no new harm, and is what a tool sends to end a transaction."""
+        topic = self._image().topic(TRANSACTION_STATE)
+        if topic is not self._log_of_transactions:
+            self._log_of_transactions = topic
+            epochs = [] if topic is None else [state.leader_epoch for state in topic.partitions.values()]
+            self._newest_epoch = max(epochs, default=0)
+        if marker.coordinator_epoch <= max(0, self._newest_epoch):
+            return
+        known = partition.log.producer_state.get(marker.producer.producer_id)
+        if known is None or marker.coordinator_epoch > known.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"a marker of coordinator epoch {marker.coordinator_epoch}: the newest known is {self._newest_epoch}",
+            )
 
 
 def _unless_lost(code: ErrorCode) -> ErrorCode:

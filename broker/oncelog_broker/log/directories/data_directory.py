@@ -166,6 +166,10 @@ class DataDirectory:
         """The largest offset that a checkpoint, of those read or written, has for `key`: 0 if none has it."""
         return max((offsets.get(key, 0) for offsets in self._checkpoints.values()), default=0)
 
+    def noted(self, name: str, key: TopicPartition) -> int | None:
+        """What the checkpoint `name`, as it was last read or written, has for `key`."""
+        return self._checkpoints.get(name, {}).get(key)
+
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """`checkpoint_guard` must be held."""
         write_offset_checkpoint(self._disk, self.join(name), offsets)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.data_directory import DataDirectory
-from oncelog_broker.log.directories.partition_metadata import write_topic_id
+from oncelog_broker.log.directories.partition_metadata import PartitionMetadataCorrupt, read_topic_id, write_topic_id
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
@@ -40,8 +40,18 @@ class WantedLog(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class ReturningLog(NamedTuple):
+    """A log whose disk failed, and what was known of it then: offsets."""
+
+    wanted: WantedLog
+    path: str
+    recovery_point: int
+    log_start_offset: int
+    cleaner_checkpoint: int | None
+
+
 class LogOpening:
-    """Logs to be made, and logs that lack their topic id."""
+    """Logs to be made, logs that lack their topic id, and logs to be opened again after a fault of their disk."""
 
     def __init__(self, disk: Disk, clock: Clock, wanted: Sequence[WantedLog]) -> None:
         self._disk = disk
@@ -49,6 +59,7 @@ class LogOpening:
         self.wanted = wanted
         self.to_make: defaultdict[DataDirectory, list[WantedLog]] = defaultdict(list)
         self.to_identify: list[tuple[WantedLog, PartitionLog]] = []
+        self.to_return: list[ReturningLog] = []
         self.results: dict[TopicPartition, PartitionLog | KafkaError] = {}
         """Of those for which nothing had to be done from the beginning, of all after `run`."""
 
@@ -60,6 +71,8 @@ class LogOpening:
                 self._write_topic_id(wanted, log)
             except OSError as error:
                 self.results[wanted.key] = _storage_error(wanted.name, error)
+        for returning in self.to_return:
+            self.results[returning.wanted.key] = self._open_again(returning)
         for home, all_wanted in self.to_make.items():
             try:
                 home.drop_from_checkpoints([wanted.key for wanted in all_wanted])
@@ -90,6 +103,38 @@ class LogOpening:
         except OSError as error:
             log.abandon()
             return _storage_error(wanted.name, error)
+        return log
+
+    def _open_again(self, returning: ReturningLog) -> PartitionLog | KafkaError:
+        """What was not synced when the disk failed is given up: the page cache may show what never got to the disk, and
+        a later fsync would not tell (E26)."""
+        wanted = returning.wanted
+        try:
+            topic_id = read_topic_id(self._disk, returning.path)
+            if topic_id not in (None, wanted.topic_id):
+                return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{returning.path} belongs to another topic")
+            log = PartitionLog.open(
+                returning.path,
+                topic=wanted.topic,
+                partition=wanted.partition,
+                config=wanted.config,
+                disk=self._disk,
+                clock=self._clock,
+                recovery_point=returning.recovery_point,
+                log_start_offset=returning.log_start_offset,
+                cleaner_checkpoint=returning.cleaner_checkpoint,
+            )
+        except KafkaError as error:
+            return error
+        except (OSError, PartitionMetadataCorrupt) as error:
+            return _storage_error(wanted.name, error)
+        try:
+            log.truncate_to(log.recovery_point)
+            if topic_id is None:
+                self._write_topic_id(wanted, log)
+        except (KafkaError, OSError) as error:
+            log.abandon()
+            return error if isinstance(error, KafkaError) else _storage_error(wanted.name, error)
         return log
 
     def _write_topic_id(self, wanted: WantedLog, log: PartitionLog) -> None:
@@ -158,7 +203,7 @@ class LogRemoval:
         return True
 
 
-def _storage_error(name: str, error: OSError) -> KafkaError:
+def _storage_error(name: str, error: Exception) -> KafkaError:
     failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}: {error}")
     failure.__cause__ = error
     return failure

@@ -27,7 +27,14 @@ from oncelog_broker.log.directories.data_directory import (
     DataDirectory,
     marked_directory_name,
 )
-from oncelog_broker.log.directories.log_changes import LogMove, LogMoves, LogOpening, LogRemoval, WantedLog
+from oncelog_broker.log.directories.log_changes import (
+    LogMove,
+    LogMoves,
+    LogOpening,
+    LogRemoval,
+    ReturningLog,
+    WantedLog,
+)
 from oncelog_broker.log.directories.partition_metadata import PartitionMetadataCorrupt, read_topic_id
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.trimmed_log import TrimmedLog
@@ -58,6 +65,10 @@ class LogManager:
         self._failures: dict[TopicPartition, str] = {}
         self._missing: set[TopicPartition] = set()
         """Of the failures, those of which nothing is there."""
+        self._returning: dict[TopicPartition, ReturningLog] = {}
+        """Of the failures, those that the next opening tries again."""
+        self._last_known: dict[TopicPartition, ReturningLog] = {}
+        """Of the failures, those that were tried again in vain."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._deleted: list[tuple[int, str]] = []
         """(when it may be freed, in ms, path of the directory)."""
@@ -116,6 +127,8 @@ class LogManager:
 
     def find(self, wanted: WantedLog) -> PartitionLog | KafkaError | None:
         """What `begin_opening` would lead to, if the disk is not needed for it; None if it is."""
+        if wanted.key in self._returning:
+            return None
         try:
             log = self.get(*wanted.key)
         except KafkaError as error:
@@ -136,6 +149,8 @@ class LogManager:
             found = self.find(wanted)
             if found is not None:
                 opening.results[wanted.key] = found
+            elif (returning := self._returning.get(wanted.key)) is not None:
+                opening.to_return.append(returning)
             elif wanted.key in self._logs:
                 opening.to_identify.append((wanted, self._logs[wanted.key]))
             else:
@@ -157,6 +172,8 @@ class LogManager:
         for wanted, log in opening.to_identify:
             if opening.results[wanted.key] is log:
                 self._topic_ids[wanted.key] = wanted.topic_id
+        for wanted, path, *_ in opening.to_return:
+            self._finish_return(wanted, path, opening.results[wanted.key])
         return [self._of_the_topic(wanted, opening.results[wanted.key]) for wanted in opening.wanted]
 
     def _of_the_topic(self, wanted: WantedLog, found: PartitionLog | KafkaError) -> PartitionLog | KafkaError:
@@ -209,6 +226,50 @@ class LogManager:
         if key in self._missing:
             logger.warning("%s-%d: begins anew, and fetches what was lost from its leader", topic, partition)
             self._forget(key)
+
+    def begin_return(self, wanted: WantedLog, high_watermark: int) -> bool:
+        """A log that is offline, or could not be opened, is to be opened again by the next `begin_opening` of it, as
+        far as it was synced: for a replica that nobody counts on. False, and nothing happens, where it is online, or
+        nothing of it is there."""
+        key = wanted.key
+        log, home = self._logs.get(key), self._homes.get(key)
+        if home is None or key in self._missing or key in self._returning:
+            return False
+        path = home.join(wanted.name)
+        if log is None:
+            self._returning[key] = (
+                self._last_known[key]
+                if key in self._last_known
+                else ReturningLog(
+                    wanted,
+                    path,
+                    home.noted(RECOVERY_POINT_CHECKPOINT, key) or 0,
+                    home.noted(LOG_START_OFFSET_CHECKPOINT, key) or 0,
+                    home.noted(CLEANER_OFFSET_CHECKPOINT, key),
+                )
+            )
+            return True
+        if not log.is_offline or log.is_truncating:
+            return False
+        self._failures[key] = f"{path}: its disk failed"
+        self._high_watermarks[key] = high_watermark
+        self._returning[key] = ReturningLog(
+            wanted, path, log.recovery_point, log.log_start_offset, log.cleaner_checkpoint
+        )
+        del self._logs[key]
+        log.abandon()
+        return True
+
+    def _finish_return(self, wanted: WantedLog, path: str, result: PartitionLog | KafkaError) -> None:
+        returning = self._returning.pop(wanted.key)
+        if isinstance(result, KafkaError):
+            self._last_known[wanted.key] = returning
+            self._failures[wanted.key] = f"{path}: {result}"
+            return
+        del self._failures[wanted.key]
+        self._last_known.pop(wanted.key, None)
+        self._topic_ids[wanted.key] = wanted.topic_id
+        self._adopt(wanted.key, result)
 
     def delete(self, topic: str, partition: int) -> None:
         """`begin_deletion` and all that follows, for one log and at one go. KAFKA_STORAGE_ERROR."""
@@ -266,7 +327,10 @@ class LogManager:
 
     def _forget(self, key: TopicPartition) -> None:
         self._missing.discard(key)
-        for by_partition in (self._logs, self._homes, self._topic_ids, self._failures, self._high_watermarks):
+        for by_partition in (
+            self._logs, self._homes, self._topic_ids, self._failures, self._high_watermarks, self._returning,
+            self._last_known,
+        ):  # fmt: skip
             by_partition.pop(key, None)
 
     def partitions(self) -> list[TopicPartition]:
@@ -330,6 +394,9 @@ class LogManager:
                     if log.log_start_offset > log.segment_base_offsets[0]
                 }
                 self._write_checkpoint(home, LOG_START_OFFSET_CHECKPOINT, offsets)
+                for key, offset in offsets.items():
+                    if (log := self._logs.get(key)) is not None:
+                        log.note_start(offset)
 
     def checkpoint_cleaner_offsets(self) -> None:
         """Write down up to where each log was compacted. OSError."""

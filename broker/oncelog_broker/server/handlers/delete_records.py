@@ -2,7 +2,8 @@
 
 Offset -1 stands for the high watermark. Segments that lie wholly below the new start are deleted. The new start is on
 disk before the answer: what was said to be gone does not come back after a crash. Nor does it after an election: the
-answer waits for all replicas that are alive, up to timeout_ms.
+answer waits up to timeout_ms for all replicas that are in sync, and says where the last of them begins. (Kafka waits
+for all that are alive; here one that is not in sync may join only when it has deleted the same.)
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Deleted(NamedTuple):
 
     result: PartitionResult
     partition: Partition
+    offset: int
+    """All before it are to be gone."""
 
 
 def handle(request: DeleteRecordsRequest, context: RequestContext) -> Answer[DeleteRecordsResponse]:
@@ -71,36 +74,38 @@ class _Delete:
         result = PartitionResult(partition_index=index, low_watermark=-1, error_code=ErrorCode.NONE)
         try:
             partition = self._context.services.replicas.leader(topic, index)
-            result.low_watermark = _delete(topic, partition, offset)
+            target = _delete(topic, partition, offset)
         except KafkaError as error:
             result.error_code = error.code
             return result
+        result.low_watermark = partition.log.log_start_offset
         if not partition.is_alone:
-            self._deleted.append(Deleted(result, partition))
+            self._deleted.append(Deleted(result, partition, target))
         return result
 
     def everywhere(self, response: DeleteRecordsResponse) -> Answer[DeleteRecordsResponse]:
         """The response, when the other replicas have deleted the same."""
-        if not self._deleted:
+        deleted = [each for each in self._deleted if not each.result.error_code]
+        if not deleted:
             return response
         services, seconds = self._context.services, max(0, self._request.timeout_ms) / 1000
         answers = [
-            no_longer_than(
-                seconds, partition.deleted_everywhere(result.low_watermark, services.image.brokers), services.deadlines
-            )
-            for result, partition in self._deleted
+            no_longer_than(seconds, each.partition.deleted_everywhere(each.offset), services.deadlines)
+            for each in deleted
         ]
 
         def note(codes: list[ErrorCode]) -> DeleteRecordsResponse:
-            for (result, _), code in zip(self._deleted, codes, strict=True):
-                result.error_code = result.error_code or code
+            for (result, partition, _), code in zip(deleted, codes, strict=True):
+                result.error_code = code
+                if not partition.is_resigned:
+                    result.low_watermark = partition.low_watermark
             return response
 
         return then(all_of(answers), note)
 
 
 def _delete(topic: str, partition: Partition, offset: int) -> int:
-    """The new log start offset. Raises KafkaError."""
+    """Delete what is before an offset; which one that is. Raises KafkaError."""
     if is_internal(topic):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own: its records are not deleted")
     if "delete" not in partition.log.config.cleanup_policy:
@@ -112,4 +117,4 @@ def _delete(topic: str, partition: Partition, offset: int) -> int:
         )
     if target > partition.log.log_start_offset:
         partition.log.delete_records_before(target)
-    return partition.log.log_start_offset
+    return target

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog_broker.coordinator.partitioning import partition_for
+from oncelog.metadata.internal_topics import partition_for
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_broker.runtime.answers import Answer, settled, then

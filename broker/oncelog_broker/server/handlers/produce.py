@@ -327,13 +327,14 @@ def _not_transactional() -> KafkaError:
 
 
 def _leader(topic: TopicData, index: int, context: RequestContext) -> Partition:
-    """The partition. Raises KafkaError also for an internal one, which clients may not write to, whoever leads it."""
+    """The partition, also while the gate is shut: `Partition.append` asks that. Raises KafkaError also for an internal
+    one, which clients may not write to, whoever leads it."""
     replicas = context.services.replicas
     try:
         if context.version >= FIRST_TOPIC_ID_VERSION:
-            partition = replicas.leader_by_id(topic.topic_id, index)
+            partition = replicas.led_by_id(topic.topic_id, index)
         else:
-            partition = replicas.leader(topic.name, index)
+            partition = replicas.led_by_name(topic.name, index)
     except KafkaError as error:
         name = _name_of(topic, context)
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and name in INTERNAL_TOPICS:

@@ -59,7 +59,9 @@ class InternalTopic:
                     clock=self.clock,
                 )
             if index not in self.led:
-                self.led[index] = Partition(TOPIC, TOPIC_ID, index, log, broker_id=1)
+                self.led[index] = Partition(
+                    TOPIC, TOPIC_ID, index, log, broker_id=1, may_lead=lambda: self.may_lead is None or self.may_lead()
+                )
             self.led[index].lead(self.epoch, (1,), self.replicas)
         return self._publish()
 
@@ -80,6 +82,8 @@ class InternalTopic:
         if topic != TOPIC or index not in self.led:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.led[index]
+
+    led_by_name = leader
 
     @property
     def deadlines(self) -> Any:

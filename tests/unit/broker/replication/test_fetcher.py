@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
 
 BOTH = (LEADER, FOLLOWER)
 LIMITS = FetchLimits(
@@ -68,14 +70,20 @@ class Pair:
         )
         self.tasks, clock = Tasks(), SystemClock()
         self.truncated: list[Partition] = []
+        self.disk_is_full = False
         self.fetchers = Fetchers(
             FOLLOWER, self.wire, lambda: IMAGE, lambda: LIMITS, clock, self.tasks, Slices(clock, self.tasks),
-            self._on_truncated,
+            self._on_truncated, self._note_log_starts,
         )  # fmt: skip
 
     def _on_truncated(self, partition: Partition) -> None:
         self.truncated.append(partition)
         self.fetchers.follow(partition)
+
+    def _note_log_starts(self) -> None:
+        if self.disk_is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.follower.log.note_start(self.follower.log.log_start_offset)
 
     def begin(self, epoch: int = 0, isr: tuple[int, ...] = BOTH) -> None:
         """Both hear of this leader epoch."""
@@ -148,6 +156,72 @@ async def test_what_the_leader_lacks_is_cut_off_in_a_thread(pair: Pair, monkeypa
     assert not pair.follower.log.is_truncating
 
 
+async def test_a_cut_that_fails_as_nobody_thought_of_is_tried_again(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the partition would be neither followed nor led, for ever."""
+    pair.begin()
+    pair.produce(4)
+    await pair.until_the_same()
+    pair.fetchers.forget(pair.follower)
+    pair.follower.lead(1, (FOLLOWER,), BOTH)
+    pair.follower.append(memoryview(make_batch(b"lost")), required_acks=1)
+    pair.follower.high_watermark = 4  # as if nobody had elected it
+    truncate, failures = pair.follower.log.truncate_to, [True]
+
+    def truncating(_: Any, offset: int) -> None:
+        if failures:
+            failures.pop()
+            raise ZeroDivisionError("for this test")
+        truncate(offset)
+
+    monkeypatch.setattr(type(pair.follower.log), "truncate_to", truncating)
+    pair.begin(epoch=2)
+    pair.produce(2)
+    await pair.until_the_same()
+    assert not pair.follower.log.is_truncating
+    assert "for this test" in caplog.text
+
+
+async def test_a_log_that_raises_what_nobody_thought_of_holds_up_no_other_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = Served(tmp_path / "leader", partitions=2)
+    tasks, clock = Tasks(), SystemClock()
+    fetchers = Fetchers(
+        FOLLOWER, Wire(served), lambda: IMAGE, lambda: LIMITS, clock, tasks, Slices(clock, tasks), lambda _: None,
+        lambda: None,
+    )  # fmt: skip
+    followers = [
+        Partition(TOPIC, bytes(16), index, open_log(tmp_path / f"{TOPIC}-{index}"), broker_id=FOLLOWER)
+        for index in (0, 1)
+    ]
+    broken = followers[0]
+    append_as_follower = Partition.append_as_follower
+
+    def append(partition: Partition, *args: Any, **options: Any) -> None:
+        if partition is broken:
+            raise ZeroDivisionError("for this test")
+        append_as_follower(partition, *args, **options)
+
+    monkeypatch.setattr(Partition, "append_as_follower", append)
+    for leader, follower in zip(served.partitions, followers, strict=True):
+        leader.lead(0, (LEADER,), BOTH)
+        leader.append(memoryview(make_batch(b"first")), required_acks=1)
+        follower.follow(LEADER, 0)
+        fetchers.follow(follower)
+    async with asyncio.timeout(20):
+        while followers[1].log.log_end_offset < 1:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.002)
+    assert broken.log.log_end_offset == 0
+    assert "for this test" in caplog.text
+    for each in (tasks, served.tasks):
+        await each.close()
+    for follower in followers:
+        follower.log.close()
+    served.leave()
+
+
 async def test_one_that_is_far_behind_begins_where_the_leader_does(pair: Pair) -> None:
     pair.leader.lead(0, (LEADER,), BOTH)
     pair.produce(30)
@@ -166,6 +240,37 @@ async def test_the_log_start_of_the_leader_is_followed(pair: Pair) -> None:
     pair.produce()
     await pair.until_the_same()
     assert pair.follower.log.log_start_offset == 3
+
+
+async def test_a_follower_hears_its_leader_as_long_as_that_answers(pair: Pair) -> None:
+    assert not pair.fetchers.hears(pair.follower)
+    pair.begin()
+    pair.produce(1)
+    await pair.until_the_same()
+    assert pair.fetchers.hears(pair.follower)
+    assert not pair.fetchers.hears(pair.leader)
+    pair.fetchers.forget(pair.follower)
+    assert not pair.fetchers.hears(pair.follower)
+
+
+async def test_the_leader_is_told_of_a_log_start_that_is_on_the_disk_only(pair: Pair) -> None:
+    """Else records that were said to be deleted would come back, with a follower that is killed and then elected."""
+    pair.begin()
+    pair.produce(5)
+    await pair.until_the_same()
+    pair.disk_is_full = True
+    pair.leader.log.delete_records_before(3)
+    answer = pair.leader.deleted_everywhere(3)
+    pair.produce()
+    await pair.until_the_same()
+    assert (pair.follower.log.log_start_offset, pair.leader.low_watermark) == (3, 0)
+    pair.disk_is_full = False
+    pair.leader.log.delete_records_before(4)
+    pair.produce()
+    assert isinstance(answer, asyncio.Future)
+    async with asyncio.timeout(20):
+        assert await answer == ErrorCode.NONE
+    assert pair.leader.low_watermark == 4
 
 
 async def test_after_a_cut_it_goes_on_in_a_new_session(pair: Pair) -> None:

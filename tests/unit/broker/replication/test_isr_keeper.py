@@ -73,8 +73,10 @@ class Led:
         )
         self.partition.lead(4, REPLICAS, REPLICAS, partition_epoch=7, now=self.clock.monotonic())
 
-    def fetch(self, broker: int, offset: int, epoch: int = EPOCH) -> None:
-        if self.partition.on_follower_fetch(broker, offset, broker_epoch=epoch, now=self.clock.monotonic()):
+    def fetch(self, broker: int, offset: int, epoch: int = EPOCH, log_start: int = 0) -> None:
+        if self.partition.on_follower_fetch(
+            broker, offset, broker_epoch=epoch, log_start_offset=log_start, now=self.clock.monotonic()
+        ):
             self.keeper.consider([self.partition])
 
     async def until(self, asked: int) -> Any:
@@ -128,6 +130,35 @@ async def test_who_keeps_up_stays_however_long_nothing_comes(led: Led) -> None:
     assert led.controller.asked == []
 
 
+async def test_of_two_that_hang_neither_comes_back_for_the_other(led: Led) -> None:
+    """Nothing is acknowledged without them, so that they have everything that is: they are not in sync all the same."""
+    led.partition.log.update_config(replace(led.partition.log.config, min_insync_replicas=2))
+    for broker in (2, 3):
+        led.fetch(broker, 0)
+    append(led)
+    led.clock.advance_ms(31_000)
+    await led.keeper.look()
+    assert (await led.until(1)).new_isr == [1]
+    led.controller.grant((1,), 8)
+    await led.until_answered()
+    assert not led.partition.has_enough_in_sync
+    await led.keeper.look()
+    assert len(led.controller.asked) == 1
+    led.fetch(2, 0)
+    led.fetch(2, 1)
+    assert (await led.until(2)).new_isr == [1, 2]
+
+
+async def test_one_that_hangs_does_not_come_in_place_of_another(led: Led) -> None:
+    for broker in (2, 3):
+        led.fetch(broker, 0)
+    led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)
+    append(led)
+    led.clock.advance_ms(31_000)
+    await led.keeper.look()
+    assert (await led.until(1)).new_isr == [1]
+
+
 async def test_without_an_answer_the_same_is_asked_again_and_both_isrs_count(led: Led) -> None:
     append(led)
     led.clock.advance_ms(31_000)
@@ -155,6 +186,25 @@ async def test_an_answer_that_is_newer_than_the_image_is_not_taken_back_by_it(le
     await led.until_answered()
     led.partition.lead(4, REPLICAS, REPLICAS, partition_epoch=7)
     assert led.partition.isr == (1, 2)
+
+
+async def test_an_answer_that_the_image_has_overtaken_ends_no_newer_proposal(led: Led) -> None:
+    """Or that would be open for ever, and no other could be made."""
+    append(led)
+    led.fetch(2, 1)
+    led.clock.advance_ms(31_000)
+    led.fetch(2, 1)
+    await led.keeper.look()
+    assert (await led.until(1)).new_isr == [1, 2]
+    led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)  # the image shows that it was granted
+    led.fetch(3, 1)
+    assert led.partition.in_sync.proposed == (1, 2, 3)
+    led.controller.grant((1, 2), 8)
+    asked = await led.until(2)
+    assert (asked.new_isr, asked.partition_epoch) == ([1, 2, 3], 8)
+    led.controller.grant((1, 2, 3), 9)
+    await led.until_answered()
+    assert led.partition.isr == (1, 2, 3)
 
 
 async def test_who_has_caught_up_joins_with_its_incarnation_and_counts_at_once(led: Led) -> None:

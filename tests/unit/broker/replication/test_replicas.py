@@ -6,16 +6,19 @@ import asyncio
 import errno
 import threading
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from tests.support.logs import make_log
+from tests.support.storage import make_batch
 
 from oncelog_broker.log.checkpoints import RECOVERY_POINT_CHECKPOINT
 from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
-from oncelog_broker.replication import hosted_logs
+from oncelog_broker.replication import hosted_logs, image_changes
 from oncelog_broker.replication.hosted_logs import LOGS_AT_A_TIME
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import AWAITED_SECONDS, Replicas
@@ -71,12 +74,18 @@ def logs(tmp_path: Path, disk: WatchedDisk) -> LogManager:
 
 
 @pytest.fixture
-async def replicas(logs: LogManager, disk: WatchedDisk) -> AsyncIterator[Replicas]:
+async def tasks(logs: LogManager, disk: WatchedDisk) -> AsyncIterator[Tasks]:
+    """Those of a broker with these logs, which it closes."""
     tasks = Tasks()
-    yield Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks)
+    yield tasks
     disk.may_go_on.set()
     await tasks.close()
     logs.close()
+
+
+@pytest.fixture
+def replicas(logs: LogManager, tasks: Tasks) -> Replicas:
+    return Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks)
 
 
 def topic(name: str, number: int, partitions: int = 1, *, epoch: int = 0) -> Topic:
@@ -130,6 +139,83 @@ async def test_until_a_log_is_open_clients_are_to_try_again(replicas: Replicas, 
     await opened
     assert replicas.leader("orders", 0).leader_epoch == 7
     assert told == [{"orders"}]
+
+
+async def test_very_many_changes_leave_others_their_turn(
+    logs: LogManager, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made, given to another broker, and deleted: a few in each turn, and whoever coordinates hears of each."""
+    monkeypatch.setattr(image_changes, "PARTITIONS_AT_A_TIME", 3)
+    replicas = Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks)
+    told: list[set[str]] = []
+    replicas.on_opened = lambda topics: told.append(set(topics))
+
+    def count() -> int:
+        return len(list(replicas.led()))
+
+    many = EMPTY.with_topic(topic("many", 1, partitions=10))
+    replicas.on_image(EMPTY, many)
+    await replicas.until_opened("many")
+    assert count() == 10
+
+    moved = {index: PartitionState((1, 2), (2,), leader=2, leader_epoch=1) for index in range(10)}
+    elsewhere = many.with_topic(Topic("many", bytes([1]) * 16, moved))
+    told.clear()
+    replicas.on_image(many, elsewhere)
+    counts = [count()]
+    while counts[-1]:
+        await asyncio.sleep(0)
+        counts.append(count())
+    assert {before - after for before, after in pairwise([10, *counts])} <= {0, 1, 3}
+    await replicas.until_settled()
+    assert told == [{"many"}] * 3, "beside those that the image itself tells"
+
+    replicas.on_image(elsewhere, EMPTY)
+    assert len(list(replicas.partitions())) == 7
+    await replicas.until_settled()
+    assert list(replicas.partitions()) == []
+
+
+async def test_changes_that_wait_are_overtaken_by_those_of_a_later_image(
+    logs: LogManager, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleted, made again and deleted, while the first of it waits for its turn: what the image says last holds."""
+    monkeypatch.setattr(image_changes, "PARTITIONS_AT_A_TIME", 1)
+    replicas = Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks)
+    shown = [EMPTY]
+
+    def show(image: ClusterImage) -> None:
+        replicas.on_image(shown[-1], image)
+        shown.append(image)
+
+    show(EMPTY.with_topic(topic("a", 1, partitions=3)).with_topic(topic("b", 1, partitions=2)))
+    show(EMPTY.with_topic(topic("a", 2, partitions=3)))
+    show(EMPTY)
+    show(EMPTY.with_topic(topic("a", 3, partitions=3, epoch=4)))
+    await replicas.until_opened()
+    assert [(p.topic_id, p.leader_epoch) for p in replicas.led()] == [(bytes([3]) * 16, 4)] * 3
+    assert sorted(log.name for log in logs.logs()) == ["a-0", "a-1", "a-2"]
+    show(EMPTY)
+    show(EMPTY.with_topic(topic("last", 4)))
+    await replicas.until_opened()
+    assert [log.name for log in logs.logs()] == ["last-0"]
+
+
+async def test_what_fails_for_one_partition_keeps_no_other_from_following_the_image(
+    replicas: Replicas, logs: LogManager, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    find = logs.find
+
+    def failing(wanted: WantedLog) -> object:
+        if wanted.partition == 1:
+            raise ZeroDivisionError("for this test")
+        return find(wanted)
+
+    monkeypatch.setattr(logs, "find", failing)
+    replicas.on_image(EMPTY, EMPTY.with_topic(topic("orders", 1, partitions=3)))
+    await replicas.until_opened()
+    assert [partition.index for partition in replicas.led()] == [0, 2]
+    assert "for this test" in caplog.text
 
 
 async def test_another_topic_is_not_waited_for(replicas: Replicas, disk: WatchedDisk) -> None:
@@ -229,20 +315,24 @@ async def test_a_broker_that_stops_meanwhile_closes_what_was_made(
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-async def test_behind_a_shut_gate_partitions_are_led_by_nobody_and_stay(
-    logs: LogManager, replicas: Replicas, disk: WatchedDisk
-) -> None:
+async def test_behind_a_shut_gate_partitions_are_led_by_nobody_and_stay(logs: LogManager, tasks: Tasks) -> None:
+    may_lead = True
+    replicas = Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks, may_lead=lambda: may_lead)
     orders = topic("orders", 1)
     replicas.on_image(ClusterImage(""), ClusterImage("").with_topic(orders))
     await replicas.until_opened()
     partition = replicas.leader("orders", 0)
-    replicas.may_lead = lambda: False
-    for ask in (lambda: replicas.leader("orders", 0), lambda: replicas.leader_by_id(orders.topic_id, 0)):
+    may_lead = False
+    for ask in (
+        lambda: replicas.leader("orders", 0),
+        lambda: replicas.leader_by_id(orders.topic_id, 0),
+        lambda: partition.append(memoryview(make_batch()), required_acks=1),
+    ):
         with pytest.raises(KafkaError) as raised:
             ask()
         assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert replicas.led_partition("orders", 0) is partition
-    replicas.may_lead = lambda: True
+    may_lead = True
     assert replicas.leader("orders", 0) is partition
 
 
@@ -252,12 +342,16 @@ class Fetching:
     def __init__(self) -> None:
         self.followed: list[tuple[int, int]] = []
         self.forgotten = 0
+        self.is_heard = True
 
     def follow(self, partition: Partition) -> None:
         self.followed.append((partition.leader, partition.leader_epoch))
 
     def forget(self, partition: Partition) -> None:
         self.forgotten += 1
+
+    def hears(self, partition: Partition) -> bool:
+        return self.is_heard
 
 
 def replicated(leader: int, epoch: int, isr: tuple[int, ...] = (1, 2)) -> Topic:
@@ -288,6 +382,20 @@ async def test_it_leads_and_follows_as_the_image_says(replicas: Replicas) -> Non
     assert replicas.leader("orders", 0) is partition
     assert (partition.leads, partition.leader_epoch) == (True, 2)
     assert list(replicas.high_watermarks()) == [("orders", 0)]
+
+
+async def test_who_follows_may_be_read_while_its_leader_is_heard(replicas: Replicas) -> None:
+    replicas.fetching = fetching = Fetching()
+    partition = await show(replicas, replicated(2, 0))
+    for name in ("orders", bytes([1]) * 16):
+        assert replicas.followed(name, 0) is partition
+    assert replicas.followed("orders", 1) is None
+    assert replicas.followed(bytes([2]) * 16, 0) is None
+    fetching.is_heard = False
+    assert replicas.followed("orders", 0) is None
+    fetching.is_heard = True
+    replicas.on_image(EMPTY, EMPTY.with_topic(replicated(1, 1)))
+    assert replicas.followed("orders", 0) is None
 
 
 async def test_followers_are_hosted_and_have_their_high_watermarks_noted(replicas: Replicas) -> None:
@@ -343,7 +451,7 @@ def chosen(epoch: int, written: int) -> ClusterImage:
 
 
 async def test_who_was_chosen_before_it_was_registered_does_not_lead(replicas: Replicas, logs: LogManager) -> None:
-    replicas.on_registered(100)
+    await replicas.on_registered(100)
     before, since = chosen(5, written=99), chosen(6, written=101)
     replicas.on_image(EMPTY, before)
     await replicas.until_opened()
@@ -357,20 +465,20 @@ async def test_who_was_chosen_before_it_was_registered_does_not_lead(replicas: R
 
 
 async def test_a_new_registration_ends_what_was_led_by_older_states(replicas: Replicas) -> None:
-    replicas.on_registered(100)
+    await replicas.on_registered(100)
     before, since = chosen(5, written=150), chosen(6, written=250)
     replicas.on_image(EMPTY, before)
     await replicas.until_opened()
     partition = replicas.leader("t", 0)
     told: list[set[str]] = []
     replicas.on_opened = lambda topics: told.append(set(topics))
-    replicas.on_registered(200)
+    await replicas.on_registered(200)
     assert partition.is_resigned
     assert list(replicas.led()) == []
     assert told == [{"t"}]
     replicas.on_image(before, since)
     assert replicas.leader("t", 0) is partition
-    replicas.on_registered(240)  # the state is newer
+    await replicas.on_registered(240)  # the state is newer
     assert list(replicas.led()) == [partition]
 
 

@@ -46,6 +46,7 @@ def fetch(
         current_leader_epoch=leader_epoch,
         fetch_offset=offset,
         last_fetched_epoch=last_epoch,
+        log_start_offset=0,
         partition_max_bytes=1 << 20,
     )
     return FetchRequest(
@@ -211,21 +212,59 @@ async def test_time_does_not_run_backwards_after_an_election(served: Served) -> 
     assert response.topics[0].partitions[0].offset == 1
 
 
-async def test_records_are_deleted_when_the_replicas_that_are_alive_have_deleted_them(served: Served) -> None:
+async def delete_first(served: Served, admin: Client) -> None:
+    """DeleteRecords before offset 1 of two, which all replicas have as well; return when it waits."""
     (partition,) = served.partitions
-    partition.lead(LEADER_EPOCH + 1, BOTH, (*BOTH, 3))  # broker 3 is not alive
     partition.append(memoryview(make_batch()), required_acks=1)
     partition.append(memoryview(make_batch()), required_acks=1)
-    partition.on_follower_fetch(FOLLOWER, 2, log_start_offset=0)
+    for follower in partition.followers:
+        partition.on_follower_fetch(follower, 2, log_start_offset=0)
     served.services.logs = SimpleNamespace(checkpoint_log_start_offsets=lambda: None)
     topic = DeleteRecordsRequest.DeleteRecordsTopic
     wanted = topic(name="orders", partitions=[topic.DeleteRecordsPartition(partition_index=0, offset=1)])
-    admin = Client(served)
     admin.send(DeleteRecordsRequest(topics=[wanted], timeout_ms=1000), api=ApiKey.DELETE_RECORDS, version=2)
     async with asyncio.timeout(10):
         while not partition.waiting.deletions:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
     assert (partition.log.log_start_offset, admin.answers()) == (1, [])
-    partition.on_follower_fetch(FOLLOWER, 2, log_start_offset=1)
+
+
+async def deleted(admin: Client) -> tuple[int, int]:
+    """The error code and the low watermark."""
     ((_, response),) = await admin.answered(1)
-    assert (response.topics[0].partitions[0].error_code, response.topics[0].partitions[0].low_watermark) == (0, 1)
+    (result,) = response.topics[0].partitions
+    return result.error_code, result.low_watermark
+
+
+async def test_records_are_deleted_when_the_replicas_in_sync_have_deleted_them(served: Served) -> None:
+    (partition,) = served.partitions
+    partition.lead(LEADER_EPOCH + 1, BOTH, (*BOTH, 3))  # broker 3 is not in sync
+    admin = Client(served)
+    await delete_first(served, admin)
+    partition.on_follower_fetch(FOLLOWER, 2, log_start_offset=1)
+    assert await deleted(admin) == (ErrorCode.NONE, 1)
+
+
+async def test_nobody_waits_for_the_deletions_of_a_replica_that_has_left_the_isr(served: Served) -> None:
+    """It may come back only when it has deleted the same."""
+    (partition,) = served.partitions
+    partition.lead(LEADER_EPOCH + 1, (*BOTH, 3), (*BOTH, 3), partition_epoch=5)
+    admin = Client(served)
+    await delete_first(served, admin)
+    partition.on_follower_fetch(FOLLOWER, 2, log_start_offset=1)
+    assert admin.answers() == []
+    partition.lead(LEADER_EPOCH + 1, BOTH, (*BOTH, 3), partition_epoch=6)
+    assert await deleted(admin) == (ErrorCode.NONE, 1)
+    assert not partition.on_follower_fetch(3, 2, log_start_offset=0)
+    assert partition.on_follower_fetch(3, 2, log_start_offset=1)
+
+
+async def test_a_deletion_that_takes_too_long_says_how_far_it_is(served: Served) -> None:
+    (partition,) = served.partitions
+    partition.lead(LEADER_EPOCH + 1, BOTH, BOTH)
+    admin = Client(served)
+    await delete_first(served, admin)
+    served.deadlines.fire()
+    assert await deleted(admin) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+    partition.on_follower_fetch(FOLLOWER, 2, log_start_offset=1)
+    assert partition.waiting.deletions == []

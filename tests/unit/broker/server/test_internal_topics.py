@@ -24,8 +24,8 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     made = Served(tmp_path)
-    monkeypatch.setattr(made, "leader", not_here)
-    monkeypatch.setattr(made, "leader_by_id", not_here)
+    monkeypatch.setattr(made, "led_by_name", not_here)
+    monkeypatch.setattr(made, "led_by_id", not_here)
     yield made
     made.leave()
 

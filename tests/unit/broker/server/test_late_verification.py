@@ -172,6 +172,23 @@ async def test_a_leader_that_resigns_meanwhile_appends_nothing(served: Served, c
     assert partition.log.log_end_offset == 0
 
 
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_what_was_verified_when_the_gate_has_shut_is_not_appended(
+    served: Served, coordinator: Coordinator, acks: int
+) -> None:
+    """The session may be lost: another broker may lead, whose log will not have the record."""
+    client, log = Client(served), served.partitions[0].log
+    client.send(write(0, acks=acks), version=V1)
+    served.may_lead = False
+    coordinator.answer(0, ErrorCode.NONE, V1)
+    assert codes(await client.answered(1)) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert log.log_end_offset == 0
+    served.may_lead = True
+    client.send(write(0, acks=acks), version=V1)
+    coordinator.answer(1, ErrorCode.NONE, V1)
+    assert codes(await client.answered(2))[1] == 0, "the same session goes on, and nothing was torn down"
+
+
 async def test_a_new_leader_epoch_makes_the_answer_worthless(served: Served, coordinator: Coordinator) -> None:
     client, partition = Client(served), served.partitions[0]
     client.send(write(0), version=V1)

@@ -37,6 +37,9 @@ class Moved(Served):
     def leader_by_id(self, topic_id, index):
         return self.leader(TOPIC, index)
 
+    led_by_name = leader
+    led_by_id = leader_by_id
+
 
 @pytest.fixture
 async def served(tmp_path):

@@ -56,6 +56,8 @@ class OnePartition:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return found
 
+    led_by_name = leader
+
 
 @pytest.fixture
 def replicas(tmp_path: Path) -> Iterator[OnePartition]:

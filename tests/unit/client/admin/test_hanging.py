@@ -45,6 +45,27 @@ def test_e32_what_no_coordinator_is_going_to_end_hangs(
     assert opened(held=held).hang(now_ms, LIMITS) is hang
 
 
+@pytest.mark.parametrize(
+    ("state", "coordinator_epoch", "in_the_log", "hang"),
+    [
+        ("PrepareCommit", 3, 4, Hang.FENCED),
+        ("PrepareAbort", 3, 2**31 - 1, Hang.FENCED),
+        ("PrepareAbort", 3, 3, None),
+        ("PrepareAbort", 3, -1, None),
+        ("PrepareAbort", -1, 4, None),
+        ("Ongoing", 3, 4, None),
+    ],
+)
+def test_s40_a_decision_that_a_log_refuses_hangs(
+    state: str, coordinator_epoch: int, in_the_log: int, hang: Hang | None
+) -> None:
+    known = opened(held=replace(HELD, state=state))
+    producer = replace(known.producer, coordinator_epoch=in_the_log)
+    fenced = replace(known, producer=producer, coordinator_epoch=coordinator_epoch)
+    assert fenced.hang(START_MS, LIMITS) is hang
+    assert fenced.may_be_aborted_here is (hang is Hang.FENCED and state == "PrepareAbort"), "a commit would be torn"
+
+
 def test_e32_a_marker_of_a_later_epoch_ends_it_too() -> None:
     assert opened(epoch=1).hang(START_MS, LIMITS) is None
 

@@ -9,6 +9,7 @@ import pytest
 from oncelog import Admin, TopicPartition
 from oncelog.admin.hanging import Hang
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, UnsupportedVersion
+from oncelog.metadata.internal_topics import TRANSACTION_STATE
 from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from oncelog_protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -35,6 +36,8 @@ class Transactions:
         self.codes: list[int] = []
         """Errors of coordinators and markers, the next one first; when they are used up, none."""
         self.last_timestamp = 1000
+        self.coordinator_epoch = -1
+        """Of the last marker of each producer."""
         broker.handlers |= {
             FindCoordinatorRequest: self.find_coordinator,
             ListTransactionsRequest: self.list,
@@ -96,7 +99,7 @@ class Transactions:
                     producer_id=producer_id,
                     producer_epoch=3,
                     last_timestamp=self.last_timestamp,
-                    coordinator_epoch=-1,
+                    coordinator_epoch=self.coordinator_epoch,
                     current_txn_start_offset=start_offset,
                 )
                 for producer_id, start_offset in self.producers.items()
@@ -194,6 +197,20 @@ async def test_a_coordinator_that_knows_the_id_no_longer_knows_nothing(
     async with Admin(address) as admin:
         (found,) = await admin.transactions.find_hanging([HERE])
     assert found.hang is Hang.UNKNOWN
+
+
+async def test_s40_a_marker_that_the_log_refuses_makes_its_transaction_hang(
+    known: Transactions, address: str, fake_broker: Any
+) -> None:
+    fake_broker.topics[TRANSACTION_STATE] = 50
+    fake_broker.leader_epoch = 4
+    known.producers, known.coordinator_epoch = {7: 5, 8: 6}, 5
+    known.states = {"decided": (7, "PrepareAbort", True), "live": (8, "Ongoing", True)}
+    async with Admin(address) as admin:
+        (found,) = await admin.transactions.find_hanging([HERE])
+        assert (found.transaction.start_offset, found.hang) == (5, Hang.FENCED)
+        fake_broker.leader_epoch = 5
+        assert await admin.transactions.find_hanging([HERE]) == []
 
 
 async def test_abort_writes_one_marker_for_what_begins_there(

@@ -69,6 +69,7 @@ def test_an_unknown_command_is_wrong_usage():
         ["txns", "list"],
         ["txns", "find-hanging"],
         ["explain", "t"],
+        ["ping"],
     ],
 )
 def test_an_unreachable_broker_is_one_line(arguments):

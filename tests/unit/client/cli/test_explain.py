@@ -7,6 +7,7 @@ import pytest
 from oncelog.admin.hanging import (
     DescribedTransaction,
     Explanation,
+    Hang,
     OpenTransaction,
     PartitionEnds,
     ProducerState,
@@ -72,6 +73,25 @@ def test_an_overdue_transaction_is_fenced() -> None:
     assert "Hangs        it is open for longer than any timeout allows (transaction.max.timeout.ms: 15m)" in lines
     assert "Open since   2026-01-01T00:00:00.000Z, 33m 20s ago" in lines
     assert remedy(late, late.pinned_by) == "oncelog txns fence 'billing 1'"
+
+
+@pytest.mark.parametrize(
+    ("state", "to_end_it"),
+    [
+        ("PrepareAbort", "To end it    oncelog txns abort orders:0 --start-offset 5\n"),
+        ("PrepareCommit", "give them up: oncelog txns abort orders:0 --start-offset 5 --force\n"),
+    ],
+)
+def test_s40_one_whose_marker_is_refused_is_explained(state: str, to_end_it: str) -> None:
+    known = explained(replace(HELD, state=state))
+    pinned_by = known.pinned_by
+    assert pinned_by is not None
+    producer = replace(pinned_by.producer, coordinator_epoch=9000)
+    fenced = replace(known, pinned_by=replace(pinned_by, producer=producer, coordinator_epoch=4), hang=Hang.FENCED)
+    lines = shown(fenced)
+    assert f"Hangs        its coordinator, of epoch 4, has decided ({state}) and cannot write the marker" in lines
+    assert "told of a coordinator of epoch 9000" in lines
+    assert to_end_it in lines
 
 
 def test_one_that_should_have_timed_out_is_said_to_be_overdue() -> None:

@@ -188,6 +188,47 @@ async def test_a_broker_that_dies_leaves_its_markers_to_the_next_leader(cluster:
     assert cluster.leaders[THIRD].partitions == [0]
 
 
+@pytest.mark.parametrize("leader", [ME, OTHER])
+async def test_whatever_is_raised_what_was_taken_is_written_in_the_end(
+    cluster: Cluster, leader: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What nobody thought of, on the second of three markers: the others are not forgotten with it."""
+    marker_of, failures = module._marker, [True]
+
+    def failing(decision: Decision) -> Marker:
+        if decision.end.producer.producer_id == 8 and failures:
+            failures.pop()
+            raise ZeroDivisionError("for this test")
+        return marker_of(decision)
+
+    def request(taken: Any) -> WriteTxnMarkersRequest:
+        for waiting in taken:
+            failing(waiting.decision)
+        return request_of(taken)
+
+    request_of = module.request_of
+    monkeypatch.setattr(module, "_marker", failing)
+    monkeypatch.setattr(module, "request_of", request)
+    cluster.lead(leader)
+    ended = [cluster.write(0, producer_id=producer_id) for producer_id in (7, 8, 9)]
+    assert set(await asyncio.gather(*ended)) == {Outcome.COMPLETE}
+    assert len(cluster.leaders[leader].written) == 3
+    assert "for this test" in caplog.text
+
+
+async def test_whatever_is_raised_by_the_store_a_partition_that_is_gone_is_done_with(cluster: Cluster) -> None:
+    image_now, failures = cluster.current_image, [True]
+
+    async def failing() -> ClusterImage:
+        if failures:
+            failures.pop()
+            raise ZeroDivisionError("for this test")
+        return await image_now()
+
+    cluster.current_image = failing
+    assert await cluster.write(0) is Outcome.COMPLETE
+
+
 async def test_a_broker_that_does_not_answer_holds_up_no_other(cluster: Cluster) -> None:
     cluster.lead(OTHER, THIRD)
     cluster.peers.fates = [Fate.HELD]

@@ -13,6 +13,7 @@ from tests.support.served import FOLLOWER, LEADER, TOPIC, Served
 
 from oncelog_broker.coordinator.transaction.markers import Marker, MarkerAppender
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
+from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.metadata.topic_names import TRANSACTION_STATE
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.features import TRANSACTIONS_V2
@@ -21,6 +22,13 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 PRODUCER_ID = 7
 WHERE = TopicPartition(TOPIC, 0)
 BOTH = (LEADER, FOLLOWER)
+NEWEST_EPOCH = 5
+"""Of the leaders of the partitions of `__transaction_state`."""
+
+
+def image(*epochs: int) -> ClusterImage:
+    states = {index: PartitionState((1,), (1,), 1, epoch, epoch) for index, epoch in enumerate(epochs)}
+    return ClusterImage("").with_topic(Topic(TRANSACTION_STATE, bytes(16), states))
 
 
 def marker(epoch: int = 1, *, coordinator_epoch: int = 3) -> Marker:
@@ -41,7 +49,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def appender(served: Served) -> MarkerAppender:
-    return MarkerAppender(served, None)  # type: ignore[arg-type]
+    return MarkerAppender(served, None, lambda: image(NEWEST_EPOCH))  # type: ignore[arg-type]
 
 
 async def test_s39_a_marker_is_answered_when_it_is_replicated(served: Served, appender: MarkerAppender) -> None:
@@ -78,7 +86,8 @@ async def test_s39_a_leader_that_resigns_does_not_say_that_no_marker_is_needed(
 async def test_too_few_replicas_take_no_marker(tmp_path: Path) -> None:
     served = Served(tmp_path / "strict", min_insync_replicas=2)
     served.partitions[0].lead(0, (LEADER,), BOTH)
-    assert MarkerAppender(served, None).append(marker(), WHERE) is ErrorCode.NOT_ENOUGH_REPLICAS  # type: ignore[arg-type]
+    appender = MarkerAppender(served, None, lambda: image(NEWEST_EPOCH))  # type: ignore[arg-type]
+    assert appender.append(marker(), WHERE) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert served.partitions[0].log.log_end_offset == 0
     served.leave()
 
@@ -86,6 +95,42 @@ async def test_too_few_replicas_take_no_marker(tmp_path: Path) -> None:
 async def test_s40_an_earlier_coordinator_is_fenced(served: Served, appender: MarkerAppender) -> None:
     appender.append(marker(1, coordinator_epoch=3), WHERE)
     assert appender.append(marker(2, coordinator_epoch=2), WHERE) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+async def test_s40_a_marker_of_no_coordinator_keeps_no_real_one_out(served: Served) -> None:
+    """It would fence all that come after it, and nobody has an epoch to end the transaction with."""
+    now = image(0, NEWEST_EPOCH, 2)
+    appender = MarkerAppender(served, None, lambda: now)  # type: ignore[arg-type]
+    log = served.partitions[0].log
+    forged = marker(coordinator_epoch=NEWEST_EPOCH + 1)
+    assert appender.append(forged, WHERE) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert ErrorCode.UNKNOWN_LEADER_EPOCH.retriable, "the image may lag: the coordinator sends it again"
+    assert log.log_end_offset == 1
+    now = image(0, NEWEST_EPOCH + 1, 2)
+    assert isinstance(appender.append(forged, WHERE), asyncio.Future)
+    assert log.log_end_offset == 2
+
+
+async def test_s40_what_the_log_knows_already_may_be_said_again(served: Served) -> None:
+    """A tool ends what hangs in a log with the coordinator epoch that the log has, wherever that came from."""
+    before = MarkerAppender(served, None, lambda: image(1000))  # type: ignore[arg-type]
+    before.append(marker(1, coordinator_epoch=1000), WHERE)
+    appender = MarkerAppender(served, None, lambda: image(0))  # type: ignore[arg-type]
+    assert isinstance(appender.append(marker(2, coordinator_epoch=1000), WHERE), asyncio.Future)
+    assert appender.append(marker(3, coordinator_epoch=1001), WHERE) is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+async def test_without_a_log_of_transactions_a_tool_ends_what_hangs(served: Served) -> None:
+    appender = MarkerAppender(served, None, lambda: ClusterImage(""))  # type: ignore[arg-type]
+    assert isinstance(appender.append(marker(coordinator_epoch=0), WHERE), asyncio.Future)
+
+
+async def test_behind_a_shut_gate_no_marker_is_written(served: Served, appender: MarkerAppender) -> None:
+    served.may_lead = False
+    assert appender.append(marker(), WHERE) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert served.partitions[0].log.log_end_offset == 1
+    served.may_lead = True
+    assert isinstance(appender.append(marker(), WHERE), asyncio.Future)
 
 
 def test_nobody_ends_a_transaction_in_the_log_of_transactions(appender: MarkerAppender) -> None:
@@ -97,9 +142,9 @@ async def test_a_log_that_raises_what_nobody_thought_of_keeps_no_marker_from_oth
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken:
-        def leader(self, topic: str, index: int) -> Any:
+        def led_by_name(self, topic: str, index: int) -> Any:
             raise ValueError("I/O operation on closed file")
 
-    broken = MarkerAppender(Broken(), None)  # type: ignore[arg-type]
+    broken = MarkerAppender(Broken(), None, lambda: image(NEWEST_EPOCH))  # type: ignore[arg-type]
     assert broken.append(marker(), WHERE) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "closed file" in caplog.text

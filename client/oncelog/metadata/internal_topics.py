@@ -1,10 +1,14 @@
-"""Which partition of an internal topic keeps the state of a key (a group id, a transactional id). Pure."""
+"""Which partition of an internal topic keeps the state of a key (a group id, a transactional id). Pure.
+
+The leader of that partition is the coordinator of the key, and its leader epoch the coordinator's epoch (S40).
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import Final
 
+TRANSACTION_STATE: Final = "__transaction_state"
 INT_BITS: Final = 0xFFFFFFFF
 INT_MIN: Final = -(2**31)
 HASH_FACTOR: Final = 31

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelog_broker.coordinator.partitioning import java_string_hash, partition_for
+from oncelog.metadata.internal_topics import java_string_hash, partition_for
 
 
 @pytest.mark.parametrize(

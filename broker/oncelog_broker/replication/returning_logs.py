@@ -1,0 +1,54 @@
+"""Logs whose disk failed come back without a restart: opened again from time to time, until that succeeds.
+
+Only where nobody counts on them: the replica has left the ISR, and another one leads. What it held above its last fsync
+is given up (`LogManager.begin_return`) and fetched again, so it does not matter what the failed disk has kept of it. A
+replica that others count on, or the only one, stays offline until the operator starts the broker again: what it
+acknowledged is nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+FIRST_REST_SECONDS: Final = 1.0
+"""From when a log is seen to be offline to the first attempt; twice as long before each other one."""
+MAX_REST_SECONDS: Final = 60.0
+LOGS_PER_LOOK: Final = 100
+"""Of a disk with very many, some at a time."""
+
+
+class ReturningLogs:
+    """Of one broker."""
+
+    def __init__(self, replicas: Replicas, clock: Clock, tasks: Tasks) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._tasks = tasks
+        self._resting: dict[tuple[str, int], tuple[float, float]] = {}
+        """How long each rests before the next attempt, and until when: monotonic, in seconds."""
+
+    def start(self) -> None:
+        """From now on; ends with the broker's tasks."""
+        self._tasks.every("logs that come back", LOOK_SECONDS, self.look)
+
+    async def look(self) -> None:
+        """Try those again that have rested."""
+        now, before, tried = self._clock.monotonic(), self._resting, 0
+        self._resting = {}
+        for key in list(self._replicas.offline_and_not_counted_on()):
+            seconds, until = before.get(key, (FIRST_REST_SECONDS, now + FIRST_REST_SECONDS))
+            if until <= now and tried < LOGS_PER_LOOK:
+                tried += 1
+                logger.info("an offline log is opened again", extra={"partition": f"{key[0]}-{key[1]}"})
+                self._replicas.open_again(*key)
+                seconds = min(2 * seconds, MAX_REST_SECONDS)
+                until = now + seconds
+            self._resting[key] = seconds, until

@@ -1,0 +1,90 @@
+"""`oncelog ping`: whether brokers serve, for people and for the health checks of containers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from oncelog.cli.options import bootstrap_option
+from oncelog.cli.running import Failure, describe, run
+
+if TYPE_CHECKING:
+    from oncelog.address import Address
+    from oncelog_protocol.messages.metadata import MetadataResponse
+
+TIMEOUT_SECONDS: Final = 5.0
+"""By default: half of what health checks of containers allow, so that it is we who say what was waited for."""
+
+
+@click.command()
+@bootstrap_option
+@click.option(
+    "--node-id",
+    type=click.IntRange(min=0),
+    envvar="ONCELOG_NODE_ID",
+    show_envvar=True,
+    help="Succeed only if the broker of this id is in the cluster.",
+)
+@click.option(
+    "--in-sync",
+    is_flag=True,
+    help="Succeed only if none of its replicas is behind: of the broker --node-id, or of any without that.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=TIMEOUT_SECONDS,
+    show_default=True,
+    help="Seconds to wait for each broker.",
+)
+def ping(bootstrap: str, node_id: int | None, in_sync: bool, timeout: float) -> None:
+    """Ask brokers whether they serve; the exit code is 0 if all that are named do.
+
+    Only those are asked, and nobody whom they know of. With --in-sync they answer for all topics, which takes them
+    longer: it tells when the next broker of a cluster may be stopped.
+    """
+
+    async def command() -> list[str]:
+        from oncelog.config import ClientConfig, load
+        from oncelog.errors import KafkaError
+
+        lines = []
+        for address in load(ClientConfig, bootstrap, {}).bootstrap_addresses():
+            try:
+                answer = await _ask(address, with_topics=in_sync, timeout=timeout)
+            except KafkaError as error:
+                raise Failure(describe(error, str(address))) from error
+            if node_id is not None and node_id not in {broker.node_id for broker in answer.brokers}:
+                raise Failure(f"{address} answers, and broker {node_id} is not in the cluster")
+            if in_sync and (behind := replicas_behind(answer, node_id)):
+                raise Failure(f"{address} answers, and {len(behind)} replicas are behind: {', '.join(behind[:5])}")
+            lines.append(f"{address} answers: {len(answer.brokers)} brokers, controller {answer.controller_id}")
+        return lines
+
+    for line in run(command, bootstrap):
+        click.echo(line)
+
+
+async def _ask(address: Address, *, with_topics: bool, timeout: float) -> MetadataResponse:
+    """Of this broker alone. Raises KafkaError."""
+    from oncelog.connection.transport import connect
+    from oncelog_protocol.messages.metadata import MetadataRequest
+
+    connection = await connect(address, client_id="oncelog-ping", request_timeout_s=timeout, setup_timeout_s=timeout)
+    try:
+        request = MetadataRequest(topics=None if with_topics else [], allow_auto_topic_creation=False)
+        return await connection.send(request)
+    finally:
+        connection.close()
+
+
+def replicas_behind(answer: MetadataResponse, node_id: int | None) -> list[str]:
+    """The replicas of this broker, or of any, that are not in sync: `topic-partition on broker`."""
+    return [
+        f"{topic.name}-{partition.partition_index} on {replica}"
+        for topic in answer.topics
+        for partition in topic.partitions
+        for replica in partition.replica_nodes
+        if replica not in partition.isr_nodes and node_id in (None, replica)
+    ]

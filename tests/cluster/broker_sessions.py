@@ -1,0 +1,41 @@
+"""Sessions of brokers with ZooKeeper, from outside."""
+
+from __future__ import annotations
+
+import json
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss, SessionExpiredError
+from replicated_cluster import ReplicatedCluster
+
+
+def end_session(cluster: ReplicatedCluster, node_id: int) -> None:
+    """As ZooKeeper does with one that it has not heard of: the broker is told when it next asks."""
+    found = json.loads((cluster.brokers[node_id].data / ".oncelog-session").read_text())
+    key = (int(found["session"], 16), bytes.fromhex(found["password"]))
+
+    def end() -> bool:
+        client = KazooClient(cluster.zookeeper, timeout=60, client_id=key)
+        try:
+            client.start(60)
+            is_the_same = client.client_id[0] == key[0]
+            client.stop()
+        except (ConnectionLoss, SessionExpiredError):
+            return False  # the broker has taken its session back in between
+        finally:
+            client.close()
+        return is_the_same
+
+    cluster.until(end, f"the session of broker {node_id} is ended")
+
+
+def broker_epoch(cluster: ReplicatedCluster, node_id: int) -> int:
+    """Of its registration, or -1."""
+    client = KazooClient(cluster.zookeeper, timeout=60)
+    client.start(60)
+    try:
+        found = client.retry(client.exists, f"/brokers/ids/{node_id}")
+        return -1 if found is None else int(found.czxid)
+    finally:
+        client.stop()
+        client.close()

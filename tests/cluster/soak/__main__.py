@@ -1,0 +1,96 @@
+"""`make soak-cluster`, or `python -m soak --seconds 600 --seed 7`: ends with 1 if anything was wrong.
+
+Of a run in which something was, the directory with data, logs and history stays, and its path is printed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+from maven import Unavailable
+from streams_app import class_path
+
+from soak.plan import Fault
+from soak.report import keep, page
+from soak.run import Result, Run, Settings
+from soak.stage import Stage
+
+STREAMS_RELEASE = "4.1.0"
+HEAD = """# Soak
+
+Written by `make soak-cluster`. Three brokers with three replicas of everything, three ZooKeeper servers, and clients
+that are at work all the time: idempotent writers, pipelines that consume, process and produce in transactions and are
+themselves stopped and taken over, readers of what is committed and of everything, a group whose members come and go; of
+our library and of librdkafka each, and Kafka Streams, whose instances are killed. Every five to fifteen seconds a fault
+strikes, now and then a second one before the first is over. In the end a checker looks at everything that the clients
+were told and at the files of all brokers: no acknowledged record lost, none twice, nothing aborted or torn to be read,
+each input processed once, order, offsets that never go back, replicas alike to the byte, one leader in an epoch.
+
+*Strikes* is how often a fault struck; then, for each kind of client, the longest time in which one got no further,
+counted for the fault that struck first in that time, or else before it. `python -m soak --seed N` strikes the same
+again. A run in which anything is wrong keeps its directory (data and logs of all brokers, the history, a timeline of
+faults and stalls) and prints where that is. Disks are full and clocks jump as the brokers see them: what asks the
+machine is replaced in their processes, which needs no rights.
+"""
+
+
+def streams_class_path() -> str:
+    """Nothing where the applications cannot be had."""
+    try:
+        return class_path(STREAMS_RELEASE)
+    except Unavailable as error:
+        click.echo(f"without Kafka Streams: {error}")
+        return ""
+
+
+@click.command()
+@click.option("--seed", "seeds", type=int, multiple=True, help="Several runs with several; by default a new one.")
+@click.option("--seconds", type=float, default=1800.0, show_default=True, help="Of each run.")
+@click.option("--fault", "faults", multiple=True, type=click.Choice([fault.name.lower() for fault in Fault]))
+@click.option("--lines", type=float, default=10.0, show_default=True, help="Of each writer in a second.")
+@click.option("--zookeepers", type=click.Choice(["1", "3"]), default="3", show_default=True)
+@click.option("--streams/--no-streams", default=True, help="Kafka Streams too, where it is to be had.")
+@click.option("--directory", type=click.Path(path_type=Path), help="Where runs have their data.")
+@click.option("--keep", "keeps", is_flag=True, help="Keep the data of good runs, too.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Where to keep the tables.")
+def main(
+    seeds: tuple[int, ...],
+    seconds: float,
+    faults: tuple[str, ...],
+    lines: float,
+    zookeepers: str,
+    streams: bool,
+    directory: Path | None,
+    keeps: bool,
+    out: Path | None,
+) -> None:
+    chosen = tuple(Fault[name.upper()] for name in faults) or tuple(Fault)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that was started
+    found = streams_class_path() if streams else ""
+    results: list[Result] = []
+    for seed in seeds or (secrets.randbelow(1 << 31),):
+        where = Path(tempfile.mkdtemp(prefix=f"oncelog-soak-{seed}-", dir=directory))
+        click.echo(f"seed {seed}, in {where}")
+        with Stage(where, int(zookeepers)) as stage:
+            result = Run(stage, Settings(seed, seconds, chosen, lines, streams_class_path=found), click.echo).play()
+        results.append(result)
+        if result.problems or keeps:
+            keep(where, result)
+            click.echo(f"{len(result.problems)} problems with seed {seed}; everything about it is in {where}")
+        else:
+            shutil.rmtree(where)
+    table = list(page(results))
+    click.echo("\n".join(["", *table]))
+    if out is not None:
+        out.write_text("\n".join([HEAD, *table, ""]))
+    sys.exit(any(result.problems for result in results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""How each fault strikes, and how it is healed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import NamedTuple
+
+from failing_machines import fill_disk, make_room, set_clock
+from test_sessions_end import end_session
+from tests.support.zookeeper.frames import Direction
+
+from soak.plan import BROKERS, Fault, Strike
+from soak.stage import Stage
+
+Struck = AbstractContextManager[None]
+
+
+class Done(NamedTuple):
+    """A strike as it was: when a process is slow to start, or two strikes want one broker, that is not its plan."""
+
+    strike: Strike
+    began: float
+    healed: float
+
+
+@contextmanager
+def killed(stage: Stage, strike: Strike) -> Iterator[None]:
+    stage.cluster.kill(*strike.victims)
+    try:
+        yield
+    finally:
+        stage.cluster.start(*strike.victims)
+
+
+@contextmanager
+def paused(stage: Stage, strike: Strike) -> Iterator[None]:
+    with stage.cluster.paused(strike.victims[0]):
+        yield
+
+
+def held(*pairs: tuple[int, int]) -> Callable[[Stage, Strike], Struck]:
+    """Between victims, by their positions: who asks, and who would answer."""
+
+    def hold(stage: Stage, strike: Strike) -> Struck:
+        return stage.network.held(*((strike.victims[one], strike.victims[other]) for one, other in pairs))
+
+    return hold
+
+
+def cut_off(stage: Stage, strike: Strike) -> Struck:
+    (victim,) = strike.victims
+    others = [node_id for node_id in BROKERS if node_id != victim]
+    return stage.network.held(*((victim, each) for each in others), *((each, victim) for each in others))
+
+
+def lost(*directions: Direction) -> Callable[[Stage, Strike], Struck]:
+    """What is under way between a broker and ZooKeeper goes nowhere, and no connection ends."""
+
+    @contextmanager
+    def lose(stage: Stage, strike: Strike) -> Iterator[None]:
+        proxy = stage.ways_to_zookeeper[strike.victims[0]]
+        proxy.lose(*directions)
+        try:
+            yield
+        finally:
+            proxy.heal()
+
+    return lose
+
+
+@contextmanager
+def zookeeper_killed(stage: Stage, strike: Strike) -> Iterator[None]:
+    number = 1 + strike.victims[0] % stage.ensemble.size
+    stage.ensemble.server(number).kill()
+    try:
+        yield
+    finally:
+        stage.ensemble.restart(number)
+
+
+@contextmanager
+def zookeeper_paused(stage: Stage, strike: Strike) -> Iterator[None]:
+    with ExitStack() as stack:
+        for number in {1 + victim % stage.ensemble.size for victim in strike.victims}:
+            stage.ensemble.server(number).pause()
+            stack.callback(stage.ensemble.server(number).resume)
+        yield
+
+
+@contextmanager
+def session_ended(stage: Stage, strike: Strike) -> Iterator[None]:
+    end_session(stage.cluster, strike.victims[0])
+    yield
+
+
+@contextmanager
+def disk_full(stage: Stage, strike: Strike) -> Iterator[None]:
+    data = stage.cluster.brokers[strike.victims[0]].data
+    fill_disk(data)
+    try:
+        yield
+    finally:
+        make_room(data)
+
+
+@contextmanager
+def clock_jumped(stage: Stage, strike: Strike) -> Iterator[None]:
+    data = stage.cluster.brokers[strike.victims[0]].data
+    set_clock(data, strike.amount)
+    try:
+        yield
+    finally:
+        set_clock(data, 0)
+
+
+@contextmanager
+def rolled(stage: Stage, strike: Strike) -> Iterator[None]:
+    """Each broker is stopped in an orderly way and started again, and has to be in sync before the next one's turn."""
+    cluster = stage.cluster
+    for node_id in strike.victims:
+        code = cluster.brokers[node_id].stop()
+        assert code == 0, f"broker {node_id} ended with {code}"
+        cluster.start(node_id)
+        cluster.until_registered(*BROKERS)
+        cluster.until_whole(*cluster.topics())
+    yield
+
+
+FAULTS: Mapping[Fault, Callable[[Stage, Strike], Struck]] = {
+    Fault.KILL: killed,
+    Fault.KILL_TWO: killed,
+    Fault.KILL_ALL: killed,
+    Fault.PAUSE: paused,
+    Fault.ONE_WAY: held((0, 1)),
+    Fault.TWO_WAYS: held((0, 1), (1, 0)),
+    Fault.CUT_OFF: cut_off,
+    Fault.UNHEARD: lost(Direction.REQUESTS),
+    Fault.DEAF: lost(Direction.ANSWERS),
+    Fault.NO_ZOOKEEPER: lost(),
+    Fault.ZOOKEEPER_KILL: zookeeper_killed,
+    Fault.ZOOKEEPER_PAUSE: zookeeper_paused,
+    Fault.ENSEMBLE_PAUSE: zookeeper_paused,
+    Fault.SESSION_END: session_ended,
+    Fault.DISK_FULL: disk_full,
+    Fault.CLOCK_JUMP: clock_jumped,
+    Fault.ROLLING: rolled,
+}
+OF_ZOOKEEPER = {Fault.ZOOKEEPER_KILL, Fault.ZOOKEEPER_PAUSE, Fault.ENSEMBLE_PAUSE}
+OF_THE_NETWORK = {Fault.ONE_WAY, Fault.TWO_WAYS, Fault.CUT_OFF}
+
+
+class Resources:
+    """What can be struck by one fault at a time: each broker, the network between them, the ensemble."""
+
+    def __init__(self) -> None:
+        self._locks = {name: threading.Lock() for name in (*map(str, BROKERS), "network", "ensemble")}
+
+    def of(self, strike: Strike) -> list[str]:
+        if strike.fault in OF_ZOOKEEPER:
+            return ["ensemble"]
+        if strike.fault in OF_THE_NETWORK:
+            return ["network"]
+        if strike.fault is Fault.SESSION_END:  # asks ZooKeeper
+            return [str(strike.victims[0]), "ensemble"]
+        return sorted(map(str, strike.victims))
+
+    @contextmanager
+    def taken(self, strike: Strike) -> Iterator[None]:
+        with ExitStack() as stack:
+            for name in self.of(strike):
+                stack.enter_context(self._locks[name])
+            yield
+
+
+def strike_and_heal(
+    stage: Stage, strike: Strike, resources: Resources, is_over: threading.Event, now: Callable[[], float]
+) -> Done:
+    """Return when it is healed; early where the run `is_over`."""
+    with resources.taken(strike):
+        began = now()
+        with FAULTS[strike.fault](stage, strike):
+            is_over.wait(strike.seconds)
+        return Done(strike, began, now())

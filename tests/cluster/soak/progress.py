@@ -1,0 +1,68 @@
+"""When each client got on, and for how long it did not. Methods may be called from any thread."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from typing import NamedTuple
+
+WORTH_NOTING_SECONDS = 0.5
+
+
+class Stall(NamedTuple):
+    client: str
+    began: float
+    """Seconds from the start of the run."""
+    seconds: float
+
+    @property
+    def ended(self) -> float:
+        return self.began + self.seconds
+
+
+class Progress:
+    def __init__(self) -> None:
+        self.events: list[tuple[float, str]] = []
+        """Mishaps, each with its time."""
+        self._started = time.monotonic()
+        self._last: dict[str, float] = {}
+        self._oldest: dict[str, float] = {}
+        self.stalls: list[Stall] = []
+        self.count: Counter[str] = Counter()
+        self.mishaps: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """What clients had to bear beside waiting, by client: an abort, a new client in place of one that gave up."""
+
+    @property
+    def now(self) -> float:
+        """Seconds from the start of the run."""
+        return time.monotonic() - self._started
+
+    def note(self, client: str) -> None:
+        """It got on: a record acknowledged, a transaction committed, something read."""
+        now = self.now
+        last = self._last.get(client, now)
+        if now - last > WORTH_NOTING_SECONDS:
+            self.stalls.append(Stall(client, last, now - last))
+        self._last[client] = now
+        self.count[client] += 1
+
+    def begins(self, client: str) -> None:
+        """It is expected to get on from now on."""
+        self._last[client] = self.now
+
+    def over(self, client: str) -> None:
+        """Nothing is expected of it any more."""
+        self._last.pop(client, None)
+
+    def mishap(self, client: str, what: str) -> None:
+        self.mishaps[client][what] += 1
+        self.events.append((self.now, f"{client}: {what}"))
+
+    def waiting(self, longer_than: float) -> dict[str, float]:
+        """For how many seconds each of those has waited."""
+        now = self.now
+        return {client: now - last for client, last in list(self._last.items()) if now - last > longer_than}
+
+    @property
+    def clients(self) -> list[str]:
+        return list(self._last)

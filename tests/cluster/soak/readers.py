@@ -1,0 +1,115 @@
+"""Consumers without a group: each reads a whole topic from its beginning, for as long as the run lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+
+import confluent_kafka
+from recording_clients import REFRESH_MS
+from tests.support.history.events import Place
+from tests.support.history.recorder import History
+
+import oncelog
+from soak.progress import Progress
+
+JOIN_SECONDS = 60.0
+
+
+class Reader(ABC):
+    def __init__(
+        self,
+        name: str,
+        addresses: str,
+        places: list[Place],
+        history: History,
+        progress: Progress,
+        *,
+        is_committed: bool,
+    ) -> None:
+        self.name = name
+        self.addresses = addresses
+        self.places = places
+        self.isolation = "read_committed" if is_committed else "read_uncommitted"
+        self.is_over = threading.Event()
+        self.failure: BaseException | None = None
+        self._progress = progress
+        self._readings = {place: history.reading(name, place, is_committed=is_committed) for place in places}
+        self._thread = threading.Thread(target=self._work, daemon=True, name=name)
+
+    def start(self) -> None:
+        self._progress.begins(self.name)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.is_over.set()
+        self._thread.join(JOIN_SECONDS)
+        assert not self._thread.is_alive(), f"{self.name} does not end"
+        self._progress.over(self.name)
+
+    def note(self, place: Place, offset: int, value: bytes) -> None:
+        self._readings[place].records.append((offset, value))
+        self._progress.note(self.name)
+
+    def _work(self) -> None:
+        try:
+            self.read()
+        except BaseException as error:
+            self.failure = error
+
+    @abstractmethod
+    def read(self) -> None:
+        """Until `is_over`."""
+
+
+class OurReader(Reader):
+    def read(self) -> None:
+        asyncio.run(self._read())
+
+    async def _read(self) -> None:
+        async with oncelog.Consumer(
+            self.addresses,
+            isolation_level=self.isolation,
+            auto_offset_reset="none",
+            allow_auto_create_topics=False,
+            request_timeout_ms=5000,
+            reconnect_backoff_max_ms=500,
+        ) as consumer:
+            partitions = [oncelog.TopicPartition(*place) for place in self.places]
+            consumer.assign(partitions)
+            for partition in partitions:
+                consumer.seek(partition, 0)
+            while not self.is_over.is_set():
+                for where, records in (await consumer.poll(200)).items():
+                    for record in records:
+                        self.note(Place(*where), record.offset, bytes(record.value or b""))
+
+
+class LibrdkafkaReader(Reader):
+    def read(self) -> None:
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": self.addresses,
+                "group.id": self.name,
+                "isolation.level": self.isolation,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "socket.timeout.ms": 5000,
+                "reconnect.backoff.max.ms": 500,
+                "topic.metadata.refresh.interval.ms": REFRESH_MS,
+                "fetch.wait.max.ms": 200,
+                "log_level": 0,
+            }
+        )
+        consumer.assign([confluent_kafka.TopicPartition(*place, 0) for place in self.places])
+        try:
+            while not self.is_over.is_set():
+                for message in consumer.consume(100, 0.2):
+                    error = message.error()
+                    if error is None:
+                        self.note(Place(message.topic(), message.partition()), message.offset(), message.value())
+                    elif error.code() == confluent_kafka.KafkaError._AUTO_OFFSET_RESET:
+                        raise AssertionError(f"{self.name} is out of range: {error}")
+        finally:
+            consumer.close()

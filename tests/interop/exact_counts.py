@@ -1,0 +1,131 @@
+"""What the Streams applications of `streams_app.py` are given, and whether each count and copy of it is exact."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from threading import Event, Thread
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from foreign_clients import eventually
+
+PARTITIONS = 3
+WORDS = ("once", "and", "only", "once", "never", "twice")
+LINE_EVERY_SECONDS = 0.04
+WAIT_SECONDS = 90.0
+
+Copies = dict[str, list[str]]
+"""The lines of each key, in order: each key stands for one partition of the source."""
+
+
+class LineWriter:
+    """Writes lines until it is stopped, each once: librdkafka, idempotent, with acks=all."""
+
+    def __init__(self, address: str, topic: str, every_seconds: float = LINE_EVERY_SECONDS) -> None:
+        self._every_seconds = every_seconds
+        self.lines: Copies = defaultdict(list)
+        self.failed: list[str] = []
+        self._topic = topic
+        self._producer = Producer(
+            {"bootstrap.servers": address, "enable.idempotence": True, "delivery.timeout.ms": 110_000, "log_level": 0}
+        )
+        self._stopped = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopped.wait(self._every_seconds):
+            key = str(number % PARTITIONS)
+            line = f"line-{number} " + " ".join(WORDS[: 1 + number % len(WORDS)])
+            self.lines[key].append(line)
+            self._producer.produce(self._topic, line, key, partition=int(key), on_delivery=self._delivered)
+            self._producer.poll(0)
+            number += 1
+
+    def _delivered(self, error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+
+    def stop(self) -> None:
+        """Return when all are acknowledged."""
+        self.give_up()
+        self._thread.join()
+        assert self._producer.flush(WAIT_SECONDS) == 0
+        assert not self.failed
+
+    def give_up(self) -> None:
+        self._stopped.set()
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(word for lines in self.lines.values() for line in lines for word in line.split(" "))
+
+
+class Reader:
+    """Reads what is committed, from the beginning, of all partitions of a topic."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self.read: Copies = defaultdict(list)
+        self.total = 0
+        self._ends: dict[int, int] = {}
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": "nobody",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "log_level": 0,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
+
+    def read_on(self) -> int:
+        """How many there are so far."""
+        for message in self._consumer.consume(1000, 0.2):
+            if message.error() is not None:
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                self._ends[message.partition()] = message.offset()
+            else:
+                self.read[message.key().decode()].append(message.value().decode())
+                self.total += 1
+        return self.total
+
+    def more(self, count: int) -> None:
+        wanted = self.read_on() + count
+        eventually(lambda: self.read_on() >= wanted, f"{count} more are committed", WAIT_SECONDS)
+
+    def to_the_end(self, ends: dict[int, int]) -> None:
+        """Up to these high watermarks: no transaction is open any more."""
+
+        def is_there() -> bool:
+            self.read_on()
+            return self._ends == ends
+
+        eventually(is_there, f"all is read up to {ends}", WAIT_SECONDS)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def high_watermarks(address: str, topic: str) -> dict[int, int]:
+    admin = AdminClient({"bootstrap.servers": address})
+    latest = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(PARTITIONS)}
+    answers = admin.list_offsets(latest, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=30)
+    return {where.partition: answer.result().offset for where, answer in answers.items()}
+
+
+def check(address: str, writer: LineWriter) -> None:
+    """Read anew, from the beginning to the end."""
+    for name, expected in (
+        ("copies", writer.lines),
+        ("counts", {word: [str(n + 1) for n in range(count)] for word, count in writer.counts.items()}),
+    ):
+        reader = Reader(address, f"app-{name}")
+        reader.to_the_end(high_watermarks(address, f"app-{name}"))
+        assert reader.read == expected
+        reader.close()

@@ -1,0 +1,178 @@
+"""A log whose disk has failed is opened again when nobody counts on it, and holds what was synced."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from tests.support.storage import FaultyDisk, contents, make_batch
+
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.metadata.image import NO_LEADER, ClusterImage, PartitionState, Topic
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.replication.returning_logs import MAX_REST_SECONDS, ReturningLogs
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.errors import KafkaError
+
+EMPTY = ClusterImage("")
+ME, OTHER = 1, 2
+
+
+class Followed:
+    """What is fetched now."""
+
+    def __init__(self) -> None:
+        self.partitions: set[Partition] = set()
+
+    def follow(self, partition: Partition) -> None:
+        self.partitions.add(partition)
+
+    def forget(self, partition: Partition) -> None:
+        self.partitions.discard(partition)
+
+    def hears(self, partition: Partition) -> bool:
+        return partition in self.partitions
+
+
+class Host:
+    """A broker with one partition."""
+
+    def __init__(self, directory: Path) -> None:
+        self.disk, self.clock, self.tasks = FaultyDisk(), ManualClock(), Tasks()
+        self.directory = directory
+        self.logs = self.open_logs()
+        self.replicas = Replicas(ME, self.logs, lambda _: LogConfig(), EMPTY, self.tasks)
+        self.replicas.fetching = self.followed = Followed()
+        self.returning = ReturningLogs(self.replicas, self.clock, self.tasks)
+        self.image = EMPTY
+
+    def open_logs(self) -> LogManager:
+        return LogManager.open([self.directory], node_id=ME, cluster_id="c", disk=self.disk, clock=self.clock)
+
+    async def show(self, leader: int, isr: tuple[int, ...], epoch: int = 0) -> None:
+        topic = Topic("orders", bytes([1]) * 16, {0: PartitionState((ME, OTHER), isr, leader, epoch, epoch)})
+        newer = EMPTY.with_topic(topic)
+        self.replicas.on_image(self.image, newer)
+        self.image = newer
+        await self.replicas.until_opened()
+
+    async def fill_and_fail(self) -> Partition:
+        """Three records, of which two are synced; then the disk fails."""
+        await self.show(OTHER, (ME, OTHER))
+        partition = self.only
+        for number in range(3):
+            partition.log.append_as_leader(bytearray(make_batch(b"%d" % number)), leader_epoch=0)
+            if number == 1:
+                partition.log.flush()
+        self.disk.append_fault = errno.EIO
+        with pytest.raises(KafkaError):
+            partition.log.append_as_leader(bytearray(make_batch()), leader_epoch=0)
+        assert partition.log.is_offline
+        return partition
+
+    @property
+    def only(self) -> Partition:
+        (partition,) = self.replicas.partitions()
+        return partition
+
+    async def look_for(self, seconds: float) -> None:
+        """As the broker would, each second."""
+        for _ in range(int(seconds)):
+            self.clock.advance_ms(1000)
+            await self.returning.look()
+            await self.replicas.until_opened()
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    made = Host(tmp_path)
+    yield made
+    await made.tasks.close()
+    made.logs.close()
+
+
+async def test_it_comes_back_with_what_was_synced_and_is_followed(host: Host) -> None:
+    failed = await host.fill_and_fail()
+    await host.show(OTHER, (OTHER,), epoch=1)
+    assert host.followed.partitions == {failed}
+    host.disk.append_fault = None
+    await host.look_for(2)
+    back = host.only
+    assert back is not failed
+    assert (back.log.log_end_offset, len(contents(back.log))) == (2, 2)
+    assert host.followed.partitions == {back}
+    assert (back.leader, back.leader_epoch, back.log.is_offline) == (OTHER, 1, False)
+    assert not host.logs.failures
+    assert list(host.logs.logs()) == [back.log]
+
+
+@pytest.mark.parametrize("leader", [ME, OTHER, NO_LEADER])
+async def test_what_somebody_counts_on_stays_as_it_is(host: Host, leader: int) -> None:
+    """In the ISR, or the last one that has it: what it acknowledged may be nowhere else."""
+    failed = await host.fill_and_fail()
+    await host.show(leader, (ME,), epoch=1)
+    host.disk.append_fault = None
+    await host.look_for(5)
+    assert host.only is failed
+    assert failed.log.is_offline
+
+
+async def test_a_disk_that_stays_broken_is_tried_ever_more_rarely(host: Host, tmp_path: Path) -> None:
+    await host.fill_and_fail()
+    segment = next((tmp_path / "orders-0").glob("*.log"))
+    hidden = segment.rename(tmp_path / "hidden")  # records that were synced are gone: it cannot be opened
+    await host.show(OTHER, (OTHER,), epoch=1)
+    tried: list[float] = []
+    open_again = host.replicas.open_again
+
+    def noting(name: str, index: int) -> None:
+        tried.append(host.clock.monotonic())
+        open_again(name, index)
+
+    host.replicas.open_again = noting  # type: ignore[method-assign]
+    await host.look_for(200)
+    pauses = [later - earlier for earlier, later in pairwise(tried)]
+    assert pauses[:6] == [2, 4, 8, 16, 32, MAX_REST_SECONDS]
+    assert not list(host.replicas.partitions())
+    hidden.rename(segment)
+    host.disk.append_fault = None
+    await host.look_for(MAX_REST_SECONDS)
+    assert host.only.log.log_end_offset == 2
+
+
+async def test_what_could_not_be_opened_at_the_start_comes_back_too(host: Host, tmp_path: Path) -> None:
+    await host.show(OTHER, (ME, OTHER))
+    host.only.log.append_as_leader(bytearray(make_batch()), leader_epoch=0)
+    host.replicas.close()
+    host.logs.close()
+    identity = tmp_path / "orders-0" / "partition.metadata"
+    content = identity.read_text()
+    identity.write_text("not what it was")
+    host.logs = host.open_logs()
+    assert host.logs.failures
+    host.replicas = Replicas(ME, host.logs, lambda _: LogConfig(), EMPTY, host.tasks)
+    host.returning = ReturningLogs(host.replicas, host.clock, host.tasks)
+    host.image = EMPTY
+    await host.show(OTHER, (OTHER,), epoch=1)
+    assert not list(host.replicas.partitions())
+    identity.write_text(content)
+    await host.look_for(2)
+    assert host.only.log.log_end_offset == 1
+
+
+async def test_a_topic_that_is_deleted_meanwhile_stays_deleted(host: Host, tmp_path: Path) -> None:
+    await host.fill_and_fail()
+    await host.show(OTHER, (OTHER,), epoch=1)
+    host.disk.append_fault = None
+    host.replicas.open_again("orders", 0)
+    host.replicas.on_image(host.image, EMPTY)
+    host.image = EMPTY
+    await host.show(OTHER, (OTHER,))  # one of the same name, whose log waits for its turn
+    assert host.only.log.log_end_offset == 0
+    assert [path.name for path in tmp_path.glob("orders-0*-delete")]

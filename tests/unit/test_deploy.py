@@ -1,0 +1,101 @@
+"""The files that brokers are deployed with say what a broker understands, and what they say of addresses is true."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from oncelog_broker.config import broker_keys, topic_defaults
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.listeners import advertised_listeners, inter_broker_listener, listeners
+from oncelog_broker.config.load import load_broker_config
+
+ROOT = Path(__file__).parents[2]
+PROPERTIES = ROOT / "deploy" / "broker.properties"
+FILES = {"docker-compose.yml": 3, "docker-compose.single.yml": 1}
+PINNED = re.compile(r":[\w.-]+@sha256:[0-9a-f]{64}\b")
+
+
+def brokers_of(file: str) -> dict[str, dict[str, Any]]:
+    services = yaml.safe_load((ROOT / file).read_text())["services"]
+    return {name: service for name, service in services.items() if name.startswith("broker")}
+
+
+def started_with(environment: Mapping[str, str]) -> BrokerConfig:
+    """What a container's broker reads: the file in the image, and before it the environment."""
+    return load_broker_config(PROPERTIES, environment)
+
+
+def bound_and_advertised(config: BrokerConfig) -> tuple[dict[str, int], dict[str, tuple[str, int]]]:
+    bound = {listener.name: listener.port for listener in listeners(config)}
+    return bound, {each.name: (each.host, each.port) for each in advertised_listeners(config, "")}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_each_broker_of_a_compose_file_is_found_from_inside_and_from_outside(file: str) -> None:
+    brokers = brokers_of(file)
+    assert len(brokers) == FILES[file]
+    ids = set()
+    for name, service in brokers.items():
+        config = started_with(service["environment"])
+        ids.add(config[broker_keys.NODE_ID])
+        bound, advertised = bound_and_advertised(config)
+        assert advertised["INTERNAL"] == (name, bound["INTERNAL"])
+        assert inter_broker_listener(config) == "INTERNAL"
+        host, port = advertised["HOST"]
+        assert (host, service["ports"]) == ("localhost", [f"127.0.0.1:{port}:{bound['HOST']}"])
+    assert len(ids) == len(brokers), "each has an id of its own"
+
+
+@pytest.mark.parametrize(("file", "brokers"), FILES.items())
+def test_as_many_copies_are_asked_for_as_there_are_brokers(file: str, brokers: int) -> None:
+    for service in brokers_of(file).values():
+        config = started_with(service["environment"])
+        assert config[broker_keys.DEFAULT_REPLICATION_FACTOR] == brokers
+        assert config[topic_defaults.MIN_INSYNC_REPLICAS] == max(1, brokers - 1)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_what_a_compose_file_keeps_is_in_named_volumes(file: str) -> None:
+    """An unnamed one would be left behind by `down`, and a new one be made by `up`."""
+    composed = yaml.safe_load((ROOT / file).read_text())
+    kept = [volume.partition(":")[0] for service in composed["services"].values() for volume in service["volumes"]]
+    assert sorted(kept) == sorted(composed["volumes"])
+    config = started_with({})
+    for service in brokers_of(file).values():
+        assert config.log_dirs[0].startswith(service["volumes"][0].partition(":")[2])
+
+
+def test_each_broker_of_the_stateful_set_is_found_by_its_own_name() -> None:
+    documents = list(yaml.safe_load_all((ROOT / "deploy" / "kubernetes.yaml").read_text()))
+    stateful = next(each for each in documents if each["kind"] == "StatefulSet")
+    services = {each["metadata"]["name"]: each["spec"] for each in documents if each["kind"] == "Service"}
+    pod = stateful["spec"]["template"]["spec"]
+    assert pod["enableServiceLinks"] is False, "ONCELOG_PORT would be taken for a setting"
+    given = {"POD_NAME": "oncelog-2", "POD_NAMESPACE": "streams", "ONCELOG_NODE_ID": "2"}
+    for variable in pod["containers"][0]["env"]:
+        if "value" in variable:
+            given[variable["name"]] = re.sub(r"\$\((\w+)\)", lambda name: given[name[1]], variable["value"])
+    bound, advertised = bound_and_advertised(started_with(given))
+    name = f"oncelog-2.{stateful['spec']['serviceName']}.streams.svc"
+    assert advertised == {listener: (name, port) for listener, port in bound.items()}
+    published = {port["port"] for port in services[stateful["spec"]["serviceName"]]["ports"]}
+    assert published == set(bound.values())
+    assert {port["port"] for port in services["oncelog"]["ports"]} == {bound["HOST"]}
+
+
+def test_images_are_pinned() -> None:
+    assert PINNED.search((ROOT / "deploy" / "Dockerfile").read_text())
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    images = {service["image"] for service in services.values() if "image" in service}
+    assert images and all(PINNED.search(image) for image in images)
+
+
+@pytest.mark.parametrize("file", ["oncelog.service", "Dockerfile"])
+def test_brokers_are_started_with_the_configuration_that_is_there(file: str) -> None:
+    assert "/etc/oncelog/broker.properties" in (ROOT / "deploy" / file).read_text()
