@@ -217,13 +217,15 @@ def test_kafka_python_and_our_client_elect_leaders(cluster: ReplicatedCluster, t
 
     assert cluster.brokers[1].stop() == 0
     cluster.until_registered(2, 3)
-    refused = cluster.until(elect_foreign, "there is a controller that answers")
-    assert refused == dict.fromkeys(range(2), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+    unavailable = dict.fromkeys(range(2), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+    cluster.until(lambda: elect_foreign() == unavailable, "who is away is not elected")
     cluster.start(1)
     cluster.until_whole(topic)
-    elected = cluster.until(elect_foreign, "there is a controller that answers")
-    assert elected == dict.fromkeys(range(2), ErrorCode.NONE)
-    assert {cluster.until_led(topic, index).leader for index in range(2)} == {1}
+    # Again and again: on a busy machine a broker may lose its place, and with it what it has just been given.
+    led = {ErrorCode.NONE, *NOT_NEEDED}
+    cluster.until(lambda: set((elect_foreign() or unavailable).values()) <= led, "preferred leaders are elected")
+    for index in range(2):
+        cluster.until_led(topic, index, by=1)
 
     cluster.kill(2)
     cluster.until_isr(topic, {1}, 1)
