@@ -20,9 +20,6 @@ PORTION_BYTES: Final = 1088 * 1024
 """Given to the transport at once: half a millisecond of copying, two where pages are to be mapped. What consumers ask
 of a partition by default (1 MB), with what is around it, leaves by one write."""
 
-UNASKED_BYTES: Final = 256 * 1024
-"""What waits for no turn, with nothing before it: asking costs more than giving so little."""
-
 
 class Rota:
     """The outlets of all connections that have a portion to give, one after the other while the turn lasts."""
@@ -79,8 +76,8 @@ class Outlet:
 
     def write(self, pieces: list[Buffer], size: int) -> None:
         """Give `pieces`, of so many bytes, to the transport, in order, as soon as it is their turn."""
-        if size <= UNASKED_BYTES and not self._waiting and self._transport is not None:
-            self._transport.writelines(pieces)
+        if size <= PORTION_BYTES and not self._waiting and self._transport is not None:
+            self._transport.writelines(pieces)  # one for each request: a turn has few of those that are so large
             return
         self._waiting += pieces
         self.waiting_bytes += size
