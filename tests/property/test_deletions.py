@@ -1,7 +1,7 @@
 """Records that were deleted under replication: what was answered to be gone is gone on whoever may lead, also after a
 kill.
 
-The machine of `test_replication` with DeleteRecords, and with log starts that are on the disk later than they move.
+The machine of `replication_machine` with DeleteRecords, and with log starts that are on the disk later than they move.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
-from tests.property import test_replication
-from tests.property.test_replication import BROKER, BROKERS, LAG_SECONDS, ReplicationMachine
+from tests.support import replication_machine
 from tests.support.examples import examples
+from tests.support.replication_machine import BROKER, BROKERS, LAG_SECONDS, ReplicationMachine
 
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication import isr
@@ -171,7 +171,7 @@ def told_before_it_is_noted() -> tuple[object, str, object]:
     def position(follower: Partition) -> FetchPosition:
         return position_of(follower)._replace(log_start_offset=follower.log.log_start_offset)
 
-    return test_replication, "position_of", position
+    return replication_machine, "position_of", position
 
 
 def log_starts_do_not_matter() -> tuple[object, str, object]:
