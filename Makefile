@@ -58,7 +58,7 @@ lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dock
 
 tests: zookeeper      ## all tests but other clients' and the long ones
 	$(PYTEST) -m "not soak and not measured" tests --ignore=tests/interop
-	$(ALONE) tests/integration
+	$(ALONE) tests --ignore=tests/interop
 
 unit: zookeeper       ## of these: pure logic and property tests
 	$(PYTEST) tests/unit tests/property

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from oncelog_broker.server.ledger import Holding
 from oncelog_broker.server.limits import MAX_UNSENT_BYTES, WRITE_HIGH_WATER_BYTES, Limits
-from oncelog_broker.server.outlet import PORTION_BYTES, Outlet, Rota
+from oncelog_broker.server.outlet import PORTION_BYTES, Outlet
+from oncelog_broker.server.rota import Rota
 from oncelog_protocol.wire_writers import Buffer
 
 MAX_OUTSTANDING_ANSWERS: Final = 64

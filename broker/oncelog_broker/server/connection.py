@@ -69,10 +69,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_has_left",
         "_held_by",
         "_is_ending",
+        "_is_put_off",
         "_is_watched",
         "_loop",
+        "_may_be_large",
         "_memory_retry",
-        "_next_turn",
         "_reading_paused",
         "_received",
         "_transport",
@@ -96,8 +97,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._held_by: Slot | None = None
         """The request whose effects are not done: no other is handled."""
-        self._next_turn: asyncio.Handle | None = None
-        """What is in the receive buffer is handled in the next turn of the loop."""
+        self._is_put_off = False
+        """What is in the receive buffer is handled in the next turn of the loop, or when it is our turn."""
+        self._may_be_large = False
+        """The next request may begin however large it is: it is our turn."""
         self._is_ending = False
         self._closes_when_sent = False
         """The transport is closed as soon as it has all that is to leave."""
@@ -159,8 +162,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return False
         self._has_left = True
         self._answers.stop_long_polls()
-        if self._next_turn is None:
-            self._next_turn = self._loop.call_soon(self._in_next_turn)
+        if not self._is_put_off:
+            self._put_off()
         return True
 
     def _end(self) -> None:
@@ -181,7 +184,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if self._received.is_amid_frame and self._is_handling and not self._turn.is_left():
                 # The loop would read on for as long as something comes: others have their turn first.
                 self._pause_reading()
-                self._next_turn = self._loop.call_soon(self._in_next_turn)
+                self._put_off()
         elif self._received.is_full:
             self._pause_reading()
 
@@ -227,9 +230,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if self._answer_budget.is_tight and not answers.memory.allows(ANSWER_ESTIMATE_BYTES):
                 self._wait_for_memory()
                 return
-            if received.end - received.begin > LARGE_REQUEST_BYTES and not self._turn.is_left():
-                self._next_turn = self._loop.call_soon(self._in_next_turn)
+            if received.end - received.begin > LARGE_REQUEST_BYTES and not (self._may_be_large or self._turn.is_left()):
+                self._is_put_off = True
+                self._connections.large_requests.join(self)
                 return
+            self._may_be_large = False
             frame = received.next_frame()
             if frame is None:
                 # Not the time of its first byte: while the requests before it were handled, it could not go on.
@@ -244,12 +249,24 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if received.begin == received.end or self._held_by is not None or not answers.takes_more:
                 return
             if not self._turn.is_left():
-                self._next_turn = self._loop.call_soon(self._in_next_turn)
+                self._put_off()
                 return
 
+    def _put_off(self) -> None:
+        """Handle no more in this turn of the loop."""
+        self._is_put_off = True
+        self._loop.call_soon(self._in_next_turn)
+
     def _in_next_turn(self) -> None:
-        self._next_turn = None
+        self._is_put_off = False
         self._go_on()
+
+    def take_turn(self) -> bool:
+        """The large request that was put off has its turn."""
+        self._is_put_off, self._may_be_large = False, True
+        self._go_on()
+        self._may_be_large = False
+        return False
 
     def _make_room(self) -> None:
         """Let the next read find room, or read nothing: what waits stays with the client."""
@@ -301,7 +318,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return (
             self._held_by is None
             and self._answers.takes_more
-            and self._next_turn is None
+            and not self._is_put_off
             and self._memory_retry is None
             and not self._is_ending
         )
@@ -363,8 +380,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         one behind it is handled."""
         if self._held_by is slot:
             self._held_by = None
-            if self._next_turn is None:
-                self._next_turn = self._loop.call_soon(self._in_next_turn)
+            if not self._is_put_off:
+                self._put_off()
 
     def finish(self, slot: Slot) -> None:
         """The request of this slot has its answer, or gets none. Only now the connection begins to rest."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.server.limits import Limits
-from oncelog_broker.server.outlet import Rota
+from oncelog_broker.server.rota import Rota
 
 
 class OpenConnection(Protocol):
@@ -29,6 +29,9 @@ class Connections:
         self.limits = limits
         self.turn = turn
         self.rota = Rota(turn)
+        """Large answers, a portion at a time."""
+        self.large_requests = Rota(turn)
+        """Connections whose next request is a large one, and which the turn had no time for."""
         self._open: set[OpenConnection] = set()
         self._empty = asyncio.Event()
         self._empty.set()

@@ -13,40 +13,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from oncelog_broker.runtime.turns import TurnBudget
+from oncelog_broker.server.rota import Rota
 from oncelog_protocol.wire_writers import Buffer
 
 PORTION_BYTES: Final = 1088 * 1024
 """Given to the transport at once: half a millisecond of copying, two where pages are to be mapped. What consumers ask
 of a partition by default (1 MB), with what is around it, leaves by one write."""
-
-
-class Rota:
-    """The outlets of all connections that have a portion to give, one after the other while the turn lasts."""
-
-    def __init__(self, turn: TurnBudget) -> None:
-        self.turn = turn
-        self._outlets: deque[Outlet] = deque()
-
-    def __bool__(self) -> bool:
-        """Whether anybody waits for his turn."""
-        return bool(self._outlets)
-
-    def join(self, outlet: Outlet) -> None:
-        """Let it give what it has, from the next turn of the loop on."""
-        self._outlets.append(outlet)
-        if len(self._outlets) == 1:
-            asyncio.get_running_loop().call_soon(self._go_round)
-
-    def _go_round(self) -> None:
-        outlets = self._outlets
-        while outlets and self.turn.is_left():
-            if outlets[0].give():
-                outlets.rotate(-1)
-            else:
-                outlets.popleft().is_in_rota = False
-        if outlets:
-            asyncio.get_running_loop().call_soon(self._go_round)
 
 
 class Outlet:
@@ -93,13 +65,14 @@ class Outlet:
         self._is_stalled = False
         self._join()
 
-    def give(self) -> bool:
+    def take_turn(self) -> bool:
         """Give a portion. Whether there is more, and the transport takes it."""
         if self._can_give:
             self._give_portion()
             if not self._waiting:
                 self._on_clear()
-        return self._can_give
+        self.is_in_rota = self._can_give
+        return self.is_in_rota
 
     @property
     def _can_give(self) -> bool:

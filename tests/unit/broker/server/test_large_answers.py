@@ -43,6 +43,30 @@ async def test_large_requests_of_many_connections_do_not_all_begin_in_one_turn()
     assert {after - before for before, after in pairwise(counts)} <= {0, 1}
 
 
+async def test_a_large_request_has_its_turn_though_others_use_up_all_turns() -> None:
+    """A client that pipelines is at work in each turn, and before it."""
+    wire = Wire()
+    handle = wire.dispatcher.handle
+
+    def slow(connection: BrokerConnection, body: memoryview) -> None:
+        handle(connection, body)
+        wire.turn_seconds += 1.0
+
+    (greedy, _), (honest, _) = wire.connect(), wire.connect()
+    for connection, data in (
+        (greedy, frame(b"A" * 8) * 20),
+        (honest, frame(b"A" * (LARGE_REQUEST_BYTES + 1))),
+    ):
+        connection._handle = slow
+        connection.get_buffer(-1)[: len(data)] = data
+        connection.buffer_updated(len(data))
+    assert max(map(len, wire.dispatcher.frames)) < LARGE_REQUEST_BYTES
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert max(map(len, wire.dispatcher.frames)) > LARGE_REQUEST_BYTES
+    assert len(wire.dispatcher.frames) < 20
+
+
 async def test_a_client_may_have_several_large_answers_from_files_under_way() -> None:
     """What is mapped costs no memory: a reader that keeps pace need not wait for its last answer to leave."""
     wire = Wire()
