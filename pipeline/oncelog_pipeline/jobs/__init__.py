@@ -1,0 +1,6 @@
+"""Jobs: `oncelog pipeline run`, `audit`, `archive` and `restore`.
+
+job.py       (pure) what a job does
+job_file.py  (pure) a job file read strictly
+keys.py      (pure) the keys it may have, and what is said of those that it may not
+"""
