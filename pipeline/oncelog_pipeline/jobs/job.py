@@ -6,21 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from oncelog_pipeline.values.format import AS_IT_IS, ValueFormat
+
 DEFAULT_VIEW: Final = "input"
-
-
-@dataclass(frozen=True, slots=True)
-class ValueFormat:
-    """How the bytes of a key or a value become columns, or columns bytes.
-
-    `schema` is the text of one: Spark's DDL or JSON for `json`, Avro's JSON for `avro`. `registry` is where schemas are
-    that values name by a number: a folder of NUMBER.avsc, or the address of a schema registry.
-    """
-
-    format: str = "binary"
-    schema: str | None = None
-    registry: str | None = None
-    fails_if_invalid: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +17,8 @@ class Input:
 
     view: str
     options: Mapping[str, str]
-    key: ValueFormat = ValueFormat()
-    value: ValueFormat = ValueFormat()
+    key: ValueFormat = AS_IT_IS
+    value: ValueFormat = AS_IT_IS
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +37,7 @@ class Output:
     parquet: str | None = None
     partition_by: tuple[str, ...] = ()
     mode: str = "append"
-    value: ValueFormat = ValueFormat()
+    value: ValueFormat = AS_IT_IS
 
 
 @dataclass(frozen=True, slots=True)

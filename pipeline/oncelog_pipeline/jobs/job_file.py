@@ -28,12 +28,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from oncelog_pipeline.jobs.job import DEFAULT_VIEW, Input, Job, Output, Transform, Trigger, ValueFormat
+from oncelog_pipeline.jobs.job import DEFAULT_VIEW, Input, Job, Output, Transform, Trigger
 from oncelog_pipeline.jobs.keys import FREE, JobError, Where, check_table
 from oncelog_pipeline.options.client_settings import SERVERS
 from oncelog_pipeline.options.reading import OptionError
 from oncelog_pipeline.options.sink_options import sink_options
 from oncelog_pipeline.options.source_options import source_options
+from oncelog_pipeline.values.format import ValueFormat
 
 SAID_BY_KEYS: Final = {
     "subscribe": "topics",
@@ -150,7 +151,10 @@ class _Reader:
         registry = table.get("registry")
         if registry is not None and not URL.match(registry):
             registry = self._path(registry)
-        return ValueFormat(kind, schema, registry, table.get("invalid", "fail") == "fail")
+        framing = table.get("framing", "none" if registry is None else "confluent")
+        if registry is not None and (kind != "avro" or framing == "none"):
+            raise self._wrong(path, "registry", "has the schemas of avro with the framing confluent")
+        return ValueFormat(kind, schema, framing == "confluent", registry, table.get("invalid", "fail") == "fail")
 
     # transform
 

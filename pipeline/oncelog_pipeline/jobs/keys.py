@@ -43,6 +43,7 @@ VALUE: Final[Mapping[str, Key]] = {
     "format": Key(("binary", "string", "json", "avro"), "says what the bytes are"),
     "schema": Key(TEXT, "has the columns: Spark's DDL for json (id LONG, name STRING), Avro's JSON for avro"),
     "schema_file": Key(TEXT, "is a file that has the schema"),
+    "framing": Key(("none", "confluent"), "says what is before the bytes: with confluent the number of a schema"),
     "registry": Key(TEXT, "is where schemas are that values name by number: a folder of NUMBER.avsc, or http://..."),
     "invalid": Key(("fail", "null"), "says what becomes of a value that is not of the format"),
 }
@@ -119,7 +120,7 @@ def check_table(path: str, table: Mapping[str, Any], where: Where) -> None:
 
 
 def unknown(path: str, name: str) -> str:
-    """What to say of an unknown key: the nearest one of its table, else where it belongs, else all that may be there."""
+    """What to say of an unknown key: the nearest one of its table, else where it belongs, else all there are."""
     known = TABLES_OF_KEYS[path]
     near = get_close_matches(name, known, n=1)
     if near:

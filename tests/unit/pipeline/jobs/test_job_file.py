@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from oncelog_pipeline.jobs.job import Input, Job, Output, Transform, Trigger, ValueFormat
+from oncelog_pipeline.jobs.job import Input, Job, Output, Transform, Trigger
 from oncelog_pipeline.jobs.job_file import job_from_toml, read_job
 from oncelog_pipeline.jobs.keys import TABLES_OF_KEYS, JobError
+from oncelog_pipeline.values.format import ValueFormat
 
 SERVERS = "127.0.0.1:9092"
 SMALL = """
@@ -104,9 +105,9 @@ def test_everything_can_be_said() -> None:
         "kafka.fetch.max.bytes": "1000000",
     }
     assert orders.key == ValueFormat("string")
-    assert orders.value == ValueFormat("json", "id LONG", None, fails_if_invalid=False)
+    assert orders.value == ValueFormat("json", "id LONG", fails_if_invalid=False)
     assert rates.options["subscribePattern"] == "rate-.*"
-    assert rates.value == ValueFormat("avro", '"long"', "/jobs/schemas")
+    assert rates.value == ValueFormat("avro", '"long"', is_framed=True, registry="/jobs/schemas")
     assert made.transform == Transform(sql="SELECT 1")
     assert made.output.options == {
         "kafka.bootstrap.servers": "a:1",
