@@ -3,4 +3,6 @@
 job.py       (pure) what a job does
 job_file.py  (pure) a job file read strictly
 keys.py      (pure) the keys it may have, and what is said of those that it may not
+progress.py  (pure) a batch in one line
+audit/       proving a topic free of gaps and duplicates
 """
