@@ -6,5 +6,12 @@ keys.py        (pure) the keys it may have, and what is said of those that it ma
 checkpoint.py  (pure) whether a checkpoint is this job's
 progress.py    (pure) a batch in one line
 failures.py    (pure) what to tell a user of a job that failed
+session.py     a session of Spark for one command
+query.py       a job as a query of Spark
+watching.py    a query watched while it runs
+run.py         a job from its file to its end
 audit/         proving a topic free of gaps and duplicates
+archive/       topics as Parquet, and back
+running.py     what the commands that start Spark have in common
+command.py     `oncelog pipeline`
 """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -11,17 +9,11 @@ import click
 
 from oncelog.cli.options import output_option
 from oncelog.cli.output import chosen_format
-from oncelog.cli.running import INTERRUPTED, Failure
-from oncelog_pipeline.jobs.failures import told
-from oncelog_pipeline.jobs.session import LOG_LEVELS
+from oncelog_pipeline.jobs.archive.command import archive, restore
+from oncelog_pipeline.jobs.audit.command import audit
+from oncelog_pipeline.jobs.running import failing, log_option
 
-log_option: Final = click.option(
-    "--log-level",
-    type=click.Choice(LOG_LEVELS, case_sensitive=False),
-    default="OFF",
-    show_default=True,
-    help="What Spark logs to standard error.",
-)
+STOPPED: Final = "stopped; started again, the job goes on where it was"
 
 
 @click.group()
@@ -63,7 +55,7 @@ def run(job_file: Path, available_now: bool, checks_only: bool, output: str | No
     from oncelog_pipeline.jobs.job_file import read_job
     from oncelog_pipeline.jobs.progress import total_line
 
-    with failing():
+    with failing(STOPPED):
         job = read_job(job_file)
         if checks_only:
             click.echo(f"{job_file.name} is right", err=True)
@@ -77,15 +69,5 @@ def run(job_file: Path, available_now: bool, checks_only: bool, output: str | No
     click.echo(total_line(rows), err=True)
 
 
-@contextmanager
-def failing() -> Iterator[None]:
-    """What a user can cause becomes one line. Raises Failure, Exit."""
-    try:
-        yield
-    except (click.ClickException, click.exceptions.Exit):
-        raise
-    except KeyboardInterrupt:
-        click.echo("oncelog: stopped; started again, it goes on where it was", err=True)
-        raise click.exceptions.Exit(INTERRUPTED) from None
-    except Exception as error:  # Spark's are known by name: it may not be installed
-        raise Failure(told(type(error).__name__, str(error))) from error
+for command in (audit, archive, restore):
+    pipeline.add_command(command)

@@ -15,7 +15,7 @@ LONGEST: Final = 600
 """Characters of a message: Spark's have plans in them."""
 
 ADVICE: Final[Mapping[str, str]] = {
-    "ConnectionFailed": "Is the broker running, and is [input] bootstrap its address? (oncelog ping)",
+    "ConnectionFailed": "Is the broker running, and is this its address? (oncelog ping)",
     "NoSuchTopic": "Which topics there are: oncelog topics list; a new one: oncelog topics create NAME",
     "UnknownTopicOrPartition": "Which topics there are: oncelog topics list; a new one: oncelog topics create NAME",
     "TakenOver": "Two runs with one checkpoint fence one another: stop all but one",

@@ -5,4 +5,5 @@ wire.py        (pure) the schema's number before a value
 avro_types.py  (pure) which columns an Avro schema makes
 schemas.py     where schemas are that values name by number
 avro.py        columns of Avro values decoded and encoded
+columns.py     (Spark) the same for columns of a table
 """

@@ -43,8 +43,7 @@ def in_worker(kind: str, text: str, chain: str = "") -> str:
         (
             "StreamingQueryException",
             in_worker("oncelog.errors.ConnectionFailed", "no broker can be reached: 127.0.0.1:9092"),
-            "no broker can be reached: 127.0.0.1:9092. Is the broker running, and is [input] bootstrap its address?"
-            " (oncelog ping)",
+            "no broker can be reached: 127.0.0.1:9092. Is the broker running, and is this its address? (oncelog ping)",
         ),
         (
             "StreamingQueryException",
