@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from streams import create, produce, values
+from streams import PARTITIONS, create, values
 
 from oncelog import Producer
 from oncelog_pipeline.jobs.audit import by_key, by_producer
@@ -21,6 +21,12 @@ def found(address: str, *topics: str) -> Extent:
     return asyncio.run(extent(address, topics))
 
 
+async def write_values(address: str, topic: str, **options: Any) -> None:
+    async with Producer(address, **options) as producer:
+        for number, value in enumerate(values(500)):
+            await producer.send(topic, value, partition=number % PARTITIONS)
+
+
 async def write_numbers(address: str, topic: str, numbers: list[tuple[bytes | None, object]]) -> None:
     async with Producer(address) as producer:
         for key, number in numbers:
@@ -28,33 +34,33 @@ async def write_numbers(address: str, topic: str, numbers: list[tuple[bytes | No
             await producer.send(topic, value, key, headers=[("seq", str(number).encode())])
 
 
+class Whole(Extent):
+    """As if nothing had been deleted where it begins."""
+
+    def is_whole(self, topic: str, partition: int) -> bool:
+        return True
+
+
 def test_by_producer(spark: Any, address: str, topic: str) -> None:
     """A part that nobody reads is as good as one that is not there; what nobody numbers is not called right."""
     empty = f"{topic}-empty"
     create(address, topic, empty)
-    produce(address, topic, values(500))
+    asyncio.run(write_values(address, topic, batch_size=300))
     there = found(address, topic, empty)
     verdict = by_producer.audit(spark, address, there, {})
     assert verdict == Verdict("producer", (Audited(topic, 500, 500, 1), Audited(empty, 0, 0, 0)))
-    # The records before are missing, for all that is said: it is not told that the log begins later.
-    lost = dict.fromkeys(there.latest, 0)
-    later = {part: end // 2 for part, end in there.latest.items()}
-
-    class Pretended(Extent):
-        def is_whole(self, topic: str, partition: int) -> bool:
-            return True
-
-    verdict = by_producer.audit(spark, address, Pretended(lost | later, there.latest, frozenset()), {})
-    assert set(counts(verdict)) <= {"gap", "hole"}
-
-    async def write_unnumbered() -> None:
-        async with Producer(address, enable_idempotence=False) as producer:
-            await producer.send(empty, b"x")
-
-    asyncio.run(write_unnumbered())
+    later = {partition: end // 2 for partition, end in there.latest.items()}
+    verdict = by_producer.audit(spark, address, Whole(later, there.latest, frozenset()), {})
+    lost = counts(verdict)
+    assert lost["gap"] == lost["hole"]
+    assert 200 < lost["gap"] <= 250
+    assert {fault.who.partition(" ")[0] for fault in verdict.examples} == {"-", "producer"}
+    asyncio.run(write_values(address, empty, enable_idempotence=False))
     verdict = by_producer.audit(spark, address, found(address, empty), {})
     assert not verdict.is_right
-    assert verdict.topics[0].remarks
+    assert verdict.topics == (
+        Audited(empty, 500, 0, 0, ("500 records are of producers that number nothing: not judged",)),
+    )
 
 
 def test_by_key(spark: Any, address: str, topic: str) -> None:

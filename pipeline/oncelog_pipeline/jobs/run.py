@@ -17,18 +17,24 @@ from oncelog_pipeline.jobs.session import session
 from oncelog_pipeline.jobs.watching import displayed, transactions_of, watch
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 
 def run(job: Job, *, form: str, log_level: str) -> list[BatchRow]:
     """Until it has read everything (available_now), or is stopped. Raises JobError, and what Spark raises."""
+    check(job)
+    with session(job.name, job.spark, log_level=log_level, folder=job.directory) as spark:
+        return run_in(spark, job, form=form)
+
+
+def run_in(spark: SparkSession, job: Job, *, form: str) -> list[BatchRow]:
+    """As `run`, in a session that is there."""
     from oncelog_pipeline.jobs.query import start
 
-    _check(job)
-    with session(job.name, job.spark, log_level=log_level, folder=job.directory) as spark:
-        query = start(spark, job)
-        with _stopping(query), displayed(form, job.name) as display:
-            return watch(query, display, transactions_of(job, query.id))
+    query = start(spark, job)
+    with _stopping(query), displayed(form, job.name) as display:
+        return watch(query, display, transactions_of(job, query.id))
 
 
 def with_what_there_is(job: Job) -> Job:
@@ -36,7 +42,7 @@ def with_what_there_is(job: Job) -> Job:
     return replace(job, trigger=Trigger(is_available_now=True))
 
 
-def _check(job: Job) -> None:
+def check(job: Job) -> None:
     """Raises JobError where the checkpoint is another query's. One that is elsewhere is for Spark to check."""
     if URL.match(job.checkpoint):
         return

@@ -1,4 +1,4 @@
-"""What an archive says of each topic besides its records: what is needed to make it again, and to see that all is there.
+"""What an archive says of each topic besides its records: what is needed to make it again and to see that all is there.
 
     PATH/topic=orders/partition=0/*.parquet        or, by date, .../partition=0/date=2026-11-22/*.parquet
     PATH/_oncelog/                                  these, a line of JSON for each topic; written last
@@ -89,7 +89,7 @@ def check_retention(archived: Archived, retention_ms: int, now_ms: int) -> None:
 
 
 def check_counts(archived: Archived, found: Mapping[str, int], where: str) -> None:
-    """Raises ArchiveError where a partition has more or fewer records than it should; one without any may be missing."""
+    """Raises ArchiveError where a partition has more or fewer records than it should; without any it may be missing."""
     for partition in sorted({*archived.records, *found}, key=int):
         expected, there = archived.records.get(partition, 0), found.get(partition, 0)
         if expected != there:

@@ -1,4 +1,4 @@
-"""What an audit says: a row for each topic, all faults counted, some shown; and it never calls right what it did not see."""
+"""What an audit says: a row for each topic, all faults counted, some shown; and nothing is right that was not seen."""
 
 from __future__ import annotations
 
