@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SETTINGS: Final = {
-    "spark.master": "local[*]",
+    "spark.master": "local[*,3]",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.sql.streaming.stopTimeout": "60s",
 }
-"""Where nothing else is said. A local master tries a failed task no second time: the job is started again."""
+"""Where nothing else is said. On this machine a task is tried three times, as plain local[*] tries none again."""
 LOCAL: Final = "local"
 LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """For a master on this machine: nobody else is to connect."""
