@@ -1,8 +1,8 @@
 """Rows per CPU second of a whole Spark: the JVM and all its Python workers, but not the broker.
 
-Source and sink, 100 B and 1 KB, ours and Spark's own connector in turns in one session; the best of three rounds counts.
-Spark's own connector is four jars from Maven; where there are none of a release that this PySpark can run, it is left
-out, and a line says so.
+Source and sink, 100 B and 1 KB, ours and Spark's own connector in turns in one session; the best of three rounds
+counts. Spark's own connector is four jars from Maven; where there are none of a release that this PySpark can run, it
+is left out, and a line says so.
 """
 
 from __future__ import annotations
