@@ -13,8 +13,9 @@ from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
 T = TypeVar("T")
 
 PARTITIONS = 2
-LATE = "Timed out while waiting for the Python worker to connect back"
-"""Spark gives a worker ten seconds to start, which cannot be set: a machine that does much else takes longer."""
+LATE = "connect back"
+"""What Spark says, in two ways, of a Python worker that did not start within ten seconds. That cannot be set, and a
+machine that does much else takes longer."""
 TRIES = 5
 
 
