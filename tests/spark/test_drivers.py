@@ -21,6 +21,7 @@ from broker_process import BrokerFactory, BrokerProcess
 from driver_process import Application, dies, succeeds
 from dying import has_died
 from foreign_clients import eventually
+from replicated_cluster import ReplicatedCluster
 from streams import Stream, committed_values, create, open_transactions, produce, values
 
 from oncelog_broker.local_cluster.ports import reserved_ports
@@ -143,6 +144,32 @@ def test_k20_the_broker_is_killed(
     assert has_died(died) == 1
     stream.run(spark)
     check(stream)
+
+
+@pytest.mark.parametrize("point", ["rows flushed", "decided"])
+def test_k20_a_broker_of_three_is_killed(
+    spark: Any,
+    chroots: Callable[[], str],
+    tmp_path_factory: pytest.TempPathFactory,
+    topic: str,
+    checkpoint: str,
+    died: Path,
+    point: str,
+) -> None:
+    """The one that leads a partition of the target; the others take over, and it comes back when all is over."""
+    with ReplicatedCluster(tmp_path_factory.mktemp("replicated"), chroots()) as cluster:
+        stream = made(cluster.addresses, topic, checkpoint)
+        leader = cluster.until_led(stream.target).leader
+        pid = str(cluster.brokers[leader].pid)
+        try:
+            dying(stream, died, dieAt=point, dieHow="broker", diePid=pid).run(spark)
+        except Exception as error:  # as above
+            print(error)
+        assert has_died(died) == 1
+        cluster.note_death()
+        cluster.mend()
+        stream.run(spark)
+        check(stream)
 
 
 class reviving:  # noqa: N801  reads as a context
