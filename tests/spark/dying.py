@@ -11,7 +11,12 @@ dieAt       the point:
             all ended           the same, after the last one
 dieFile     a file that remembers how often it was so
 dieTimes    1
-dieHow      kill (by itself, with -9), raise, or driver (the JVM is killed, whose process id is diePid)
+dieHow      kill      by itself, with -9
+            raise
+            stand     and do nothing, until somebody kills it
+            driver    the JVM, whose process id is diePid, and itself
+            executor  the JVM whose daemon has started it, and itself
+            broker    the process diePid, and goes on
 diePart     the task that dies; else the first to come there
 
 Workers import this module by its name: what is sent to them are names.
@@ -21,11 +26,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 from pyspark import TaskContext
 
 from oncelog_pipeline.spark.batch_reader import BatchReader
@@ -34,6 +41,7 @@ from oncelog_pipeline.spark.stream_reader import StreamReader
 from oncelog_pipeline.spark.writers import BatchWriter, StreamWriter
 
 OPTIONS = ("dieAt", "dieFile", "dieTimes", "dieHow", "diePid", "diePart")
+STANDS_SECONDS = 600
 
 
 class Raised(Exception):
@@ -64,9 +72,15 @@ class Death:
             return
         if self.how == "raise":
             raise Raised(point)
-        if self.how == "driver":
+        if self.how == "stand":
+            time.sleep(STANDS_SECONDS)
+        if self.how in ("driver", "broker"):
             os.kill(self.pid, signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == "executor":
+            daemon = psutil.Process().parent()
+            os.kill(daemon.ppid(), signal.SIGKILL)
+        if self.how != "broker":
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def _is_meant(self) -> bool:
         context = TaskContext.get()
@@ -173,9 +187,9 @@ class DyingDataSource(OncelogDataSource):
         return "dying"
 
     def _dying(self, made: Any, kind: type) -> Any:
-        made.__class__ = kind
-        made.death = self.death
-        return made
+        other = kind.__new__(kind)
+        other.__dict__.update(made.__dict__, death=self.death)
+        return other
 
     def reader(self, schema: Any) -> Any:
         return self._dying(super().reader(schema), DyingBatchReader)

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
 
+T = TypeVar("T")
+
 PARTITIONS = 2
+LATE = "connect back"
+"""What Spark says, in two ways, of a Python worker that did not start within ten seconds. That cannot be set, and a
+machine that does much else takes longer."""
+TRIES = 5
+
+
+def again_if_late(do: Callable[[], T]) -> T:
+    """What may be done again: a query with a checkpoint, a write with a writeId."""
+    for left in range(TRIES, 0, -1):
+        try:
+            return do()
+        except Exception as error:
+            if LATE not in str(error) or left == 1:
+                raise
+    raise AssertionError
 
 
 @dataclass(frozen=True)
@@ -38,6 +55,9 @@ class Stream:
 
     def run(self, spark: Any) -> list[Any]:
         """The progress of each batch. Raises what the query ends with."""
+        return again_if_late(lambda: self._run(spark))
+
+    def _run(self, spark: Any) -> list[Any]:
         query = self.start(spark)
         query.awaitTermination()
         return list(query.recentProgress)
@@ -89,3 +109,12 @@ def committed(address: str, topic: str, partitions: int = PARTITIONS) -> list[An
 
 def committed_values(address: str, topic: str, partitions: int = PARTITIONS) -> Counter[bytes]:
     return Counter(record.value for record in committed(address, topic, partitions))
+
+
+async def _open_transactions(address: str) -> list[str]:
+    async with Admin(address) as admin:
+        return [each.transactional_id for each in await admin.transactions.list(states=["Ongoing"])]
+
+
+def open_transactions(address: str) -> list[str]:
+    return asyncio.run(_open_transactions(address))

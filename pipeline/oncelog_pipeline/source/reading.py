@@ -37,9 +37,11 @@ async def read_range(
     """
     partition = TopicPartition(wanted.topic, wanted.partition)
     options = {"fetch_max_bytes": 8 << 20, "max_partition_fetch_bytes": 4 << 20} | dict(settings or {})
-    async with Consumer(bootstrap_servers, **options, auto_offset_reset="none", enable_auto_commit=False) as consumer:
-        consumer.assign([partition])
-        consumer.seek(partition, wanted.start)
+    consumer = Consumer(bootstrap_servers, **options, auto_offset_reset="none", enable_auto_commit=False)
+    # Before it starts: what it asks for first is then what it needs, and not again after a backoff.
+    consumer.assign([partition])
+    consumer.seek(partition, wanted.start)
+    async with consumer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + poll_timeout_ms / 1000
         position = wanted.start

