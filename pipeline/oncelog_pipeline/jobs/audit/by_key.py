@@ -23,13 +23,13 @@ UNNUMBERED: Final = "unnumbered"
 
 def sequence_in_json(path: str) -> Column:
     """A number in a JSON value: $.seq."""
-    return F.get_json_object(F.col("value").cast("string"), path).cast("bigint")
+    return F.get_json_object(F.col("value").cast("string"), path).try_cast("bigint")
 
 
 def sequence_in_header(name: str) -> Column:
     """A number in the last header of this name, as text."""
     values = F.filter(F.col("headers"), lambda header: header["key"] == name)
-    return F.element_at(values, -1)["value"].cast("string").cast("bigint")
+    return F.element_at(values, -1)["value"].cast("string").try_cast("bigint")
 
 
 def audit(
