@@ -17,7 +17,7 @@ from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.answer_queue import SCATTER_BYTES
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.fetch_sessions import FetchPlan, Wanted
-from oncelog_broker.server.leader_hints import FIRST_FETCH_VERSION, LeaderHints
+from oncelog_broker.server.leader_hints import FIRST_FETCH_VERSIONS, LeaderHints
 from oncelog_broker.server.nearest_replica import STAY, NearestReplica, chooses
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
@@ -32,7 +32,6 @@ Read = tuple[memoryview, list[AbortedTransaction] | None]
 
 FIRST_ZSTD_VERSION: Final = 10
 FIRST_TOPIC_ID_VERSION: Final = 13
-WITH_A_HINT: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 NO_RECORDS: Final = memoryview(b"")
 NOT_THERE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 """Of a partition that there is not, the aborted transactions are an empty list, as in Kafka; of others they are not
@@ -201,7 +200,8 @@ class ConsumerRead(FetchRead):
         return answer
 
     def _who_leads(self, wanted: Wanted, code: ErrorCode) -> PartitionResponse.LeaderIdAndEpoch | None:
-        if code not in WITH_A_HINT or self._version < FIRST_FETCH_VERSION:
+        first_version = FIRST_FETCH_VERSIONS.get(code)
+        if first_version is None or self._version < first_version:
             return None
         own = code is ErrorCode.FENCED_LEADER_EPOCH  # we lead, in an epoch that the reader does not know
         self.hints = self.hints or LeaderHints(self._context)

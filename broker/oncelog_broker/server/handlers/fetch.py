@@ -6,8 +6,8 @@ or for max_bytes where those are fewer. Errors of a partition answer at once, an
 in the log (diverging_epoch). Records are slices of mapped files, but for the first few, which are copied. How many, the
 ledger decides: a client that does not read its answers holds little of the heap.
 A follower (replica_state) reads to the log's end, waits for what is appended, and tells with its offsets what it has.
-Versions: v7 incremental sessions (KIP-227, fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, v13 topic ids
-instead of names, v16 who leads beside NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951).
+Versions: v7 incremental sessions (KIP-227, fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, and who leads
+beside NOT_LEADER_OR_FOLLOWER, v13 topic ids instead of names, v16 also beside FENCED_LEADER_EPOCH, and where (KIP-951).
 """
 
 from __future__ import annotations
