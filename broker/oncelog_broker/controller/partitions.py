@@ -20,7 +20,7 @@ from oncelog_broker.controller.reassignment import begin
 from oncelog_broker.controller.shutdown import is_left_to, note_shutdown
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.controller.writer import Deposed, Refused, StateWriter, in_pieces
-from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP
+from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP, ReplicaAssignment
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.store import ConnectionLost, MetadataStore
 from oncelog_broker.runtime.slices import Pause, no_pause
@@ -274,6 +274,7 @@ class PartitionController:
         await self._brokers_changed()  # one that is to hold something may have come just now
         errors: dict[int, KafkaError] = {}
         pending = list(range(len(wanted)))
+        tried: dict[PartitionKey, ReplicaAssignment | None] = {}
         for _ in range(MAX_ATTEMPTS):
             incarnations = self.view.incarnations
             changes: dict[PartitionKey, int] = {}
@@ -284,13 +285,15 @@ class PartitionController:
                 try:
                     if key in changes:
                         raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition is named twice.")
-                    change = self._begin(key, target, may_change_replication_factor)
+                    is_done = key in tried and tried[key] == self.view.assignment(key)  # the reply was lost
+                    change = None if is_done else self._begin(key, target, may_change_replication_factor)
                 except KafkaError as error:
                     errors[index] = error
                     continue
                 changes[key] = index
                 if change is not None:
                     begun.append(change)
+                    tried[key] = change.assignment
             again: set[PartitionKey] = set()
             for piece in in_pieces(begun):
                 again |= await self._write(piece, incarnations)
