@@ -117,7 +117,7 @@ class KafkaCluster(Opened):
         self._producer_settings = self._settings | dict(producer_settings or {})
         self._task_timeout_ms = task_timeout_ms
         self._admin = Admin(bootstrap_servers, **self._settings)
-        self._states = StateTopic(self._admin, bootstrap_servers, state_topic)
+        self._states = StateTopic(self._admin, bootstrap_servers, state_topic, self._settings)
         self._may_list = True
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
