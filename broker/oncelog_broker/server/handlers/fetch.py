@@ -27,9 +27,6 @@ from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 
 FIRST_REPLICA_EPOCH_VERSION: Final = 15
 """From here on a follower says which incarnation it is (KIP-903)."""
-HIGH_WATERMARK_SECONDS: Final = 0.01
-"""How long a follower that is to know of a higher high watermark, or of a new partition, waits for records to come with
-it: with one answer for each, a sparse producer would cost two."""
 MAX_WAIT_SECONDS: Final = 600.0
 """However long a client says that it would wait."""
 
@@ -131,7 +128,10 @@ class _Fetch:
         services = self._context.services
 
         def hurry(waiting: WaitingFetch) -> None:
-            services.deadlines.unless_done(waiting.enough, HIGH_WATERMARK_SECONDS, waiting.finish)
+            seconds = services.replicas.news_pace.seconds(
+                follower.broker_id, len(read.partitions), services.clock.monotonic()
+            )
+            services.deadlines.unless_done(waiting.enough, seconds, waiting.finish)
 
         waiting = WaitingFetch(read.partitions, missing_bytes, hurry=hurry)
         services.replicas.follower_waits(follower.broker_id, waiting)
