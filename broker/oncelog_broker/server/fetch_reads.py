@@ -98,7 +98,7 @@ class FetchRead(ABC):
         """What is answered in the place of records; None: they may be read. Raises KafkaError."""
 
     @abstractmethod
-    def _read_log(self, partition: Partition, offset: int, max_bytes: int, *, is_first: bool, may_copy: bool) -> Read:
+    def _read_log(self, partition: Partition, offset: int, max_bytes: int, is_first: bool, may_copy: bool) -> Read:
         """Raises KafkaError."""
 
     @abstractmethod
@@ -107,13 +107,8 @@ class FetchRead(ABC):
 
     def _records(self, partition: Partition, asked: PartitionRequest) -> Read:
         is_first, may_copy = self.total_bytes == 0, self._copies_left > 0
-        records, aborted = self._read_log(
-            partition,
-            asked.fetch_offset,
-            min(asked.partition_max_bytes, self.remaining),
-            is_first=is_first,
-            may_copy=may_copy,
-        )
+        max_bytes = min(asked.partition_max_bytes, self.remaining)
+        records, aborted = self._read_log(partition, asked.fetch_offset, max_bytes, is_first, may_copy)
         size = len(records)
         if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
             if not (may_copy or is_first):  # what is small would be copied to be sent: it comes with the next answer
@@ -181,7 +176,7 @@ class ConsumerRead(FetchRead):
         answer.preferred_read_replica = nearest
         return answer
 
-    def _read_log(self, partition: Partition, offset: int, max_bytes: int, *, is_first: bool, may_copy: bool) -> Read:
+    def _read_log(self, partition: Partition, offset: int, max_bytes: int, is_first: bool, may_copy: bool) -> Read:
         if self._isolation_level != READ_COMMITTED:
             end = partition.high_watermark
             records = partition.log.read(offset, max_bytes, upper_bound=end, min_one_batch=is_first, may_copy=may_copy)
@@ -278,7 +273,7 @@ class ReplicaRead(FetchRead):
         self._ends.append(end)
         return records, aborted
 
-    def _read_log(self, partition: Partition, offset: int, max_bytes: int, *, is_first: bool, may_copy: bool) -> Read:
+    def _read_log(self, partition: Partition, offset: int, max_bytes: int, is_first: bool, may_copy: bool) -> Read:
         end = partition.log.log_end_offset
         records = partition.log.read(offset, max_bytes, upper_bound=end, min_one_batch=is_first, may_copy=may_copy)
         return records, None
