@@ -16,7 +16,7 @@ PARTITIONS = 2
 LATE = "connect back"
 """What Spark says, in two ways, of a Python worker that did not start within ten seconds. That cannot be set, and a
 machine that does much else takes longer."""
-TRIES = 5
+TRIES = 30
 
 
 def again_if_late(do: Callable[[], T]) -> T:
