@@ -50,7 +50,7 @@ def by_partition(address: str, topic: str) -> dict[int, list[tuple[Any, ...]]]:
     return found
 
 
-@pytest.mark.parametrize("by_date", [False, True])
+@pytest.mark.parametrize("by_date", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_there_and_back(spark: Any, address: str, topic: str, tmp_path: Path, by_date: bool) -> None:
     create(address, topic, partitions=PARTITIONS)
     asyncio.run(fill(address, topic))

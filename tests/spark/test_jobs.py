@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
+from pyspark.sql.functions import lit
 from streams import committed, create
 
 from oncelog import Producer
@@ -18,6 +20,8 @@ from oncelog_pipeline.jobs.job import Job
 from oncelog_pipeline.jobs.job_file import read_job
 from oncelog_pipeline.jobs.keys import JobError
 from oncelog_pipeline.jobs.run import check, run_in, with_what_there_is
+from oncelog_pipeline.values.columns import as_value, decoded
+from oncelog_pipeline.values.format import ValueFormat
 from oncelog_pipeline.values.wire import framed
 
 ROWS = 200
@@ -143,6 +147,19 @@ def test_avro_to_parquet_through_a_function(spark: Any, address: str, topic: str
     found = [(each.currency, each.rate) for each in lake.orderBy("rate").collect()]
     assert found == [("EUR" if number % 2 else "CHF", number / 4) for number in range(10)]
     assert {path.name for path in (tmp_path / "lake").glob("currency=*")} == {"currency=CHF", "currency=EUR"}
+
+
+def test_avro_columns_there_and_back(spark: Any) -> None:
+    """As values of records, and from them; a tombstone is null."""
+    form = ValueFormat("avro", json.dumps(RATE))
+    rows = [("EUR", 1.5, datetime(2026, 1, 1, tzinfo=UTC)), ("CHF", 0.9, datetime(2026, 2, 1, tzinfo=UTC))]
+    table = spark.createDataFrame(rows, "currency string, rate double, at timestamp").withColumn("key", lit("k"))
+    values = as_value(table, form, ("key",))
+    assert values.columns == ["key", "value"]
+    records = values.unionByName(spark.sql("SELECT 'k' AS key, CAST(NULL AS BINARY) AS value"))
+    placed = records.selectExpr("value", "'t' AS topic", "0 AS partition", "0L AS offset")
+    found = [row.value for row in decoded(placed, "value", form).collect()]
+    assert [row and (row.currency, row.rate) for row in found] == [("EUR", 1.5), ("CHF", 0.9), None]
 
 
 def test_what_users_meet(spark: Any, address: str, topic: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from oncelog import Admin, TopicPartition
 from oncelog.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ConfigResource, ResourceType
+from oncelog_pipeline.options.client_settings import common
 from oncelog_pipeline.source.offsets import Offsets
 
 
@@ -25,8 +26,8 @@ class Extent:
 
 
 async def extent(bootstrap_servers: str, topics: Sequence[str], settings: Mapping[str, Any] | None = None) -> Extent:
-    """Raises UnknownTopicOrPartition and other KafkaErrors, PartialFailure."""
-    async with Admin(bootstrap_servers, **(settings or {})) as admin:
+    """`settings` are keywords of a Consumer. Raises UnknownTopicOrPartition and other KafkaErrors, PartialFailure."""
+    async with Admin(bootstrap_servers, **common(settings or {})) as admin:
         described = await admin.describe_topics(topics)
         partitions = [TopicPartition(name, index) for name, topic in described.items() for index in topic.partitions]
         earliest = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
