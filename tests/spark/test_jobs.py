@@ -105,10 +105,8 @@ def test_json_to_json_and_on(
     bills = job(tmp_path, ORDERS_TO_BILLS, address=address, topic=topic, batch=BATCH)
     rows = run_in(spark, bills, form="plain")
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert [(row.batch, row.rows, row.lag, row.transaction) for row in rows] == [
-        (0, BATCH, ROWS - BATCH, "committed"),
-        (1, BATCH, 0, "committed"),
-    ]
+    assert [(row.batch, row.rows, row.lag) for row in rows] == [(0, BATCH, ROWS - BATCH), (1, BATCH, 0)]
+    assert all(str(row.transaction).startswith("committed") for row in rows)  # of the next some may be open
     assert [line[2] for line in lines] == [str(BATCH)] * 2
     send(address, topic, [*orders(3, ROWS), b'{"customer": "nobody", "amount": -1}'])
     check(bills)
@@ -180,7 +178,9 @@ def test_what_users_meet(spark: Any, address: str, topic: str, tmp_path: Path) -
     said = failure(ORDERS_TO_BILLS.replace("value.amount *", "value.amuont *"), "misspelt")
     assert "amuont" in said
     assert said.endswith("Look at the query in [transform], and at the schemas of what it reads")
-    assert "not of the JSON schema" in failure(ORDERS_TO_BILLS, "invalid")
+    said = failure(ORDERS_TO_BILLS, "invalid")
+    assert said.startswith(f"{topic}-0, offset 0: is not of the JSON schema: no JSON")
+    assert said.endswith('to have nulls in its place, set invalid = "null"')
     said = failure(ORDERS_TO_BILLS.replace('value = {{format = "json"}}', ""), "plain")
     assert said.startswith('[output] needs value = {format = "json"}')
     other = job(tmp_path / "invalid", unknown, **names)

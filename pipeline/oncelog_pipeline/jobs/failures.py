@@ -60,8 +60,8 @@ SIGNS: Final = (
         "Spark's Python workers do not start: PYSPARK_PYTHON must be a Python in which oncelog[pipeline] is installed",
     ),
     Sign(
-        re.compile(r"MALFORMED_RECORD_IN_PARSING[^:]*:?\s*(.{0,200})"),
-        'a value is not of the JSON schema: {0} To have nulls in its place, set invalid = "null"',
+        re.compile(r"(\S+-\d+, offset \d+: is not of the JSON schema: .{0,200})"),
+        '{0}; to have nulls in its place, set invalid = "null"',
     ),
     Sign(
         re.compile(r"Unable to acquire \d+ bytes of memory|java\.lang\.OutOfMemoryError"),

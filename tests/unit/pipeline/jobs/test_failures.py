@@ -91,6 +91,11 @@ def in_worker(kind: str, text: str, chain: str = "") -> str:
         ),
         (
             "StreamingQueryException",
+            "Task 0 failed: [USER_RAISED_EXCEPTION] orders-0, offset 7: is not of the JSON schema: {broken\n\tat x",
+            'orders-0, offset 7: is not of the JSON schema: {broken; to have nulls in its place, set invalid = "null"',
+        ),
+        (
+            "StreamingQueryException",
             in_worker("ValueError", "invalid literal for int() with base 10: 'x'"),
             "invalid literal for int() with base 10: 'x'",
         ),
