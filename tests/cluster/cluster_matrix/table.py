@@ -18,8 +18,8 @@ def page(outcomes: Mapping[Cell, Outcome]) -> Iterator[str]:
     """Lines: a table for each library and end of the transaction that is struck."""
     seconds = sorted(outcome.seconds for outcome in outcomes.values())
     middle, longest = (seconds[len(seconds) // 2], seconds[-1]) if seconds else (0.0, 0.0)
-    wrong_ones = count_wrong(outcomes.values())
-    yield f"{len(outcomes)} runs, {wrong_ones} of them wrong; half of them took up to {middle:.0f} s, one {longest:.0f} s."
+    yield f"{len(outcomes)} runs, {count_wrong(outcomes.values())} of them wrong."
+    yield f"Half of them took up to {middle:.0f} s, the longest {longest:.0f} s."
     wrong: list[str] = []
     for library, aborts in dict.fromkeys((cell.library, cell.aborts) for cell in outcomes):
         mine = {cell: found for cell, found in outcomes.items() if (cell.library, cell.aborts) == (library, aborts)}
