@@ -25,4 +25,5 @@ KNOWN: Final = (
     Known("named-twice", "inspection.describe", "transaction_states", label="twice"),
     Known("offsets-of-nobody", "transaction_offsets.odd_values", ERROR, 0, 42, label="empty transactional id"),
     Known("fenced-marker", "inspection.markers", ERROR, -1, 47, label="epoch before"),
+    Known("epoch-of-no-coordinator", "inspection.marker_of_no_coordinator", ERROR, 0, 75),
 )
