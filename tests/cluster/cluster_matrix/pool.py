@@ -105,6 +105,18 @@ def run_all(
                 job.end()
 
     with ThreadPoolExecutor(jobs) as pool:
-        for done in [pool.submit(work, number) for number in range(jobs)]:
-            done.result()
+        try:
+            for done in [pool.submit(work, number) for number in range(jobs)]:
+                done.result()
+        except BaseException:  # we are told to end: those at work end with the cell that they have
+            _empty(waiting)
+            raise
     return {cell: outcomes[cell] for cell in cells}
+
+
+def _empty(waiting: queue.SimpleQueue[Cell]) -> None:
+    try:
+        while True:
+            waiting.get_nowait()
+    except queue.Empty:
+        pass

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from final_state import settle_and_check
+from kill_matrix.older_transactions import before_transactions_v2
 from kill_matrix.questions import Hit
 from raw_transactions import committed_offset
 from recording_clients import PRODUCERS, Abortable, RecordingProducer
@@ -19,7 +20,6 @@ from tests.support.history.recorder import History
 
 from cluster_matrix.cells import Cast, Cell, Victims
 from cluster_matrix.stage import Armed, Stage
-from oncelog.producer import transaction_requests
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 
 TRANSACTIONS = 3
@@ -43,15 +43,11 @@ class Outcome(NamedTuple):
 @contextmanager
 def transactions_of(library: str) -> Iterator[str]:
     """The library's name among PRODUCERS; while this lasts, oncelog-v1 takes brokers for older than transactions V2."""
-    if library != "oncelog-v1":
+    if library == "oncelog-v1":
+        with before_transactions_v2():
+            yield "oncelog"
+    else:
         yield library
-        return
-    before = transaction_requests.TRANSACTIONS_V2
-    transaction_requests.TRANSACTIONS_V2 = 1 << 15  # type: ignore[misc]
-    try:
-        yield "oncelog"
-    finally:
-        transaction_requests.TRANSACTIONS_V2 = before  # type: ignore[misc]
 
 
 class Run:
