@@ -21,7 +21,7 @@ PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=wo
 ALONE   := $(BIN)/pytest -q -m "measured and not soak"
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster test lint tests unit integration zookeeper compose-test soak soak-tests soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop clean help
+.PHONY: run cluster test lint tests unit integration zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -75,6 +75,9 @@ soak: soak-tests soak-cluster ## both of the following: two hours, less with SOA
 soak-tests: zookeeper ## the tests for longer: more kills, frames and seeds, new examples in each run (half an hour)
 	$(PYTEST) $(LONG) -m soak tests --ignore=tests/interop
 	$(PYTEST) $(LONG) --hypothesis-profile=soak tests/property
+
+soak-scenarios: zookeeper ## of these: what may befall a cluster, one thing at a time
+	$(BIN)/pytest -q $(LONG) -m soak tests/cluster
 
 soak-cluster: zookeeper ## three brokers and clients at work while faults strike; the tables are kept in docs/soak.md (or SOAK_SECONDS=600 SOAK_SEEDS=7)
 	PYTHONPATH=.:tests/integration:tests/cluster:tests/interop $(BIN)/python -m soak --seconds $(SOAK_SECONDS) \
