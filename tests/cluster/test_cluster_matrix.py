@@ -25,7 +25,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory, chroots: Callable[[], str]) 
     "cell",
     [
         Cell("librdkafka", "after", "marker-written", Victims.BOTH),
-        Cell("oncelog", "after", "prepare-logged", Victims.BOTH, aborts=True),
+        Cell("oncelog", "after", "marker-written", Victims.ALONE, aborts=True),
         Cell("oncelog", "after", "replicate", Victims.LEADER),
     ],
     ids=str,
@@ -38,7 +38,7 @@ def test_nothing_is_wrong_whoever_dies(stage: Stage, cell: Cell) -> None:
 
 
 def test_a_point_that_nobody_reaches_is_wrong(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client of this process asks nowhere."""
+    """The client of this process asks nowhere. That may be the machine's fault: it is tried again."""
     monkeypatch.setattr("cluster_matrix.run.STRUCK_SECONDS", 0.1)
     (problem,) = run_cell(stage, Cell("oncelog", "before", "send", Victims.LEADER)).problems
     assert problem.startswith("the point was not reached")
@@ -47,9 +47,10 @@ def test_a_point_that_nobody_reaches_is_wrong(stage: Stage, monkeypatch: pytest.
 def test_every_point_is_struck_at_one_who_dies_if_such_a_one_comes_there() -> None:
     assert CLIENT not in BROKERS
     for cell in all_cells():
-        asked, killed = set(CAST.asked(cell, BROKERS)), set(CAST.killed(cell.victims))
+        asked, killed = set(CAST.asked(cell, BROKERS)), set(CAST.killed(cell))
+        assert CLIENT not in killed
         assert asked
-        if cell.point in ("append", "acknowledge", "marker-sent", "marker-written"):
+        if cell.point in ("append", "acknowledge", "marker-sent", "marker-written") or cell.victims is Victims.ALONE:
             assert asked <= killed
     assert {cell.point for cell in all_cells() if cell.library == "librdkafka"} == set(BROKER_POINTS)
 

@@ -13,16 +13,24 @@ from typing import NamedTuple, Self
 
 from elections import until_preferred_lead
 from kill_matrix.questions import GO, Hit, Questions
+from peer_network import PeerNetwork, Way
 from recording_clients import Loop
 from replicated_cluster import BROKERS, ReplicatedCluster
 
 from cluster_matrix.cells import BROKER_POINTS, CLIENT, CLIENT_POINTS
+from oncelog_broker.replication.peers import Purpose
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 
 COMPLETE = Hit("after", "complete-logged")
 COMPLETE_SECONDS = 60.0
 INTERNAL_TOPICS = ("__transaction_state", "__consumer_offsets")
 MAX_NAMES = 1000
+ALONE_SECONDS = 0.5
+FETCHES = (Purpose.FETCH,)
+
+
+class NotReached(AssertionError):
+    """Nobody who was asked came to the point."""
 
 
 class Armed(NamedTuple):
@@ -32,6 +40,12 @@ class Armed(NamedTuple):
     asked: Collection[int]
     victims: Collection[int]
     come_back: bool
+    is_alone: bool = False
+    """They go on for `ALONE_SECONDS`, while nobody gets anything from them that is not there yet, and die then."""
+
+
+def _from_others(brokers: Collection[int]) -> list[Way]:
+    return [(other, node_id) for node_id in brokers for other in BROKERS if other != node_id]
 
 
 class Stage:
@@ -45,6 +59,7 @@ class Stage:
         }
         for node_id in BROKERS:
             self.cluster.fail_points[node_id] = self._questions[node_id].specification(BROKER_POINTS)
+        self._network = PeerNetwork(self.cluster.peer_ports)
         self._armed: Armed | None = None
         self._is_struck = threading.Event()
         self._complete = threading.Semaphore(0)
@@ -66,6 +81,8 @@ class Stage:
                 self._loop.run(questions.start())
                 stack.callback(self._close, questions)
             self._hands = stack.enter_context(ThreadPoolExecutor(1))
+            stack.enter_context(self._network)
+            self.cluster.advertise_to_peers(self._network.ports)
             stack.enter_context(self.cluster)
             for kind in (CoordinatorType.TRANSACTION, CoordinatorType.GROUP):
                 self.cluster.coordinator("anybody", kind)  # so that their topics are there
@@ -107,7 +124,9 @@ class Stage:
         self._armed = armed
 
     def until_struck(self, timeout: float) -> None:
-        assert self._is_struck.wait(timeout), "the point was not reached"
+        """Raises NotReached."""
+        if not self._is_struck.wait(timeout):
+            raise NotReached("the point was not reached")
 
     def disarm(self) -> None:
         """Return when who was to be started again is."""
@@ -122,11 +141,29 @@ class Stage:
         armed = self._armed
         if armed is not None and hit == armed.hit and asker in armed.asked:
             self._armed = None
-            await asyncio.to_thread(self.cluster.kill, *armed.victims)
-            if armed.come_back:
-                self._restart = self._hands.submit(self.cluster.start, *armed.victims)
-            self._is_struck.set()
+            if armed.is_alone:
+                await asyncio.to_thread(self._leave_alone, armed.victims)
+                self._dying = asyncio.create_task(self._die_later(armed))
+            else:
+                await asyncio.to_thread(self._kill, armed)
         return GO
+
+    async def _die_later(self, armed: Armed) -> None:
+        await asyncio.sleep(ALONE_SECONDS)
+        await asyncio.to_thread(self._kill, armed)
+
+    def _leave_alone(self, brokers: Collection[int]) -> None:
+        self._network.hold(*_from_others(brokers), purposes=FETCHES)
+
+    def _kill(self, armed: Armed) -> None:
+        self.cluster.kill(*armed.victims)
+        if armed.is_alone:
+            for node_id in armed.victims:
+                self._network.lose(node_id)
+            self._network.let_pass(*_from_others(armed.victims))
+        if armed.come_back:
+            self._restart = self._hands.submit(self.cluster.start, *armed.victims)
+        self._is_struck.set()
 
     def complaints(self) -> list[str]:
         """What brokers have logged since they were asked last that no run may cause."""
