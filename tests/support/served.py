@@ -23,7 +23,7 @@ from oncelog_broker.config.broker_keys import (
 from oncelog_broker.metadata.image import Broker, ClusterImage
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.throttle import Throttles
-from oncelog_broker.replication.waiting import WaitingFetch
+from oncelog_broker.replication.waiting import NewsPace, WaitingFetch
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
@@ -167,6 +167,7 @@ class Served:
     def __init__(
         self, directory: Path, *, partitions: int = 1, clock: ManualClock | None = None, **log_config: Any
     ) -> None:
+        self.news_pace = NewsPace()
         self.may_lead = True
         """The gate: whether nobody else can have been made leader."""
         self.partitions = [

@@ -23,7 +23,7 @@ from oncelog_broker.replication.hosted_logs import HostedLogs, Opened
 from oncelog_broker.replication.image_changes import ImageChanges, Turn, next_turn
 from oncelog_broker.replication.partition import Partition, in_doubt
 from oncelog_broker.replication.roles import Follow, Lead, Role, Stop, Wait, role_of
-from oncelog_broker.replication.waiting import WaitingFetch
+from oncelog_broker.replication.waiting import NewsPace, WaitingFetch
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -84,6 +84,7 @@ class Replicas:
         """Called with the names of topics of which other partitions are led now though the image is the same, because
         their logs are open, say."""
         self._waiting_followers: dict[int, set[WaitingFetch]] = {}
+        self.news_pace = NewsPace()
         self.fetching: Fetching | None = None
         self.may_lead = may_lead
         self._is_leaving = False

@@ -23,6 +23,11 @@ from oncelog_protocol.errors import ErrorCode
 
 APPENDS_BEFORE_LOOK: Final = 1024
 """With so many waiting appends we look for those that nobody waits for any more: their deadline was earlier."""
+NEWS_SECONDS: Final = 0.01
+"""How long a follower that is to know of a higher high watermark, or of a new partition, waits for records to come with
+it: with one answer for each, a sparse producer would cost two."""
+NEWS_SECONDS_PER_PARTITION: Final = 0.001
+"""How much later the next one can be told, for each partition that is read for it: some fifty times what that costs."""
 
 
 class Waiting:
@@ -115,6 +120,21 @@ def no_longer_than(seconds: float, answer: Answer[ErrorCode], deadlines: Deadlin
     if isinstance(answer, asyncio.Future):
         deadlines.unless_done(answer, seconds, partial(_end, answer, ErrorCode.REQUEST_TIMED_OUT))
     return answer
+
+
+class NewsPace:
+    """When followers are told what brings no records: soon, but again only when reading all their partitions for it has
+    become a small part of the time. Else followers keep a leader busy that gets a thousand partitions, one by one."""
+
+    def __init__(self) -> None:
+        self._not_before: dict[int, float] = {}
+        """Follower -> when it can be told the next time, monotonic seconds."""
+
+    def seconds(self, follower_id: int, partitions: int, now: float) -> float:
+        """How long a fetch of so many partitions that is to tell waits for more to come. Counts as told."""
+        at = max(now + NEWS_SECONDS, self._not_before.get(follower_id, 0.0))
+        self._not_before[follower_id] = at + partitions * NEWS_SECONDS_PER_PARTITION
+        return at - now
 
 
 class Readable(Protocol):

@@ -20,6 +20,7 @@ import logging
 import socket
 from typing import Any, Final, Protocol, cast
 
+from oncelog_broker.security.principal import ANONYMOUS
 from oncelog_broker.server.answer_queue import AnswerQueue, Slot
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.known_header import NO_HEADER, KnownHeader
@@ -84,6 +85,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "known_header",
         "last_active",
         "listener",
+        "principal",
         "state",
     )
 
@@ -116,6 +118,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._frame_progress = Progress(self._loop.time())
         self._answer_progress = Progress(self._loop.time())
         self.listener = listener
+        self.principal = ANONYMOUS
         self.last_active = self._loop.time()
         self.known_header: KnownHeader = NO_HEADER
         self.client_host = ""

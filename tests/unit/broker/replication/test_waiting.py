@@ -6,7 +6,17 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from oncelog_broker.replication.waiting import APPENDS_BEFORE_LOOK, Waiting, WaitingFetch, no_longer_than
+import pytest
+
+from oncelog_broker.replication.waiting import (
+    APPENDS_BEFORE_LOOK,
+    NEWS_SECONDS,
+    NEWS_SECONDS_PER_PARTITION,
+    NewsPace,
+    Waiting,
+    WaitingFetch,
+    no_longer_than,
+)
 from oncelog_protocol.errors import ErrorCode
 
 
@@ -97,3 +107,11 @@ async def test_appends_that_nobody_waits_for_any_more_are_forgotten() -> None:
     assert len(waiting.appends) <= APPENDS_BEFORE_LOOK + 1
     waiting.on_high_watermark(7)
     assert kept.result() is ErrorCode.NONE
+
+
+def test_a_follower_of_many_partitions_is_told_soon_and_then_not_again_for_a_while() -> None:
+    pace = NewsPace()
+    assert pace.seconds(2, 300, now=100.0) == pytest.approx(NEWS_SECONDS)
+    assert pace.seconds(2, 300, now=100.02) == pytest.approx(300 * NEWS_SECONDS_PER_PARTITION - 0.01)
+    assert pace.seconds(3, 300, now=100.02) == pytest.approx(NEWS_SECONDS), "each follower has its own pace"
+    assert pace.seconds(2, 300, now=200.0) == pytest.approx(NEWS_SECONDS)

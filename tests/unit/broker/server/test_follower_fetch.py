@@ -12,7 +12,7 @@ import pytest
 from tests.support.served import EPOCH, FOLLOWER, LEADER, Client, Served, produce
 from tests.support.storage import make_batch
 
-from oncelog_broker.server.handlers.fetch import HIGH_WATERMARK_SECONDS
+from oncelog_broker.replication.waiting import NEWS_SECONDS
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
@@ -177,7 +177,7 @@ async def test_a_follower_that_is_to_ask_for_more_is_answered_soon(served: Serve
     served.deadlines.set.clear()
     follower.send(second, api=ApiKey.FETCH, version=17)
     await asyncio.sleep(0)
-    assert HIGH_WATERMARK_SECONDS in [seconds for seconds, _ in served.deadlines.set]
+    assert NEWS_SECONDS in [seconds for seconds, _ in served.deadlines.set]
     served.deadlines.fire()
     await follower.answered(2)
 
