@@ -24,11 +24,7 @@ ALONE   := $(BIN)/pytest -q -m "measured and not soak"
 SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-<<<<<<< HEAD
-.PHONY: run cluster test lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-cluster kill-matrix fuzz hostile bench interop clean help
-=======
-.PHONY: run cluster test lint tests unit integration zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop clean help
->>>>>>> main
+.PHONY: run cluster test lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -93,13 +89,11 @@ soak-tests: zookeeper ## the tests for longer: more kills, frames and seeds, new
 	$(PYTEST) $(LONG) -m soak tests --ignore=tests/interop --ignore=tests/spark
 	$(PYTEST) $(LONG) --hypothesis-profile=soak tests/property
 
-<<<<<<< HEAD
 spark-tests: pipeline zookeeper ## what `make test` has with Spark, and the rest: drivers killed, executors of their own, a cluster
 	$(SPARK) $(LONG) -m "soak or not soak" tests/spark
-=======
+
 soak-scenarios: zookeeper ## of these: what may befall a cluster, one thing at a time
 	$(BIN)/pytest -q $(LONG) -m soak tests/cluster
->>>>>>> main
 
 soak-cluster: zookeeper ## three brokers and clients at work while faults strike; the tables are kept in docs/soak.md (or SOAK_SECONDS=600 SOAK_SEEDS=7)
 	PYTHONPATH=.:tests/integration:tests/cluster:tests/interop $(BIN)/python -m soak --seconds $(SOAK_SECONDS) \
