@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -134,6 +134,4 @@ def _told(messages: Sequence[Told | None]) -> list[TaskMessage]:
 
 def with_larger_batches(options: SinkOptions) -> SinkOptions:
     """As a task wants its producer, where the user does not say otherwise."""
-    from dataclasses import replace
-
     return replace(options, producer_settings={"batch_size": BATCH_SIZE} | dict(options.producer_settings))
