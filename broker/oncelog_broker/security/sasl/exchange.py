@@ -118,7 +118,7 @@ class SaslExchange:
 
     def _lifetime_ms(self, expires_s: float | None, now_s: float) -> int:
         """The shorter of what the listener allows and what is left of a token."""
-        limit = self._max_reauth_ms.get(self._name, 0)
-        if not limit:
-            return 0
-        return limit if expires_s is None else max(1, min(limit, int((expires_s - now_s) * 1000)))
+        limits = [limit for limit in (self._max_reauth_ms.get(self._name, 0),) if limit]
+        if expires_s is not None:
+            limits.append(max(1, int((expires_s - now_s) * 1000)))
+        return min(limits, default=0)

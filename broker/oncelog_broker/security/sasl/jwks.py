@@ -64,7 +64,7 @@ class Jwks:
 
 def parse_keys(content: bytes) -> dict[str | None, Any]:
     """The public keys by id. Those of a kind that is not known are passed over. Raises ValueError."""
-    from jwt import PyJWK, PyJWKError
+    from jwt import PyJWK, PyJWTError
 
     document = json.loads(content)
     if not isinstance(document, dict) or not isinstance(document.get("keys"), list):
@@ -75,7 +75,7 @@ def parse_keys(content: bytes) -> dict[str | None, Any]:
             continue  # a shared secret is no public key
         try:
             keys[each.get("kid")] = PyJWK.from_dict(each)
-        except PyJWKError:
+        except PyJWTError:
             continue
     return keys
 
