@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_PREFIX: Final = "ONCELOG_"
 KAFKA_ENVIRONMENT_PREFIX: Final = "KAFKA_"
-OTHER_VARIABLES: Final = frozenset({"ONCELOG_BOOTSTRAP_SERVER", "ONCELOG_FAIL_POINTS", "ONCELOG_ZOOKEEPER_CLASSPATH"})
+OTHER_VARIABLES: Final = frozenset(
+    {"ONCELOG_BOOTSTRAP_SERVER", "ONCELOG_COMMAND_CONFIG", "ONCELOG_FAIL_POINTS", "ONCELOG_ZOOKEEPER_CLASSPATH"}
+)
 """No settings of a broker: a shell where the other commands' variables are set must still be able to start one."""
 
 _NO_ENVIRONMENT: Final[Mapping[str, str]] = {}

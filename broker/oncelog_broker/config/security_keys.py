@@ -195,7 +195,7 @@ OAUTHBEARER_JWKS_ENDPOINT_URL = ConfigKey[str | None](
     "sasl.oauthbearer.jwks.endpoint.url",
     STRING,
     None,
-    "Where the keys are that tokens are signed with: https:// or file://",
+    "Where the keys are that tokens are signed with, an https or file URL.",
     not_empty(),
 )
 OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = ConfigKey[int](

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import urllib.request
 from typing import Any, Final
 
 from oncelog_broker.config.declared import InvalidConfig
@@ -81,6 +80,8 @@ def parse_keys(content: bytes) -> dict[str | None, Any]:
 
 
 def _content(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=READ_TIMEOUT_SECONDS) as answer:  # noqa: S310 - looked at in __init__
+    from urllib.request import urlopen
+
+    with urlopen(url, timeout=READ_TIMEOUT_SECONDS) as answer:  # noqa: S310 - looked at in __init__
         content: bytes = answer.read(MAX_BYTES)
     return content
