@@ -91,7 +91,8 @@ def test_the_listeners_own_value_goes_first_and_the_mechanisms_before_that():
 @pytest.mark.parametrize(
     "name",
     ["listener.name.a.num.partitions", "listener.name.A.ssl.client.auth", "listener.name.a",
-     "listener.name.a.gssapi.sasl.jaas.config", "listener.name.a.plain.ssl.client.auth", "listener.name..ssl.client.auth"],
+     "listener.name.a.gssapi.sasl.jaas.config", "listener.name.a.plain.ssl.client.auth",
+     "listener.name..ssl.client.auth"],
 )  # fmt: skip
 def test_what_no_listener_may_have_of_its_own(name: str):
     assert override_key(name) is None
