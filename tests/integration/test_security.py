@@ -43,7 +43,7 @@ from oncelog_protocol.scram import ScramMechanism
 METADATA_VERSION = 9
 IMPATIENT: dict[str, dict[str, Any]] = {
     "oncelog": {"max_block_ms": 3_000},
-    "librdkafka": {},
+    "librdkafka": {"message_timeout_ms": 3_000},
     "aiokafka": {},
     "kafka-python": {"bootstrap_timeout_ms": 3_000},
 }
