@@ -33,6 +33,7 @@ class _Stale:
         self.partitions: set[PartitionKey] = set()
         self.topic_configs: set[str] = set()
         self.broker_configs: set[str] = set()
+        self.user_configs: set[str] = set()
 
     def add(self, path: str) -> None:
         parent, _, name = path.rpartition("/")
@@ -48,6 +49,8 @@ class _Stale:
             self.topic_configs.add(name)
         elif parent == paths.BROKER_CONFIGS:
             self.broker_configs.add(name)
+        elif parent == paths.USER_CONFIGS:
+            self.user_configs.add(name)
         elif path == paths.CONTROLLER:
             self.controller = True
         elif path in (paths.BROKERS, paths.CONFIG):
@@ -194,6 +197,9 @@ class MetadataCache:
         if stale.broker_configs:
             names = sorted(stale.broker_configs)
             image = image.with_broker_configs(await reader.read_broker_configs(self._store, image, names))
+        if stale.user_configs:
+            names = sorted(stale.user_configs)
+            image = image.with_user_configs(await reader.read_user_configs(self._store, image, names, self._pause))
         if stale.topics:
             image = (await reader.read_topics(self._store, image, sorted(stale.topics), self._pause)).put_into(image)
         # A topic that was read as a whole has its partitions' states already.

@@ -63,8 +63,11 @@ async def read_image(store: MetadataStore, before: ClusterImage | None = None, p
     image = topics.put_into(image)
     names = await _children(store, paths.TOPIC_CONFIGS)
     image = image.with_topic_configs(await read_topic_configs(store, known, names, pause))
-    return image.with_broker_configs(
+    image = image.with_broker_configs(
         await read_broker_configs(store, known, await _children(store, paths.BROKER_CONFIGS))
+    )
+    return image.with_user_configs(
+        await read_user_configs(store, known, await _children(store, paths.USER_CONFIGS), pause)
     )
 
 
@@ -199,6 +202,20 @@ async def read_broker_configs(
     brokers = [None if name == paths.DEFAULT_BROKER else int(name) for name in known]
     wanted = [f"{paths.BROKER_CONFIGS}/{name}" for name in known]
     return await _read_configs(store, brokers, wanted, lambda broker: before.broker_configs.get(broker, {}))
+
+
+async def read_user_configs(
+    store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
+) -> dict[str | None, Mapping[str, str]]:
+    """The settings of each user, by the names of their nodes."""
+    read: dict[str | None, Mapping[str, str]] = {}
+    for start in range(0, len(names), STATES_AT_A_TIME):
+        some = names[start : start + STATES_AT_A_TIME]
+        users = [None if name == paths.DEFAULT_BROKER else paths.unsanitized(name) for name in some]
+        wanted = [f"{paths.USER_CONFIGS}/{name}" for name in some]
+        read |= await _read_configs(store, users, wanted, lambda user: before.user_configs.get(user, {}))
+        await pause()
+    return read
 
 
 async def _read_configs(

@@ -9,6 +9,7 @@ configs.py       the configuration of topics and brokers
 log_dirs.py      the data directories of brokers
 elections.py     elections of leaders
 reassignments.py partitions on their way to other brokers
+users.py         who logs in by SCRAM
 groups.py        consumer groups: `admin.groups`
 transactions.py  transactions: `admin.transactions`
 admin.py         the public face
@@ -28,6 +29,7 @@ from oncelog.admin.resources import (
     NewTopic,
     ResourceType,
 )
+from oncelog.admin.users import ScramCredentialInfo, ScramDeletion, ScramUpsertion
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
@@ -51,5 +53,8 @@ __all__ = [
     "ProducerIdAndEpoch",
     "Reassignment",
     "ResourceType",
+    "ScramCredentialInfo",
+    "ScramDeletion",
+    "ScramUpsertion",
     "StoredReplica",
 ]

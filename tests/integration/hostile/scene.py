@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -40,6 +41,13 @@ class Scene:
 
     def client(self, timeout: float = PATIENCE_SECONDS) -> RawClient:
         return self._opened.enter_context(RawClient(self.broker.port, timeout))
+
+    def opened(self, client: RawClient) -> RawClient:
+        """To be closed at the end."""
+        return self._opened.enter_context(client)
+
+    def at_the_end(self, close: Callable[[], None]) -> None:
+        self._opened.callback(close)
 
     def watch(self, seconds: float) -> None:
         """Do nothing while the honest client measures."""

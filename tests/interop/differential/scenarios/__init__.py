@@ -14,6 +14,7 @@ from tests.interop.differential.scenarios import (
     group_rebalance,
     inspection,
     log_offsets,
+    logins,
     odd_batches,
     offsets,
     produce,
@@ -44,6 +45,7 @@ AREAS: Final[tuple[ModuleType, ...]] = (
     reassignments,
     configs,
     cluster,
+    logins,
     wire,
 )
 
