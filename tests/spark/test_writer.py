@@ -172,7 +172,7 @@ def test_tables_that_are_none_of_records_are_refused() -> None:
         return str(raised.value)
 
     value = StructField("value", BinaryType())
-    assert "'valeu' is none of key, value, headers, topic, partition: did you mean 'value'?" in refused(
+    assert "'valeu' is none of key, value, headers, topic, partition, timestamp: did you mean 'value'?" in refused(
         "t", StructField("valeu", BinaryType())
     )
     assert "'value' is bigint, and must be string or binary: cast it" in refused("t", StructField("value", LongType()))
