@@ -3,7 +3,7 @@
 `broker` puts all parts together, starts and stops them; `command` is `oncelog serve`, `dump/` is `oncelog dump`. From
 the edge inwards: `server/` takes requests from sockets to their handlers; `coordinator/` is groups and transactions,
 `controller/` who leads which partition; `replication/` is partitions, high watermark and who waits for it; `log/` is
-one partition on disk, `metadata/` what the cluster is. `security/` is who asks and what they may do.
-`upkeep/` cleans and flushes between requests. `config/` has Kafka's keys; `runtime/` is time, disk, network and tasks, `observability/` the broker's own log. `local_cluster/` runs
-several brokers and their ZooKeeper on one machine.
+one partition on disk, `metadata/` what the cluster is. `security/` is who asks and what they may do. `upkeep/` cleans
+and flushes between requests. `config/` has Kafka's keys; `runtime/` is time, disk, network and tasks, `observability/`
+the broker's own log. `local_cluster/` runs several brokers and their ZooKeeper on one machine.
 """

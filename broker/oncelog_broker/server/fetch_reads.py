@@ -14,6 +14,7 @@ from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_broker.replication.partition import READ_COMMITTED, READ_UNCOMMITTED, Partition
 from oncelog_broker.replication.throttle import ReplicationQuota
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.answer_queue import SCATTER_BYTES
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.fetch_sessions import FetchPlan, Wanted
@@ -40,9 +41,9 @@ told beside an error."""
 class ConsumerRead:
     """One pass over the partitions of a plan, by `all_of`; `answers` are in its order."""
 
-    __slots__ = ("_by_id", "_context", "_copies_left", "_followed", "_is_replica", "_isolation_level", "_nearest",
-                 "_now", "_replicas", "_version", "answers", "hints", "is_urgent", "partitions", "remaining",
-                 "seconds_throttled", "total_bytes")  # fmt: skip
+    __slots__ = ("_authorizes", "_by_id", "_context", "_copies_left", "_followed", "_is_replica", "_isolation_level",
+                 "_may_read", "_nearest", "_now", "_replicas", "_version", "answers", "hints", "is_urgent",
+                 "partitions", "remaining", "seconds_throttled", "total_bytes")  # fmt: skip
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
         self._replicas = context.services.replicas
@@ -50,6 +51,9 @@ class ConsumerRead:
         self._by_id = context.version >= FIRST_TOPIC_ID_VERSION
         self._isolation_level = request.isolation_level
         self._is_replica = False
+        self._authorizes = context.services.authorizer is not None
+        self._may_read: dict[str, bool] = {}
+        """By topic: whether who asks may read it."""
         self._now = 0.0
         self._context = context
         self._nearest = NearestReplica.for_request(request, context) if request.rack_id else None
@@ -89,6 +93,8 @@ class ConsumerRead:
         (name, topic_id), asked = wanted
         partition = None
         try:
+            if self._authorizes:
+                self._check_may_read(name or self._name_of(topic_id))
             if self._is_replica:
                 partition = self._replicas.led_by_id(topic_id, asked.partition)
                 divergence = self._check_replica(partition, asked)
@@ -132,6 +138,17 @@ class ConsumerRead:
             aborted_transactions=aborted,
             records=records,
         )
+
+    def _check_may_read(self, name: str) -> None:
+        """Raises KafkaError, unless nobody knows what topic that is: then it is not there for others either."""
+        if name not in self._may_read:
+            self._may_read[name] = not name or self._context.may(rules.FETCH, name)
+        if not self._may_read[name]:
+            raise KafkaError(rules.FETCH.refused)
+
+    def _name_of(self, topic_id: bytes) -> str:
+        topic = self._context.services.image.topic_by_id(topic_id)
+        return "" if topic is None else topic.name
 
     def _who_leads(self, wanted: Wanted, code: ErrorCode) -> PartitionResponse.LeaderIdAndEpoch | None:
         if code not in WITH_A_HINT or self._is_replica or self._version < FIRST_FETCH_VERSION:
@@ -223,6 +240,7 @@ class ReplicaRead(ConsumerRead):
         super().__init__(request, context)
         self._isolation_level = READ_UNCOMMITTED
         self._is_replica = True
+        self._authorizes = False  # brokers may, and that was asked
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._notes = notes

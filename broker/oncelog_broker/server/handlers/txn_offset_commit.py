@@ -17,6 +17,7 @@ from oncelog_broker.coordinator.transaction.verification import check_in_transac
 from oncelog_broker.replication.verification_guards import Guard
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.parts import is_long, joined, parts
 from oncelog_broker.server.transactional_errors import code_for
@@ -24,6 +25,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
+TopicRequest = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 TopicResponse = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 PartitionResponse = TopicResponse.TxnOffsetCommitResponsePartition
 
@@ -48,6 +50,8 @@ def _commit(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    context.require(rules.TXN_OFFSET_COMMIT_ID, request.transactional_id)
+    context.require(rules.TXN_OFFSET_COMMIT_GROUP, request.group_id)
     services = context.services
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     transactional_id = request.transactional_id
@@ -110,11 +114,20 @@ def _not_written() -> NoReturn:
 @fail_point("offsets-written", dropped=_not_written)
 def _write(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[TxnOffsetCommitResponse]:
     exists = context.services.image.has_partition
-    return context.services.groups.runtime.write(
+    denied: list[TopicRequest] = []
+    if context.services.authorizer is not None:
+        topics, denied = context.divided(rules.TXN_OFFSET_COMMIT, request.topics)
+        request = replace(request, topics=topics)
+    written: Answer[TxnOffsetCommitResponse] = context.services.groups.runtime.write(
         request.group_id,
         lambda machine, waiter: machine.commit_in_transaction(request, exists, waiter),
         partial(_refused, request, context),
     )
+    if not denied:
+        return written
+    error = KafkaError(rules.TXN_OFFSET_COMMIT.refused)
+    refused = _refused(replace(request, topics=denied), context, error)
+    return then(written, lambda response: TxnOffsetCommitResponse(topics=response.topics + refused.topics))
 
 
 def _refuse(
