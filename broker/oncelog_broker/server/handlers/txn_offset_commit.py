@@ -39,19 +39,44 @@ ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[TxnOffsetCommitResponse]:
     try:
-        return _commit(request, context)
+        _check(request, context)
+        if context.services.authorizer is None:
+            return _commit(request, context)
     except KafkaError as error:
         return _refuse(request, context, error)
+    divided = context.in_slices(context.divided_in_steps(rules.TXN_OFFSET_COMMIT, request.topics))
+    return then(divided, lambda divided: _commit_some(request, *divided, context))
 
 
-def _commit(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[TxnOffsetCommitResponse]:
-    """Write the offsets, if their partition is in the open transaction. Raises KafkaError."""
+def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
+    """Raises KafkaError for what is refused as a whole."""
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     context.require(rules.TXN_OFFSET_COMMIT_ID, request.transactional_id)
     context.require(rules.TXN_OFFSET_COMMIT_GROUP, request.group_id)
+
+
+def _commit_some(
+    request: TxnOffsetCommitRequest, topics: list[TopicRequest], denied: list[TopicRequest], context: RequestContext
+) -> Answer[TxnOffsetCommitResponse]:
+    """Write the offsets of `topics`, and refuse those of the others."""
+    refused = _refuse(replace(request, topics=denied), context, KafkaError(rules.TXN_OFFSET_COMMIT.refused))
+    if not topics:
+        return refused
+    allowed = replace(request, topics=topics)
+    try:
+        written = _commit(allowed, context)
+    except KafkaError as error:
+        written = _refuse(allowed, context, error)
+    return then(
+        all_of([written, refused]), lambda each: TxnOffsetCommitResponse(topics=each[0].topics + each[1].topics)
+    )
+
+
+def _commit(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[TxnOffsetCommitResponse]:
+    """Write the offsets, if their partition is in the open transaction. Raises KafkaError."""
     services = context.services
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     transactional_id = request.transactional_id
@@ -114,20 +139,11 @@ def _not_written() -> NoReturn:
 @fail_point("offsets-written", dropped=_not_written)
 def _write(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[TxnOffsetCommitResponse]:
     exists = context.services.image.has_partition
-    denied: list[TopicRequest] = []
-    if context.services.authorizer is not None:
-        topics, denied = context.divided(rules.TXN_OFFSET_COMMIT, request.topics)
-        request = replace(request, topics=topics)
-    written: Answer[TxnOffsetCommitResponse] = context.services.groups.runtime.write(
+    return context.services.groups.runtime.write(
         request.group_id,
         lambda machine, waiter: machine.commit_in_transaction(request, exists, waiter),
         partial(_refused, request, context),
     )
-    if not denied:
-        return written
-    error = KafkaError(rules.TXN_OFFSET_COMMIT.refused)
-    refused = _refused(replace(request, topics=denied), context, error)
-    return then(written, lambda response: TxnOffsetCommitResponse(topics=response.topics + refused.topics))
 
 
 def _refuse(
