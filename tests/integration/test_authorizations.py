@@ -28,7 +28,11 @@ from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.acls import WILDCARD, AclOperation, AclPermission, PatternType, ResourceType
 from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog_protocol.messages.create_acls import CreateAclsRequest
+from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
@@ -52,6 +56,7 @@ ACLS = (
     (GROUP, ALLOWED_GROUP, UNPRIVILEGED, DELETE),
     (TRANSACTION, ALLOWED_TRANSACTION, UNPRIVILEGED, WRITE),
     (TOPIC, "to-look-at", UNPRIVILEGED, AclOperation.DESCRIBE),
+    (TOPIC, "mine", UNPRIVILEGED, AclOperation.CREATE),
 )
 
 
@@ -160,8 +165,8 @@ NOT_ASKED_HERE = frozenset(
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} v{case.versions.start}")
 def test_a_refusal_is_as_the_table_says(guarded: tuple[BrokerProcess, Names], case: Case) -> None:
     broker, secret = guarded
-    for version in case.versions:
-        with UnprivilegedClient(broker.port) as client:
+    with UnprivilegedClient(broker.port) as client:
+        for version in case.versions:
             answer = client.call(case.request(version, secret), case.rule.api, version)
             assert case.expected(answer) is True, (version, case.expected(answer))
             if case.is_like_absent:
@@ -200,3 +205,43 @@ def test_whoever_has_the_right_is_not_refused(guarded: tuple[BrokerProcess, Name
 ENDS_SOMETHING = frozenset({rules.CONTROLLED_SHUTDOWN, rules.DELETE_ACLS, rules.CREATE_ACLS})
 REFUSED_FOR_OTHER_REASONS = frozenset({rules.FETCH_AS_FOLLOWER})
 """There is no such broker."""
+
+
+def test_who_creates_a_topic_sees_its_settings_only_with_the_right(guarded: tuple[BrokerProcess, Names]) -> None:
+    broker, _ = guarded
+    topic = CreateTopicsRequest.CreatableTopic(
+        name="mine", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+    )
+    with UnprivilegedClient(broker.port) as client:
+        (answer,) = client.call(CreateTopicsRequest(topics=[topic]), ApiKey.CREATE_TOPICS, 7).topics
+    assert answer.error_code == ErrorCode.NONE
+    assert answer.topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert (answer.num_partitions, answer.replication_factor, answer.configs) == (-1, -1, None)
+
+
+def test_a_transaction_is_described_without_the_topics_that_are_not_to_be_seen(
+    guarded: tuple[BrokerProcess, Names],
+) -> None:
+    broker, _ = guarded
+    with RawClient(broker.port) as owner, UnprivilegedClient(broker.port) as other:
+        begin_transaction(owner, ALLOWED_TRANSACTION)
+        asked = DescribeTransactionsRequest(transactional_ids=[ALLOWED_TRANSACTION])
+        seen, not_seen = (
+            client.call(asked, ApiKey.DESCRIBE_TRANSACTIONS, 0).transaction_states[0] for client in (owner, other)
+        )
+    assert [topic.topic for topic in seen.topics] == [SECRET.topic]
+    assert (not_seen.error_code, not_seen.topics) == (ErrorCode.NONE, [])
+
+
+def begin_transaction(client: RawClient, transactional_id: str) -> None:
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+    producer = client.call(request, ApiKey.INIT_PRODUCER_ID, 3)
+    topic = AddPartitionsToTxnTopic(name=SECRET.topic, partitions=[0])
+    added = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
+        v3_and_below_topics=[topic],
+    )
+    answer = client.call(added, ApiKey.ADD_PARTITIONS_TO_TXN, 3)
+    assert answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == ErrorCode.NONE
