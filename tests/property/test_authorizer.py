@@ -1,4 +1,4 @@
-"""The authorizer decides as Kafka's StandardAuthorizer is described to: held against a model that looks at every ACL."""
+"""The authorizer decides as Kafka's StandardAuthorizer: held against a model that looks at every ACL."""
 
 from __future__ import annotations
 
