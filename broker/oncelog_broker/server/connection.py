@@ -20,6 +20,7 @@ import logging
 import socket
 from typing import Any, Final, Protocol, cast
 
+from oncelog_broker.security.authorizer.authorizer import Rights
 from oncelog_broker.security.principal import ANONYMOUS
 from oncelog_broker.server.answer_queue import AnswerQueue, Slot
 from oncelog_broker.server.connections import Connections
@@ -86,6 +87,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "last_active",
         "listener",
         "principal",
+        "rights",
         "state",
     )
 
@@ -119,6 +121,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._answer_progress = Progress(self._loop.time())
         self.listener = listener
         self.principal = ANONYMOUS
+        self.rights: Rights | None = None
+        """What the principal was found to be allowed; None again when it is another one."""
         self.last_active = self._loop.time()
         self.known_header: KnownHeader = NO_HEADER
         self.client_host = ""

@@ -30,7 +30,7 @@ from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.steps import Steps, run_steps
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
-from oncelog_broker.security.authorizer.authorizer import ALL_OPERATIONS, Asker, StandardAuthorizer
+from oncelog_broker.security.authorizer.authorizer import ALL_OPERATIONS, Rights, StandardAuthorizer
 from oncelog_broker.security.authorizer.rules import Rule
 from oncelog_broker.server.answer_queue import Slot
 from oncelog_broker.server.connection import BrokerConnection
@@ -148,13 +148,26 @@ class RequestContext:
 
     # --- what who asks may do, in words of `security/authorizer/rules.py`
 
-    def may(self, rule: Rule, name: str = CLUSTER_NAME) -> bool:
-        """Whether they may, by a rule of the request's API, do that with the resource of that name."""
-        return self.services.authorizer is None or self._may(self.services.authorizer, rule, name)
+    def may(self, rule: Rule, name: str | None = CLUSTER_NAME) -> bool:
+        """Whether they may, by a rule of the request's API, do that with the resource of that name. None: with any
+        resource of the rule's type that there is or might be."""
+        authorizer = self.services.authorizer
+        if authorizer is None:
+            return True
+        rights = self.connection.rights
+        if rights is None or rights.epoch is not authorizer.epoch:
+            rights = self._rights(authorizer)
+        if (rule.kind, name) in rights.allowed:
+            return True
+        if authorizer.may(rights, rule, name, self._refusals):
+            return True
+        self._refusals += rule.is_told
+        return False
 
-    def may_with_any(self, rule: Rule) -> bool:
-        """Whether they may do that with any resource there is or may be, of the rule's type."""
-        return self.services.authorizer is None or self._may(self.services.authorizer, rule, None)
+    def _rights(self, authorizer: StandardAuthorizer) -> Rights:
+        connection = self.connection
+        connection.rights = authorizer.rights_of(connection.principal, connection.client_host)
+        return connection.rights
 
     def require(self, rule: Rule, name: str = CLUSTER_NAME) -> None:
         """As `may`; raises KafkaError, as the rule says, where they may not."""
@@ -187,14 +200,7 @@ class RequestContext:
         authorizer = self.services.authorizer
         if authorizer is None:
             return ALL_OPERATIONS[kind]
-        return authorizer.operations(Asker(self.connection.principal, self.connection.client_host), kind, name)
-
-    def _may(self, authorizer: StandardAuthorizer, rule: Rule, name: str | None) -> bool:
-        connection = self.connection
-        if authorizer.may(Asker(connection.principal, connection.client_host), rule, name, self._refusals):
-            return True
-        self._refusals += rule.is_told
-        return False
+        return authorizer.operations(self._rights(authorizer), kind, name)
 
     # --- how a handler answers: with its response, with None (acks=0), or with one of these
 

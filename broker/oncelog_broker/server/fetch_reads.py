@@ -42,7 +42,7 @@ class ConsumerRead:
     """One pass over the partitions of a plan, by `all_of`; `answers` are in its order."""
 
     __slots__ = ("_authorizes", "_by_id", "_context", "_copies_left", "_followed", "_is_replica", "_isolation_level",
-                 "_may_read", "_nearest", "_now", "_replicas", "_version", "answers", "hints", "is_urgent",
+                 "_nearest", "_now", "_replicas", "_version", "answers", "hints", "is_urgent",
                  "partitions", "remaining", "seconds_throttled", "total_bytes")  # fmt: skip
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
@@ -52,8 +52,6 @@ class ConsumerRead:
         self._isolation_level = request.isolation_level
         self._is_replica = False
         self._authorizes = context.services.authorizer is not None
-        self._may_read: dict[str, bool] = {}
-        """By topic: whether who asks may read it."""
         self._now = 0.0
         self._context = context
         self._nearest = NearestReplica.for_request(request, context) if request.rack_id else None
@@ -141,9 +139,7 @@ class ConsumerRead:
 
     def _check_may_read(self, name: str) -> None:
         """Raises KafkaError, unless nobody knows what topic that is: then it is not there for others either."""
-        if name not in self._may_read:
-            self._may_read[name] = not name or self._context.may(rules.FETCH, name)
-        if not self._may_read[name]:
+        if name and not self._context.may(rules.FETCH, name):
             raise KafkaError(rules.FETCH.refused)
 
     def _name_of(self, topic_id: bytes) -> str:

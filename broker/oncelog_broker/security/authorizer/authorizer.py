@@ -1,7 +1,8 @@
 """What handlers ask: may this principal, from this host, do that? `StandardAuthorizer` is Kafka's of that name.
 
 A decision costs some microseconds, and the same are asked for again and again, so they are remembered until an ACL
-changes. Requests name things as they like: of the decisions only so many are kept.
+changes: a connection holds on to the `Rights` of who asks. Requests name things as they like: of the decisions only so
+many are kept.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ ALL_OPERATIONS: Final = {
     kind: sum(1 << operation for operation in operations) for kind, operations in SUPPORTED_OPERATIONS.items()
 }
 """What there is to do with a resource of a type, as `operations` has it."""
+ANY_NAME: Final = "any"
 SUPER_USER: Final = Decision(True, "SuperUser")
 
 
@@ -39,6 +41,20 @@ class Asker(NamedTuple):
     host: str
 
 
+class Rights:
+    """What an asker was found to be allowed and denied, as long as `epoch` is the authorizer's. Of one asker there is
+    one, for all of their connections. By a rule's `kind` and a name; None: any resource."""
+
+    __slots__ = ("allowed", "asker", "denied", "epoch")
+
+    def __init__(self, asker: Asker, epoch: object) -> None:
+        self.asker = asker
+        self.epoch = epoch
+        self.allowed: set[tuple[int, str | None]] = set()
+        """What nobody has to be told of any more."""
+        self.denied: dict[tuple[int, str | None], Decision] = {}
+
+
 class StandardAuthorizer:
     """See the module's docstring. `use` gives it the ACLs that hold from now on."""
 
@@ -47,50 +63,72 @@ class StandardAuthorizer:
         self._super_users = frozenset(super_users)
         self._default = ALLOWED_BY_DEFAULT if allows_without_acls else DENIED_BY_DEFAULT
         self._index = AclIndex()
-        self._decisions: dict[tuple[Asker, AclOperation, ResourceType, str | None], Decision] = {}
+        self._rights: dict[Asker, Rights] = {}
+        self._kept = 0
+        self.epoch = object()
+        """Another one whenever decisions are forgotten."""
 
     def use(self, acls: Acls) -> None:
         """From now on these ACLs decide."""
         self._index = self._index.of(acls)
-        self._decisions.clear()
+        self._forget()
 
-    def may(self, asker: Asker, rule: Rule, name: str | None, told: int = 0) -> bool:
-        """Whether they may, by a rule of an API; `name` None: with any resource of the rule's type. `told`: how many
-        refusals of the same request were told already."""
-        key = (asker, rule.operation, rule.resource, name)
-        decision = self._decisions.get(key) or self._decide(*key)
-        if decision.is_allowed:
-            if audit_log.isEnabledFor(logging.DEBUG):
-                tell(*asker, rule, name or "any", decision)
-            return True
+    def _forget(self) -> None:
+        self._rights.clear()
+        self._kept = 0
+        self.epoch = object()
+
+    def rights_of(self, principal: Principal, host: str) -> Rights:
+        """Where it is kept what was decided about them. Good until `epoch` is another one."""
+        asker = Asker(principal, host)
+        rights = self._rights.get(asker)
+        if rights is None:
+            self._count()
+            rights = self._rights[asker] = Rights(asker, self.epoch)
+        return rights
+
+    def may(self, rights: Rights, rule: Rule, name: str | None, told: int = 0) -> bool:
+        """Whether they may, by a rule of an API, for one of whom that is not in `rights.allowed`; `name` None: with
+        any resource of the rule's type. `told`: how many refusals of the same request were told already."""
+        key = (rule.kind, name)
+        decision = rights.denied.get(key)
+        if decision is None:
+            decision = self._decide(rights.asker, rule.operation, rule.resource, name)
+            if decision.is_allowed:
+                if audit_log.isEnabledFor(logging.DEBUG):
+                    tell(*rights.asker, rule, name or ANY_NAME, decision)
+                else:
+                    self._count()
+                    rights.allowed.add(key)
+                return True
+            self._count()
+            rights.denied[key] = decision
         if rule.is_told and told < REFUSALS_TOLD:
-            tell(*asker, rule, name or "any", decision)
+            tell(*rights.asker, rule, name or ANY_NAME, decision)
         elif rule.is_told and told == REFUSALS_TOLD:
-            tell_of_more(*asker, rule)
+            tell_of_more(*rights.asker, rule)
         return False
 
-    def operations(self, asker: Asker, kind: ResourceType, name: str) -> int:
+    def operations(self, rights: Rights, kind: ResourceType, name: str) -> int:
         """What they may do with the resource: a bit for each operation (KIP-430)."""
         bits = 0
         for operation in SUPPORTED_OPERATIONS[kind]:
-            key = (asker, operation, kind, name)
-            decision = self._decisions.get(key) or self._decide(*key)
-            bits |= decision.is_allowed << operation
+            bits |= self._decide(rights.asker, operation, kind, name).is_allowed << operation
         return bits
 
     def _decide(self, asker: Asker, operation: AclOperation, kind: ResourceType, name: str | None) -> Decision:
         if asker.principal in self._super_users:
-            decision = SUPER_USER
-        else:
-            principal, host = str(asker.principal), plain_host(asker.host)
-            if name is None:
-                decision = self._index.decide_for_any(principal, host, operation, kind, default=self._default)
-            else:
-                decision = self._index.decide(principal, host, operation, kind, name, default=self._default)
-        if len(self._decisions) >= DECISIONS_KEPT:
-            self._decisions.clear()
-        self._decisions[asker, operation, kind, name] = decision
-        return decision
+            return SUPER_USER
+        principal, host = str(asker.principal), plain_host(asker.host)
+        if name is None:
+            return self._index.decide_for_any(principal, host, operation, kind, default=self._default)
+        return self._index.decide(principal, host, operation, kind, name, default=self._default)
+
+    def _count(self) -> None:
+        """One more is to be kept."""
+        if self._kept >= DECISIONS_KEPT:
+            self._forget()
+        self._kept += 1
 
 
 def parse_super_users(text: str) -> frozenset[Principal]:

@@ -50,6 +50,12 @@ class Rule(NamedTuple):
     refused: ErrorCode
     is_told: bool
     """Whether a refusal goes to the audit log: not where somebody only lists what there is, or may by another rule."""
+    kind: int
+    """The same for all rules that ask for the same operation with the same type of resource."""
+
+
+def kind_of(operation: AclOperation, resource: ResourceType) -> int:
+    return resource << 8 | operation
 
 
 RULES: Final[list[Rule]] = []
@@ -67,7 +73,16 @@ def _rule(
     is_told: bool = True,
 ) -> Rule:
     code = refused or REFUSAL[resource]
-    rule = Rule(api, operation, resource, when, code.name if answer is None else answer, code, is_told)
+    rule = Rule(
+        api,
+        operation,
+        resource,
+        when,
+        code.name if answer is None else answer,
+        code,
+        is_told,
+        kind_of(operation, resource),
+    )
     RULES.append(rule)
     return rule
 

@@ -24,7 +24,7 @@ def handle(request: InitProducerIdRequest, context: RequestContext) -> Answer[In
     if request.transactional_id == "" or (request.producer_id == -1) != (request.producer_epoch == -1):
         return _failed(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
-        if not (context.may(rules.INIT_PRODUCER_ID) or context.may_with_any(rules.INIT_FOR_ANY_TOPIC)):
+        if not (context.may(rules.INIT_PRODUCER_ID) or context.may(rules.INIT_FOR_ANY_TOPIC, None)):
             return _failed(rules.INIT_FOR_ANY_TOPIC.refused)
         return context.in_a_task(_new_producer(context))
     if not context.may(rules.INIT_TRANSACTION, request.transactional_id):

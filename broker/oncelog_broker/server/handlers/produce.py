@@ -96,7 +96,6 @@ class _Produce:
         "_failed",
         "_is_misplaced",
         "_late",
-        "_may_write",
         "_request",
         "_response",
         "_unreplicated",
@@ -110,8 +109,6 @@ class _Produce:
         """What is wrong with one of the batches, in words."""
         self._is_misplaced = False
         """Another broker leads one of the partitions."""
-        self._may_write: dict[str, bool] | None = None
-        """By topic, once it was asked."""
         self._late: dict[tuple[str, bytes, int], Answer[None]] | None = None
         """The last append of each partition that waits until its records are walked, or its transaction is verified."""
         self._unreplicated: list[tuple[PartitionResponse, Partition, Answer[ErrorCode]]] | None = None
@@ -134,7 +131,7 @@ class _Produce:
                         return _not_transactional()
                     producers.add(PRODUCER.unpack_from(batch, PRODUCER_AT))
                 with suppress(KafkaError):  # what is wrong with these, `append` says
-                    self._check_may_write(topic)
+                    _check_may_write(topic, context)
                     led[_leader(topic, data.index, context)] = None
                 yield None
         if len(producers) > 1:
@@ -200,7 +197,7 @@ class _Produce:
         partition = None
         try:
             if context.services.authorizer is not None:
-                self._check_may_write(topic)
+                _check_may_write(topic, context)
             partition = _leader(topic, data.index, context)
             records = _checked(data.records, request, context)
             if partition.log.walks_records and not walked:
@@ -222,16 +219,6 @@ class _Produce:
         if request.acks == ACKS_ALL and not partition.is_alone:
             self._replicate(answer, partition, answer.base_offset + _count(records))
         return None
-
-    def _check_may_write(self, topic: TopicData) -> None:
-        """Raises KafkaError, unless there is no such topic: that, `_leader` says."""
-        name = _name_of(topic, self._context)
-        if self._may_write is None:
-            self._may_write = {}
-        if name not in self._may_write:
-            self._may_write[name] = not name or self._context.may(rules.PRODUCE, name)
-        if not self._may_write[name]:
-            raise KafkaError(rules.PRODUCE.refused)
 
     def _append_walked(
         self, topic: TopicData, data: PartitionData, answer: PartitionResponse, wrong: KafkaError | None
@@ -374,6 +361,13 @@ def _leader(topic: TopicData, index: int, context: RequestContext) -> Partition:
     if partition.topic in INTERNAL_TOPICS:
         raise _internal(partition.topic)
     return partition
+
+
+def _check_may_write(topic: TopicData, context: RequestContext) -> None:
+    """Raises KafkaError, unless there is no such topic: that, `_leader` says."""
+    name = _name_of(topic, context)
+    if name and not context.may(rules.PRODUCE, name):
+        raise KafkaError(rules.PRODUCE.refused)
 
 
 def _name_of(topic: TopicData, context: RequestContext) -> str:
