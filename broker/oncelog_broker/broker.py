@@ -18,7 +18,6 @@ from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config import leadership_keys, throttle_keys, zookeeper_keys
-from oncelog_broker.config.alter import valid_topic_overrides
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import (
     Listener,
@@ -40,7 +39,6 @@ from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
 from oncelog_broker.coordinator.transaction.markers import MarkerAppender
 from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.directories.kraft_metadata import read_topic_configs
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.directories.meta_properties import read_meta_properties
 from oncelog_broker.metadata import feature_levels
@@ -52,14 +50,16 @@ from oncelog_broker.metadata.membership import ClusterMember
 from oncelog_broker.metadata.opening import open_store, store_of
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
-from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, Membership, register_broker
+from oncelog_broker.metadata.registration import Membership, register_broker
 from oncelog_broker.metadata.store import MetadataStore, SessionState
 from oncelog_broker.replication.fetch_plan import FetchLimits
 from oncelog_broker.replication.fetcher import Fetchers
+from oncelog_broker.replication.found_logs import found_logs
 from oncelog_broker.replication.isr_keeper import IsrKeeper
 from oncelog_broker.replication.peers import BrokerPeers
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.replication.returning_logs import ReturningLogs
+from oncelog_broker.replication.strays import set_strays_aside
 from oncelog_broker.replication.throttle import Throttles
 from oncelog_broker.runtime.clock import Clock, SystemClock
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
@@ -86,9 +86,6 @@ from oncelog_protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
-ADOPTED_PRODUCER_IDS: Final = 2**40
-"""Producer ids up to here may be in use in logs that another cluster wrote: ours begin above, since an id that is given
-out twice makes two producers one. Nobody has initialised that many producers."""
 GIVE_UP_SECONDS: Final = 5.0
 """How long a broker that stops may take to give up being controller; its session's end does the same."""
 KEYS_OF_LOGS: Final = (
@@ -254,7 +251,7 @@ class Broker:
             # What nobody counts on, a follower that is not in sync, begins anew and fetches what it lost.
             if state.leader == self.node_id or self.node_id in state.isr or state.leader == NO_LEADER
         )
-        self._set_strays_aside()
+        set_strays_aside(self.logs, self.image, self.node_id, store_of(self.config), is_new=self.member.is_new)
         self.replicas = Replicas(
             self.node_id,
             self.logs,
@@ -448,26 +445,14 @@ class Broker:
         # A session that nobody has ended is over within its timeout, and told a tick later.
         wait_seconds = store.session_timeout * 1.5
         membership = await register_broker(
-            store, self.node_id, registration, self._found_logs, wait_seconds=wait_seconds
+            store,
+            self.node_id,
+            registration,
+            lambda: found_logs(self.logs, self.config.log_dirs, self.disk),
+            wait_seconds=wait_seconds,
         )
         await asyncio.to_thread(predecessor.on_registered)
         return membership
-
-    def _found_logs(self) -> FoundLogs:
-        """What a data directory of another origin holds (one that Apache Kafka wrote, say)."""
-        configs: dict[str, dict[str, str]] = {}
-        for directory in self.config.log_dirs:
-            configs |= read_topic_configs(self.disk, directory)
-        found: dict[str, dict[int, int]] = {}
-        topic_ids: dict[str, bytes | None] = {}
-        for log in self.logs.logs():
-            found.setdefault(log.topic, {})[log.partition] = log.latest_epoch
-            topic_ids[log.topic] = self.logs.topic_id(log.topic, log.partition)
-        topics = tuple(
-            FoundTopic(name, epochs, topic_ids[name], valid_topic_overrides(name, configs.get(name, {})))
-            for name, epochs in found.items()
-        )
-        return FoundLogs(self.logs.cluster_id, topics, ADOPTED_PRODUCER_IDS if topics else -1)
 
     def _on_session(self, state: SessionState) -> None:
         """The store is lost (a failed fsync, say): who leads what can no longer be known, so serving ends."""
@@ -509,41 +494,6 @@ class Broker:
         now = self.clock.monotonic()
         self._throttles.leader.limit(self.config[throttle_keys.LEADER_REPLICATION_THROTTLED_RATE], now)
         self._throttles.follower.limit(self.config[throttle_keys.FOLLOWER_REPLICATION_THROTTLED_RATE], now)
-
-    def _set_strays_aside(self) -> None:
-        """Logs of topics that are no more (a deletion was cut short), or of an older topic of the same name.
-
-        Or the metadata store is older than the logs: restored from a backup, or without the end of its write-ahead log.
-        It cannot know, so an operator is told what to look for.
-        """
-        unknown = 0
-        for name, index in self.logs.partitions():
-            topic = self.image.topic(name)
-            topic_id = self.logs.topic_id(name, index)
-            if name in self.image.unreadable_topics:
-                continue  # what it is, and whether this is its log, nobody knows yet
-            if topic is None:
-                reason = "no such topic"
-                unknown += 1
-            elif index not in topic.partitions:
-                reason = f"the topic has {len(topic.partitions)} partitions"
-                unknown += 1
-            elif topic_id not in (None, topic.topic_id):
-                reason = "the topic is a newer one of the same name"
-            elif self.member.is_new and self.node_id not in topic.partitions[index].replicas:
-                # Of another origin, then. Where a reassignment took it away, `replicas` deletes it.
-                reason = "others hold it, and this broker was never in the cluster before"
-            else:
-                continue
-            moved = self.logs.set_aside(name, index)
-            extra = {"partition": f"{name}-{index}", "reason": reason, "directory": moved}
-            logger.warning("log of no topic set aside", extra=extra)
-        if unknown:
-            logger.error(
-                "logs that the metadata store does not know; if their topics were not deleted, the store lost its last "
-                "writes: stop the broker, restore the file with its -wal file, and rename the directories back",
-                extra={"count": unknown, "metadata": store_of(self.config)},
-            )
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """All settings of a topic with these overrides; topics with the same ones share them."""

@@ -13,7 +13,8 @@ cluster.py                  who leads what
 config.py                   Kafka's keys, defaults and bounds
 names.py                    what may be sent as a name
 errors.py                   what may go wrong
-address.py                      where a broker is
+address.py                  where a broker is
+opened.py                   what an `async with` opens and closes
 backoff.py, alarm.py, clock.py
 fail_points/                where a test can strike
 

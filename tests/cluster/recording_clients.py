@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 import confluent_kafka
+from tests.support.background import Background
 from tests.support.history.events import NOT_YET, End, Place, Send, Transaction
 from tests.support.history.recorder import History
 
@@ -295,40 +296,28 @@ class LibrdkafkaRecording(RecordingProducer):
 PRODUCERS: Mapping[str, type[RecordingProducer]] = {"oncelog": OncelogRecording, "librdkafka": LibrdkafkaRecording}
 
 
-class Writer:
-    """Sends, in a thread of its own, to all of some places in turn, so that a few records are always under way.
+class Writer(Background):
+    """Sends to all of some places in turn, so that a few records are always under way.
 
     with Writer(producer, places) as writer:
         writer.until_more(20)   # acknowledged since the last call
     """
 
     def __init__(self, producer: RecordingProducer, *places: Place, under_way: int = 10) -> None:
+        super().__init__(PATIENCE_SECONDS)
         self.producer = producer
         self._places = itertools.cycle(places)
         self._under_way = under_way
-        self._is_over = False
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._write, daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over = True
-        self._thread.join(PATIENCE_SECONDS)
-        if self._failure is not None:
-            raise self._failure
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         self.producer.flush()
 
-    def _write(self) -> None:
+    def _work(self) -> None:
         producer = self.producer
-        try:
-            while not self._is_over:
-                producer.send(next(self._places))
-                producer.wait_for(lambda: producer.sent - producer.answered < self._under_way or self._is_over)
-        except BaseException as error:
-            self._failure = error
+        while not self.is_over:
+            producer.send(next(self._places))
+            producer.wait_for(lambda: producer.sent - producer.answered < self._under_way or self.is_over)
 
     def until_more(self, count: int) -> None:
         """Until so many more are acknowledged than now."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import confluent_kafka
 from recording_clients import PATIENCE_MS, PATIENCE_SECONDS, REFRESH_MS
+from tests.support.background import Background
 from tests.support.history.events import Commit, Outcome, Place, Reading
 from tests.support.history.recorder import History
 
@@ -20,44 +19,21 @@ POLL_SECONDS = 0.2
 RECORDS_PER_POLL = 20
 
 
-class Member(ABC):
-    """Reads a topic in a thread of its own and commits after each poll what that gave it. `with` starts and ends it."""
+class Member(Background):
+    """Reads a topic and commits after each poll what that gave it."""
 
     def __init__(
         self, addresses: str, history: History, name: str, group: str, topic: str, instance: str | None
     ) -> None:
         """`instance` makes it a static member."""
+        super().__init__(PATIENCE_SECONDS)
         self.addresses = addresses
         self.history = history
         self.name = name
         self.group = group
         self.topic = topic
         self.instance = instance
-        self.is_over = False
-        self._failure: BaseException | None = None
         self._readings: dict[Place, Reading] = {}
-        self._thread = threading.Thread(target=self._work, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.is_over = True
-        self._thread.join(PATIENCE_SECONDS)
-        assert not self._thread.is_alive()
-        if self._failure is not None:
-            raise self._failure
-
-    def _work(self) -> None:
-        try:
-            self._read()
-        except BaseException as error:
-            self._failure = error
-
-    @abstractmethod
-    def _read(self) -> None:
-        """Until `is_over`."""
 
     def note(self, place: Place, records: list[tuple[int, bytes]]) -> None:
         """A poll gave these. Where they do not go on behind the last ones the group has sent it elsewhere."""
@@ -83,7 +59,7 @@ class Member(ABC):
 
 
 class OncelogMember(Member):
-    def _read(self) -> None:
+    def _work(self) -> None:
         asyncio.run(self._read_all())
 
     async def _read_all(self) -> None:
@@ -125,7 +101,7 @@ class OncelogMember(Member):
 
 
 class LibrdkafkaMember(Member):
-    def _read(self) -> None:
+    def _work(self) -> None:
         settings: dict[str, Any] = {
             "bootstrap.servers": self.addresses,
             "group.id": self.group,

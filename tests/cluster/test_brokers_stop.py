@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -13,8 +12,9 @@ import pytest
 from final_state import settle_and_check
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError as KafkaPythonError
-from recording_clients import PRODUCERS, Abortable, RecordingProducer, Writer
+from recording_clients import PATIENCE_SECONDS, PRODUCERS, Abortable, RecordingProducer, Writer
 from replicated_cluster import BROKERS, METADATA_VERSION, ReplicatedCluster
+from tests.support.background import Background
 from tests.support.history.events import Place
 from tests.support.history.recorder import History
 
@@ -68,41 +68,25 @@ def restart_all(cluster: ReplicatedCluster) -> None:
     elect(cluster, None)
 
 
-class Transactions:
-    """Commits one transaction after the other, in a thread of its own, each over all places."""
+class Transactions(Background):
+    """Commits one transaction after the other, each over all places."""
 
     def __init__(self, producer: RecordingProducer, *places: Place) -> None:
+        super().__init__(PATIENCE_SECONDS)
         self._producer = producer
         self._places = places
-        self._is_over = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._write, daemon=True)
         self.committed = 0
 
-    def __enter__(self) -> Transactions:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join(100)
-        assert not self._thread.is_alive()
-        if self._failure is not None:
-            raise self._failure
-
-    def _write(self) -> None:
-        try:
-            while not self._is_over.is_set():
-                self._producer.begin()
-                try:
-                    for place in self._places:
-                        self._producer.send(place)
-                    self._producer.commit()
-                    self.committed += 1
-                except Abortable:
-                    self._producer.abort()
-        except BaseException as error:
-            self._failure = error
+    def _work(self) -> None:
+        while not self.is_over:
+            self._producer.begin()
+            try:
+                for place in self._places:
+                    self._producer.send(place)
+                self._producer.commit()
+                self.committed += 1
+            except Abortable:
+                self._producer.abort()
 
 
 @contextmanager

@@ -6,12 +6,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import copytree
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from click.testing import CliRunner, Result
@@ -20,6 +19,7 @@ from foreign_clients import Record
 from librdkafka_client import Librdkafka
 from recording_clients import PATIENCE_SECONDS, PRODUCERS, RecordingProducer, Writer
 from replicated_cluster import Part, ReplicatedCluster
+from tests.support.background import Background
 from tests.support.history.events import Place
 from tests.support.history.recorder import History
 
@@ -112,49 +112,29 @@ class Operator:
             self.configure(broker, FOLLOWER_RATE, None)
 
 
-class TransactionWriter:
-    """Commits one transaction after the other, in a thread of its own, over some places in turn."""
+class TransactionWriter(Background):
+    """Commits one transaction after the other over some places in turn."""
 
     def __init__(self, producer: RecordingProducer, places: Iterable[Place]) -> None:
+        super().__init__(PATIENCE_SECONDS)
         self._producer = producer
         self._places = itertools.cycle(places)
         self._committed = 0
-        self._progress = threading.Condition()
-        self._is_over = False
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._write, daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over = True
-        self._thread.join(PATIENCE_SECONDS)
-        if self._failure is not None:
-            raise self._failure
-
-    def _write(self) -> None:
-        try:
-            while not self._is_over:
-                self._producer.begin()
-                for _ in range(RECORDS_PER_TRANSACTION):
-                    self._producer.send(next(self._places))
-                self._producer.commit()
-                with self._progress:
-                    self._committed += 1
-                    self._progress.notify_all()
-        except BaseException as error:
-            self._failure = error
+    def _work(self) -> None:
+        while not self.is_over:
+            self._producer.begin()
+            for _ in range(RECORDS_PER_TRANSACTION):
+                self._producer.send(next(self._places))
+            self._producer.commit()
             with self._progress:
+                self._committed += 1
                 self._progress.notify_all()
 
     def until_more(self, transactions: int) -> None:
         """Until so many more are committed than now."""
-        with self._progress:
-            goal = self._committed + transactions
-            self._progress.wait_for(lambda: self._committed >= goal or self._failure is not None, PATIENCE_SECONDS)
-            assert self._committed >= goal, self._failure
+        goal = self._committed + transactions
+        self.until(lambda: self._committed >= goal, f"{goal} transactions")
 
 
 @pytest.fixture

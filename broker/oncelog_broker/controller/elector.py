@@ -16,7 +16,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from oncelog_broker.controller.leadership import Controllership, claim_controllership, own_controllership
-from oncelog_broker.controller.partitions import PartitionController, Unsettled
+from oncelog_broker.controller.partitions import PartitionController
+from oncelog_broker.controller.settling import Unsettled
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.store import MetadataError, MetadataStore, SessionState, StoreUnavailable, Unsubscribe

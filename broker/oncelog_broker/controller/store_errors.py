@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from oncelog_broker.controller.partitions import Unsettled
+from oncelog_broker.controller.settling import Unsettled
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.store import MetadataError, StoreUnavailable

@@ -36,8 +36,7 @@ from oncelog_broker.metadata.payloads import (
     encode_config,
     encode_mark,
     encode_partition_state,
-    encode_topic,
-    parse_topic,
+    topic_encoded_in_steps,
     topic_in_steps,
 )
 from oncelog_broker.metadata.store import (
@@ -56,7 +55,7 @@ from oncelog_broker.metadata.store import (
 )
 from oncelog_broker.metadata.topic_names import check_no_collision, check_topic_may_be_made
 from oncelog_broker.runtime.entropy import Entropy, random_below, random_uuid, system_entropy
-from oncelog_broker.runtime.slices import with_pauses
+from oncelog_broker.runtime.slices import Pause, with_pauses
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -113,7 +112,7 @@ class TopicController:
                 operations = await self._creation(name, topic, placed, overrides or {}, term)
                 await term.pause()
                 try:
-                    await commit(self._store, operations, partial(self._has_topic, name, topic.topic_id))
+                    await commit(self._store, operations, partial(self._has_topic, name, topic.topic_id, term.pause))
                 except (NodeExists, BadVersion, NoNode) as error:
                     if error.path == paths.topic(name):
                         raise _already_exists(name) from error
@@ -135,7 +134,8 @@ class TopicController:
                     operations.append(Delete(paths.deletion(name), mark.version))
                 try:
                     if len(operations) <= MAX_OPERATIONS_PER_MULTI and size_of(operations) <= MAX_MULTI_BYTES:
-                        await self._commit(term, operations, partial(self._lacks_topic, name, topic.topic_id))
+                        gone = partial(self._lacks_topic, name, topic.topic_id, term.pause)
+                        await self._commit(term, operations, gone)
                     elif mark is None:
                         await self._mark(name, topic, term)
                         continue
@@ -183,11 +183,12 @@ class TopicController:
                 after = replace(before, partitions={**before.partitions, **_as_assignments(placed)})
                 if validate_only:
                     return after
+                data = await with_pauses(topic_encoded_in_steps(after), term.pause)
                 operations: list[Operation] = [
-                    Set(paths.topic(name), encode_topic(after), stat.version),
+                    Set(paths.topic(name), data, stat.version),
                     *_first_states(name, placed, term),
                 ]
-                took_place = partial(self._holds, paths.topic(name), encode_topic(after))
+                took_place = partial(self._holds, paths.topic(name), data)
                 try:
                     await self._commit(term, operations, took_place)
                 except (BadVersion, NoNode, NodeExists) as error:
@@ -205,9 +206,10 @@ class TopicController:
         overrides: Mapping[str, str],
         term: PartitionController,
     ) -> list[Operation]:
+        data = await with_pauses(topic_encoded_in_steps(topic), term.pause)
         return [
             term.controllership.fence,
-            Create(paths.topic(name), encode_topic(topic)),
+            Create(paths.topic(name), data),
             Create(paths.partitions(name)),
             *_first_states(name, placed, term),
             *await self._first_config(name, overrides),
@@ -296,12 +298,14 @@ class TopicController:
         start, shift = random_below(brokers, self._entropy), random_below(brokers, self._entropy)
         return assign_replicas(live, num_partitions, replication_factor, start, shift, racks=_racks(view))
 
-    async def _has_topic(self, name: str, topic_id: bytes | None) -> bool:
+    async def _has_topic(self, name: str, topic_id: bytes | None, pause: Pause) -> bool:
         found = (await self._store.get_many([paths.topic(name)]))[0]
-        return found is not None and parse_topic(found[0], paths.topic(name)).topic_id == topic_id
+        if found is None:
+            return False
+        return (await with_pauses(topic_in_steps(found[0], paths.topic(name)), pause)).topic_id == topic_id
 
-    async def _lacks_topic(self, name: str, topic_id: bytes | None) -> bool:
-        return not await self._has_topic(name, topic_id)
+    async def _lacks_topic(self, name: str, topic_id: bytes | None, pause: Pause) -> bool:
+        return not await self._has_topic(name, topic_id, pause)
 
     async def _lacks(self, path: str) -> bool:
         return await self._store.exists(path) is None

@@ -50,21 +50,27 @@ AT_ONCE: Final = Pace()
 class Pauses:
     """Where a coroutine lets others have their turn, once it has worked for a slice."""
 
-    __slots__ = ("_began", "_monotonic", "_seconds", "_turn")
+    __slots__ = ("_allowed", "_began", "_monotonic", "_seconds", "_turn")
 
     def __init__(
-        self, monotonic: Callable[[], float], turn: Callable[[], Awaitable[None]], seconds: float = SLICE_SECONDS
+        self,
+        monotonic: Callable[[], float],
+        turn: Callable[[], Awaitable[None]],
+        seconds: float = SLICE_SECONDS,
+        first_seconds: float | None = None,
     ) -> None:
+        """Slices of `seconds`, the first one of `first_seconds` where that is given."""
         self._seconds = seconds
+        self._allowed = seconds if first_seconds is None else first_seconds
         self._monotonic = monotonic
         self._turn = turn
         self._began = monotonic()
 
     async def here(self) -> None:
         """Nothing, or the rest of a turn of the loop."""
-        if self._monotonic() - self._began >= self._seconds:
+        if self._monotonic() - self._began >= self._allowed:
             await self._turn()
-            self._began = self._monotonic()
+            self._began, self._allowed = self._monotonic(), self._seconds
 
 
 Pause = Callable[[], Awaitable[None]]
@@ -115,9 +121,9 @@ class Slices:
         rest = self._tasks.spawn("long work", self._rest(steps, job, monotonic() - began, pace), is_awaited=True)
         return heard_or_not("long work", rest) if must_finish else rest
 
-    def pauses(self, seconds: float = SLICE_SECONDS) -> Pauses:
+    def pauses(self, seconds: float = SLICE_SECONDS, first_seconds: float | None = None) -> Pauses:
         """For a coroutine that does many things one after another, and may never have to wait for any of them."""
-        return Pauses(self._clock.monotonic, self._turn, seconds)
+        return Pauses(self._clock.monotonic, self._turn, seconds, first_seconds)
 
     async def _rest(self, steps: Steps[R], job: Job | None, taken: float, pace: Pace) -> R:
         monotonic = self._clock.monotonic

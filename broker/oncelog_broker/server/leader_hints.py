@@ -12,9 +12,13 @@ from typing import Final, NamedTuple
 
 from oncelog_broker.metadata.image import NO_LEADER, Topic
 from oncelog_broker.server.context import RequestContext
+from oncelog_protocol.errors import ErrorCode
 
 FIRST_PRODUCE_VERSION: Final = 10
-FIRST_FETCH_VERSION: Final = 16
+FIRST_FETCH_VERSIONS: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER: 12, ErrorCode.FENCED_LEADER_EPOCH: 16}
+"""Kafka tells it from 16 on, where the endpoints come with it; there is a place for it since 12, and who knows the
+endpoints from the metadata, as nearly everybody does, goes to another broker by its id alone: so does our consumer,
+whose highest version is 12."""
 MAX_HINTS: Final = 1000
 """In one answer, so that it is made in no time: for more partitions, a client asks for the metadata."""
 

@@ -7,8 +7,7 @@ if several were, PartialFailure, whose `errors` and `results` tell them apart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from oncelog.admin import configs as of_configs
 from oncelog.admin import log_dirs as of_log_dirs
@@ -36,6 +35,7 @@ from oncelog.errors import (
     error_for,
 )
 from oncelog.metadata.list_offsets import OffsetAndTimestamp
+from oncelog.opened import Opened
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.messages.fetch import IsolationLevel
 from oncelog_protocol.schema import Request
@@ -47,7 +47,7 @@ R = TypeVar("R")
 V = TypeVar("V")
 
 
-class Admin:
+class Admin(Opened):
     """Keywords are those of `config.AdminConfig`; `timeout_ms` of a call defaults to default_api_timeout_ms."""
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
@@ -68,15 +68,6 @@ class Admin:
     async def close(self) -> None:
         """Close the connections. The second call does nothing."""
         await self._calls.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # topics
 

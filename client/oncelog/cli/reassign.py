@@ -117,10 +117,11 @@ def execute(
     """Move partitions as the PLAN says, and wait until they have arrived.
 
     Who is interrupted may look with `verify`, or call them back with `cancel`. A throttle is taken back in the end.
+    Ends with 1 if some did not arrive: somebody else has called them back, or moved them elsewhere.
     """
     plan = _parsed(from_json, plan_file)
 
-    async def command() -> None:
+    async def command() -> list[tuple[object, ...]]:
         from oncelog.admin import Admin
 
         async with Admin(bootstrap) as admin:
@@ -135,12 +136,15 @@ def execute(
                 plan, allow_replication_factor_change=not disallow_replication_factor_change
             )
             click.echo(f"{count(len(plan), 'partition')} on the way", err=True)
-            if not no_wait:
-                await _until_arrived(admin, plan)
-                if throttle is not None:
-                    await clear_throttle(admin, _topics(plan))
+            if no_wait:
+                return []
+            await _until_arrived(admin, plan)
+            if throttle is not None:
+                await clear_throttle(admin, _topics(plan))
+            return await _settled_rows(admin, plan)
 
-    run(command, bootstrap)
+    rows = run(command, bootstrap)
+    _check_arrived(rows)
     if not no_wait:
         click.echo("done", err=True)
 
@@ -185,8 +189,7 @@ def verify(plan_file: IO[str], bootstrap: str, output: str | None, preserve_thro
 
     rows = run(command, bootstrap)
     show_rows(COLUMNS, rows, output)
-    if open_ := sum(row[2] != DONE for row in rows):
-        raise Failure(f"{count(open_, 'partition')} of {len(rows)} not where the plan wants them")
+    _check_arrived(rows)
 
 
 @reassign.command()
@@ -275,6 +278,12 @@ async def _until_arrived(admin: Admin, plan: Mapping[TopicPartition, Sequence[in
             _show_progress(len(plan) - left, len(plan))
         await asyncio.sleep(POLL_SECONDS)
     _show_progress(len(plan), len(plan), is_last=True)
+
+
+def _check_arrived(rows: Sequence[tuple[object, ...]]) -> None:
+    """Raises Failure."""
+    if open_ := sum(row[2] != DONE for row in rows):
+        raise Failure(f"{count(open_, 'partition')} of {len(rows)} not where the plan wants them")
 
 
 def _show_progress(done: int, of: int, *, is_last: bool = False) -> None:

@@ -7,7 +7,6 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from oncelog.cluster import TopicPartition
@@ -32,6 +31,7 @@ from oncelog.metadata.list_offsets import (
 )
 from oncelog.metadata.metadata import Metadata
 from oncelog.names import check_partition
+from oncelog.opened import Opened
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 __all__ = [
@@ -54,7 +54,7 @@ ITERATION_WAIT_MS: Final = 60_000
 """How long one wait inside `async for` lasts; it only begins anew after that."""
 
 
-class Consumer:
+class Consumer(Opened):
     """Reads its share of the topics that it subscribes to, or the partitions that it is assigned.
 
         async with Consumer("127.0.0.1:9092", group_id="billing", auto_offset_reset="earliest") as consumer:
@@ -137,15 +137,6 @@ class Consumer:
         await self._fetcher.close()
         await self._metadata.close()
         await self._pool.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # what to read, and from where
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import repeat
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from oncelog.clock import now_ms
 from oncelog.cluster import Topic, TopicPartition
@@ -28,6 +27,7 @@ from oncelog.errors import (
 )
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, offset_and_metadata
 from oncelog.metadata.metadata import Metadata
+from oncelog.opened import Opened
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer.accumulator import Accumulator, PartitionQueue
 from oncelog.producer.batch import ProducerBatch, RecordMetadata, Waiter
@@ -70,7 +70,7 @@ class _Route:
         return self.queues[self.sticky.current]
 
 
-class Producer:
+class Producer(Opened):
     """Sends records to topics.
 
         async with Producer("127.0.0.1:9092", acks="all", compression_type="lz4") as producer:
@@ -389,15 +389,6 @@ class Producer:
         """The partitions of a topic. Raises KafkaError."""
         await self._route(topic, None)
         return sorted(self._metadata.cluster.topics[topic].partitions)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def _shut_down(self, pool: ConnectionPool) -> None:
         for batch in self._accumulator.drop_all():

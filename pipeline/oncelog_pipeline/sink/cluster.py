@@ -9,12 +9,12 @@ import asyncio
 import logging
 import random
 from collections.abc import Collection, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from oncelog import Admin, Consumer, ConsumerGroupMetadata, Producer, RecordMetadata, TopicPartition
 from oncelog.clock import now_ms
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, ProducerFenced, UnsupportedVersion
+from oncelog.opened import Opened
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer.transaction import until_known
 from oncelog_pipeline.sink.names import STATE_TOPIC, Query
@@ -95,7 +95,7 @@ class RowProducer:
         await self.producer.close()
 
 
-class KafkaCluster:
+class KafkaCluster(Opened):
     """`operations.Cluster`. Open from `start` to `close`.
 
     `settings` are keywords of our clients' configuration which all of them know; `producer_settings` those of the
@@ -117,7 +117,7 @@ class KafkaCluster:
         self._producer_settings = self._settings | dict(producer_settings or {})
         self._task_timeout_ms = task_timeout_ms
         self._admin = Admin(bootstrap_servers, **self._settings)
-        self._states = StateTopic(self._admin, bootstrap_servers, state_topic)
+        self._states = StateTopic(self._admin, bootstrap_servers, state_topic, self._settings)
         self._may_list = True
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
@@ -128,15 +128,6 @@ class KafkaCluster:
 
     async def close(self) -> None:
         await self._admin.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # the query
 

@@ -8,6 +8,7 @@ expires (`offsets.retention.minutes`, a week without a batch); the record does n
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 from oncelog import Admin, Consumer, NewTopic, TopicPartition
@@ -27,9 +28,17 @@ READ_SECONDS: Final = 60.0
 class StateTopic:
     """The states, read with one admin client, whose connections it shares."""
 
-    def __init__(self, admin: Admin, bootstrap_servers: str, name: str = STATE_TOPIC) -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        bootstrap_servers: str,
+        name: str = STATE_TOPIC,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`settings` are keywords that all our clients know."""
         self._admin = admin
         self._bootstrap_servers = bootstrap_servers
+        self._settings = dict(settings or {})
         self.partition = TopicPartition(name, 0)
 
     async def ensure(self) -> None:
@@ -91,15 +100,18 @@ class StateTopic:
         return bytes(records[0].value or b"")
 
     async def _last_of(self, query: Query) -> bytes | None:
-        """The value of the query's last committed record, looked for in the whole topic."""
+        """The value of the query's last committed record, looked for in the whole topic. Raises TimeoutError where
+        nothing of it comes for READ_SECONDS."""
         value: bytes | None = None
         async with Consumer(
-            self._bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest"
+            self._bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest", **self._settings
         ) as consumer:
             consumer.assign([self.partition])
             end = (await consumer.end_offsets([self.partition]))[self.partition]
-            while await consumer.position(self.partition) < end:
-                for record in (await consumer.poll(POLL_MS)).get(self.partition, ()):
-                    if record.key == query.id.encode():
-                        value = record.value
+            while (position := await consumer.position(self.partition)) < end:
+                async with asyncio.timeout(READ_SECONDS):
+                    while await consumer.position(self.partition) == position:
+                        for record in (await consumer.poll(POLL_MS)).get(self.partition, ()):
+                            if record.key == query.id.encode():
+                                value = record.value
         return value

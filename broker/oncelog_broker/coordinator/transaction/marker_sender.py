@@ -24,7 +24,7 @@ from oncelog_broker.metadata.store import StoreUnavailable
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.slices import SLICE_SECONDS, Pauses, Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -34,8 +34,11 @@ logger = logging.getLogger(__name__)
 ANSWER_SECONDS: Final = 30.0
 """When a marker is not acknowledged in this time its answer counts as lost: the marker is sent again, which does no
 harm where it was written (S39)."""
-MARKERS_SECONDS: Final = 0.008
-"""Markers are written for so long before other work gets its turn: some 200, or 15 that each roll a segment."""
+FIRST_MARKERS_SECONDS: Final = 0.008
+"""Markers are written for so long before other work gets its turn: some 200, or 15 that each roll a segment. So nearly
+every transaction is complete before the next request of its producer."""
+MARKERS_SECONDS: Final = SLICE_SECONDS
+"""And for so long from then on: who asks for thousands waits, not everybody else."""
 
 Asked = WriteTxnMarkersRequest.WritableTxnMarker
 Key = tuple[int, TopicPartition]
@@ -105,11 +108,12 @@ class MarkerSender:
     # --- the brokers
 
     async def _work_for(self, broker_id: int) -> None:
+        pauses = self._slices.pauses(MARKERS_SECONDS, FIRST_MARKERS_SECONDS)
         try:
             while markers := deque(self._queue.take(broker_id)):
                 with self._giving_back(markers):
                     if broker_id == self._node_id:
-                        await self._append(markers)
+                        await self._append(markers, pauses)
                     else:
                         await self._send(broker_id, markers)
         finally:
@@ -126,10 +130,9 @@ class MarkerSender:
             for waiting in markers:
                 self._queue.again(waiting, self._clock.monotonic())
 
-    async def _append(self, markers: deque[WaitingMarker]) -> None:
+    async def _append(self, markers: deque[WaitingMarker], pauses: Pauses) -> None:
         """Others have their turn after each slice, however few markers that was: one may roll a segment, which opens
         files. A late answer holds up nobody."""
-        pauses = self._slices.pauses(MARKERS_SECONDS)
         while markers:
             await pauses.here()
             waiting = markers[0]

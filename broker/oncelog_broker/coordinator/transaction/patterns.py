@@ -3,7 +3,8 @@
 RE2 takes time in proportion to pattern and text, whatever they say; but a pattern of a few dozen characters may stand
 for thousands of steps, each to be taken for every character of an id of up to 32 KB: that is a second. So ids are
 matched in a thread, which RE2 lets run beside the loop; there is one for all who ask, or they would take all threads
-from others.
+from others. Patterns are read there, too: with the first one RE2 is loaded, which takes some milliseconds, and memory
+that a broker whom nobody asks for this does not need.
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
-
-import re2
+from typing import Final, Protocol
 
 from oncelog_broker.runtime.clock import Clock
 
@@ -31,22 +30,27 @@ class InvalidPattern(Exception):
     """This is no pattern, or more than we are willing to look for."""
 
 
+class Compiled(Protocol):
+    """What RE2 makes of a pattern."""
+
+    @property
+    def programsize(self) -> int: ...
+
+    def fullmatch(self, text: str, /) -> object | None: ...
+
+
 class IdPattern:
     """One pattern."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, compiled: Compiled) -> None:
+        self._compiled = compiled
+
+    @classmethod
+    async def read(cls, text: str) -> IdPattern:
         """Raises InvalidPattern."""
         if len(text) > MAX_PATTERN_CHARS:
             raise InvalidPattern(f"a pattern of {len(text)} characters, of {MAX_PATTERN_CHARS} at most")
-        options = re2.Options()
-        options.log_errors = False
-        options.max_mem = MAX_PATTERN_BYTES
-        try:
-            self._compiled = re2.compile(text, options)
-        except re2.error as error:
-            raise InvalidPattern(str(error)) from error
-        if self._compiled.programsize > MAX_PROGRAM_SIZE:
-            raise InvalidPattern(f"a pattern of {self._compiled.programsize} steps, of {MAX_PROGRAM_SIZE} at most")
+        return cls(await asyncio.get_running_loop().run_in_executor(_THREAD, _compiled, text))
 
     async def matching(self, ids: Sequence[str], clock: Clock) -> set[str]:
         """Those of `ids` that match as a whole."""
@@ -65,3 +69,19 @@ class IdPattern:
             if clock.monotonic() > end:
                 return number + 1
         return len(ids)
+
+
+def _compiled(text: str) -> Compiled:
+    """Raises InvalidPattern."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MAX_PATTERN_BYTES
+    try:
+        compiled: Compiled = re2.compile(text, options)
+    except re2.error as error:
+        raise InvalidPattern(str(error)) from error
+    if compiled.programsize > MAX_PROGRAM_SIZE:
+        raise InvalidPattern(f"a pattern of {compiled.programsize} steps, of {MAX_PROGRAM_SIZE} at most")
+    return compiled

@@ -54,7 +54,7 @@ def _key_of(transactional_id: str) -> bytes:
 
 def _value_of(metadata: TransactionMetadata) -> TransactionLogValue:
     topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(metadata.partitions):
+    for topic, partition in metadata.partitions:
         topics.setdefault(topic, []).append(partition)
     is_empty = metadata.state is TransactionState.EMPTY
     return TransactionLogValue(
@@ -66,7 +66,7 @@ def _value_of(metadata: TransactionMetadata) -> TransactionLogValue:
         transaction_status=metadata.state,
         transaction_partitions=None
         if is_empty
-        else [PartitionsSchema(topic=topic, partition_ids=partitions) for topic, partitions in topics.items()],
+        else [PartitionsSchema(topic=topic, partition_ids=sorted(topics[topic])) for topic in sorted(topics)],
         transaction_last_update_timestamp_ms=metadata.last_update_timestamp,
         transaction_start_timestamp_ms=metadata.start_timestamp,
         client_transaction_version=metadata.client_transaction_version,

@@ -6,8 +6,8 @@ or for max_bytes where those are fewer. Errors of a partition answer at once, an
 in the log (diverging_epoch). Records are slices of mapped files, but for the first few, which are copied. How many, the
 ledger decides: a client that does not read its answers holds little of the heap.
 A follower (replica_state) reads to the log's end, waits for what is appended, and tells with its offsets what it has.
-Versions: v7 incremental sessions (KIP-227, fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, v13 topic ids
-instead of names, v16 who leads beside NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951).
+Versions: v7 incremental sessions (KIP-227, fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, and who leads
+beside NOT_LEADER_OR_FOLLOWER, v13 topic ids instead of names, v16 also beside FENCED_LEADER_EPOCH, and where (KIP-951).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.fetch_reads import FIRST_TOPIC_ID_VERSION, ConsumerRead, ReplicaRead
+from oncelog_broker.server.fetch_reads import FIRST_TOPIC_ID_VERSION, ConsumerRead, FetchRead, ReplicaRead
 from oncelog_broker.server.fetch_sessions import NO_SESSION, PARTITIONS_PER_STEP, FetchPlan
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
@@ -78,7 +78,7 @@ class _Fetch:
         self._follower = follower
         self._plan: FetchPlan
 
-    def plan_and_read(self) -> Steps[ConsumerRead | None]:
+    def plan_and_read(self) -> Steps[FetchRead | None]:
         """None where the session refuses."""
         services, by_id = self._context.services, self._context.version >= FIRST_TOPIC_ID_VERSION
         try:
@@ -93,19 +93,19 @@ class _Fetch:
             return None
         return (yield from self._read(is_first=True))
 
-    def _read(self, *, is_first: bool = False) -> Steps[ConsumerRead]:
+    def _read(self, *, is_first: bool = False) -> Steps[FetchRead]:
         if self._follower is None:
             return ConsumerRead(self._request, self._context).all_of(self._plan)
         read = ReplicaRead(self._request, self._context, *self._follower, notes=is_first)
         return self._read_as_replica(read)
 
-    def _read_as_replica(self, read: ReplicaRead) -> Steps[ConsumerRead]:
+    def _read_as_replica(self, read: ReplicaRead) -> Steps[FetchRead]:
         yield from read.all_of(self._plan)
         if read.joining:
             self._context.services.isr_keeper.consider(read.joining)
         return read
 
-    def answer_or_wait(self, read: ConsumerRead | None) -> Answer[FetchResponse]:
+    def answer_or_wait(self, read: FetchRead | None) -> Answer[FetchResponse]:
         if read is None:
             return FetchResponse(error_code=self._refused, session_id=NO_SESSION, responses=[])
         request, limit = self._request, self._context.services.config[FETCH_MAX_BYTES]
@@ -116,7 +116,7 @@ class _Fetch:
         waited = self._wait(read, missing_bytes)
         return then(then(waited, lambda _: self._context.in_slices(self._read())), self._answer)
 
-    def _wait(self, read: ConsumerRead, missing_bytes: int) -> Answer[None]:
+    def _wait(self, read: FetchRead, missing_bytes: int) -> Answer[None]:
         """Until `missing_bytes` more are there or the time is up, whichever is first."""
         if read.is_outdated():
             return None
@@ -126,7 +126,7 @@ class _Fetch:
         waiting = WaitingFetch(read.partitions, missing_bytes, read_committed=read_committed)
         return self._in_time(waiting)
 
-    def _wait_as_replica(self, follower: Follower, read: ConsumerRead, missing_bytes: int) -> Answer[None]:
+    def _wait_as_replica(self, follower: Follower, read: FetchRead, missing_bytes: int) -> Answer[None]:
         services = self._context.services
 
         def hurry(waiting: WaitingFetch) -> None:
@@ -150,7 +150,7 @@ class _Fetch:
         self._context.services.deadlines.unless_done(waiting.enough, seconds, waiting.finish)
         return waiting.enough
 
-    def _answer(self, read: ConsumerRead) -> Answer[FetchResponse]:
+    def _answer(self, read: FetchRead) -> Answer[FetchResponse]:
         named = () if read.hints is None else read.hints.endpoints()
         endpoints = [FetchResponse.NodeEndpoint(**endpoint._asdict()) for endpoint in named]
         if len(read.answers) <= PARTITIONS_PER_STEP:

@@ -10,7 +10,6 @@ from oncelog_broker.coordinator.transaction.metadata import TransactionMetadata
 from oncelog_broker.coordinator.transaction.patterns import IdPattern, InvalidPattern
 from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
 from oncelog_broker.runtime.answers import Answer, settled
-from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
@@ -24,12 +23,9 @@ NAMES = {state.shown: state for state in TransactionState}
 def handle(request: ListTransactionsRequest, context: RequestContext) -> Answer[ListTransactionsResponse]:
     if context.services.transactions.runtime.is_loading:
         return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    try:
-        pattern = IdPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
-    except InvalidPattern:
-        return _failed(ErrorCode.INVALID_REGULAR_EXPRESSION)
-    answer = context.in_slices(_list(request, context))
-    return answer if pattern is None else context.in_a_task(_matching(answer, pattern, context.services.clock))
+    if request.transactional_id_pattern:
+        return context.in_a_task(_matching(request.transactional_id_pattern, request, context))
+    return context.in_slices(_list(request, context))
 
 
 def _list(request: ListTransactionsRequest, context: RequestContext) -> Steps[ListTransactionsResponse]:
@@ -63,13 +59,15 @@ def _list(request: ListTransactionsRequest, context: RequestContext) -> Steps[Li
     return ListTransactionsResponse(error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=found)
 
 
-async def _matching(
-    answer: Answer[ListTransactionsResponse], pattern: IdPattern, clock: Clock
-) -> ListTransactionsResponse:
-    """The part of `answer` whose ids match."""
-    response = await settled(answer)
+async def _matching(text: str, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+    """Those of `_list` whose ids match."""
+    try:
+        pattern = await IdPattern.read(text)
+    except InvalidPattern:
+        return _failed(ErrorCode.INVALID_REGULAR_EXPRESSION)
+    response = await settled(context.in_slices(_list(request, context)))
     listed = response.transaction_states
-    matching = await pattern.matching([state.transactional_id for state in listed], clock)
+    matching = await pattern.matching([state.transactional_id for state in listed], context.services.clock)
     response.transaction_states = [state for state in listed if state.transactional_id in matching]
     return response
 

@@ -1,12 +1,14 @@
 """Topics that are too large for one write: made and deleted in pieces, by whoever is controller meanwhile."""
 
+from itertools import pairwise
+
 import pytest
 from tests.support.controlled_brokers import ControlledBrokers
 
 from oncelog_broker.controller import topics as topics_module
 from oncelog_broker.controller import writer
 from oncelog_broker.controller.topics import TopicController
-from oncelog_broker.metadata import paths
+from oncelog_broker.metadata import paths, payloads
 from oncelog_broker.metadata.payloads import ReplicaAssignment, TopicAssignment, encode_topic
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -49,6 +51,42 @@ async def test_a_large_topic_gets_its_leaders_in_pieces(cluster, topics):
     states = await cluster.states()
     assert len(states) == 10
     assert all(leader in (1, 2) and epoch == 0 and set(isr) == {1, 2} for leader, epoch, isr in states.values())
+
+
+async def test_others_have_their_turn_while_its_document_is_written(cluster, topics, term, monkeypatch):
+    """At each change, also where it must be read whether a write was done whose reply was lost."""
+    done = []
+
+    def watched(steps):
+        def run(*arguments):
+            running = steps(*arguments)
+            while True:
+                try:
+                    step = next(running)
+                except StopIteration as finished:
+                    return finished.value
+                done.append("step")
+                yield step
+
+        return run
+
+    async def pause():
+        done.append("pause")
+
+    monkeypatch.setattr(payloads, "PARTITIONS_PER_STEP", 2)
+    for name in ("topic_encoded_in_steps", "topic_in_steps"):
+        monkeypatch.setattr(topics_module, name, watched(getattr(payloads, name)))
+    monkeypatch.setattr(term, "pause", pause)
+    cluster.sessions[1].lose_replies = 1
+    for change, steps in (
+        (topics.create_topic("t", 8, 1), 4 + 5),  # the reply is lost
+        (topics.create_partitions("t", 16), 5 + 8),  # it is read first
+        (topics.delete_topic("t"), 2 * 9),  # before it is marked, and after
+    ):
+        done.clear()
+        await change
+        assert done.count("step") == steps
+        assert all(after == "pause" for step, after in pairwise(done) if step == "step")
 
 
 async def test_one_that_was_cut_short_is_finished_by_the_next_controller(cluster, topics):

@@ -258,6 +258,16 @@ async def test_a_write_that_seems_lost_is_done_once(cluster, term, lost):
     assert (await cluster.states())[0] == (3, 1, (3, 4))
 
 
+@pytest.mark.parametrize("lost", ["lose_replies", "lose_requests"])
+async def test_a_cancellation_that_seems_lost_is_one_all_the_same(cluster, term, lost):
+    await term.reassign([(KEY, [3, 4])])
+    setattr(cluster.sessions[1], lost, 1)
+    assert await term.reassign([(KEY, None)]) == [None]
+    assert await look(cluster) == ((1, 2), (), ())
+    (error,) = await term.reassign([(KEY, None)])
+    assert error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
 async def test_no_partitions_are_added_meanwhile(cluster, term):
     topics = TopicController(cluster.sessions[1], lambda: term)
     await term.reassign([(KEY, [3, 4])])

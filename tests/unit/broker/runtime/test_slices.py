@@ -228,3 +228,18 @@ async def test_an_errand_waits_for_nobody_who_holds_what_his_job_has_brought() -
         errand_done.set()
         assert [await settled(answer) for answer in holding] == [True] * JOBS_AT_ONCE
     assert run_steps(errand()) == "written"
+
+
+async def test_a_first_slice_may_be_longer_than_the_others() -> None:
+    """What is usual ends within it; what is not waits as often as anything else."""
+    work = Work()
+
+    async def many() -> None:
+        pauses = work.slices.pauses(0.002, first_seconds=0.005)
+        for _ in range(9):
+            await pauses.here()
+            work.clock.advance_ms(1)
+            work.log.append("a")
+
+    turns = await work.turns([asyncio.ensure_future(many())])
+    assert [len(turn) for turn in turns if turn] == [5, 2, 2]

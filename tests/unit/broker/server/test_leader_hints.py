@@ -6,6 +6,7 @@ import pytest
 from tests.support.served import FOLLOWER, LEADER, TOPIC, Client, Served, produce
 from tests.support.storage import make_batch
 
+from oncelog.connection.versions import CLIENT_MAX
 from oncelog_broker.metadata.image import Broker, PartitionState, Topic
 from oncelog_broker.metadata.payloads import Endpoint
 from oncelog_broker.server import leader_hints
@@ -88,7 +89,13 @@ async def test_so_is_a_consumer(served, version):
     assert hints(await answer(served, fetch(0), ApiKey.FETCH, version)) == ([(FOLLOWER, 9)], THERE)
 
 
-@pytest.mark.parametrize(("api", "version"), [(ApiKey.PRODUCE, 9), (ApiKey.FETCH, 15)])
+@pytest.mark.parametrize("version", [CLIENT_MAX[ApiKey.FETCH], 15])
+async def test_a_consumer_that_cannot_be_told_where_is_told_who(served, version):
+    """Our own, for one: it knows from the metadata where that is."""
+    assert hints(await answer(served, fetch(0), ApiKey.FETCH, version)) == ([(FOLLOWER, 9)], [])
+
+
+@pytest.mark.parametrize(("api", "version"), [(ApiKey.PRODUCE, 9), (ApiKey.FETCH, 11)])
 async def test_older_clients_are_not(served, api, version):
     request = produce(bytes(make_batch())) if api is ApiKey.PRODUCE else fetch(0)
     assert hints(await answer(served, request, api, version)) == ([None], [])
@@ -112,6 +119,7 @@ async def test_a_reader_of_an_older_epoch_is_told_the_newer_one(tmp_path):
     served.leader = fenced
     response = await answer(served, fetch(0), ApiKey.FETCH, 16)
     assert hints(response) == ([(LEADER, 9)], [(LEADER, "here", 9092, None)])
+    assert hints(await answer(served, fetch(0), ApiKey.FETCH, 15)) == ([None], [])
     served.leave()
 
 

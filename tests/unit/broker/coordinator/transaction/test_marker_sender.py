@@ -295,7 +295,8 @@ async def test_late_answers_of_own_partitions_hold_up_no_other(
 
 
 async def test_many_markers_let_other_work_in(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MARKERS_SECONDS", 0.0)
+    for slices in ("FIRST_MARKERS_SECONDS", "MARKERS_SECONDS"):
+        monkeypatch.setattr(module, slices, 0.0)
     cluster.lead(*[ME] * 50)
     ended, turns = cluster.write(*range(50)), 0
     while not ended.done():

@@ -1,0 +1,33 @@
+"""Data directories of another origin (that Apache Kafka wrote, say): which topics a new cluster begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from oncelog_broker.config.alter import valid_topic_overrides
+from oncelog_broker.log.directories.kraft_metadata import read_topic_configs
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.metadata.registration import FoundLogs, FoundTopic
+from oncelog_broker.runtime.disk import Disk
+
+ADOPTED_PRODUCER_IDS: Final = 2**40
+"""Producer ids up to here may be in use in logs that another cluster wrote: ours begin above, since an id that is given
+out twice makes two producers one. Nobody has initialised that many producers."""
+
+
+def found_logs(logs: LogManager, directories: Iterable[str], disk: Disk) -> FoundLogs:
+    """What those of another origin hold, if this broker is the first of a cluster. Raises OSError."""
+    configs: dict[str, dict[str, str]] = {}
+    for directory in directories:
+        configs |= read_topic_configs(disk, directory)
+    found: dict[str, dict[int, int]] = {}
+    topic_ids: dict[str, bytes | None] = {}
+    for log in logs.logs():
+        found.setdefault(log.topic, {})[log.partition] = log.latest_epoch
+        topic_ids[log.topic] = logs.topic_id(log.topic, log.partition)
+    topics = tuple(
+        FoundTopic(name, epochs, topic_ids[name], valid_topic_overrides(name, configs.get(name, {})))
+        for name, epochs in found.items()
+    )
+    return FoundLogs(logs.cluster_id, topics, ADOPTED_PRODUCER_IDS if topics else -1)

@@ -1,0 +1,56 @@
+"""Work that goes on in a thread of its own for as long as a `with` lasts, and what ended it before that."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Self
+
+
+class Background(ABC):
+    """The end of the `with` raises what ended the work early, or AssertionError where it does not end."""
+
+    def __init__(self, patience_seconds: float) -> None:
+        """How long whatever is waited for here may take."""
+        self._patience_seconds = patience_seconds
+        self._is_over = threading.Event()
+        self._progress = threading.Condition()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True, name=type(self).__name__)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join(self._patience_seconds)
+        if self._failure is not None:
+            raise self._failure
+        assert not self._thread.is_alive(), f"{self._thread.name} does not end"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the work is to end."""
+        return self._is_over.is_set()
+
+    @abstractmethod
+    def _work(self) -> None:
+        """Until `is_over`."""
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:
+            with self._progress:
+                self._failure = error
+                self._progress.notify_all()
+
+    def until(self, is_so: Callable[[], bool], what: str) -> None:
+        """Wait until it is so, which the work says by notifying `_progress`. Raises what ended the work."""
+        with self._progress:
+            is_done = self._progress.wait_for(lambda: is_so() or self._failure is not None, self._patience_seconds)
+            if not is_so() and self._failure is not None:
+                raise self._failure
+        assert is_done, f"not within {self._patience_seconds:g} s: {what}"

@@ -1,0 +1,89 @@
+"""How the state is looked for where its offset has expired: in the whole topic, by a client like the others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.support.virtual_time import run_virtually
+
+from oncelog import ConsumerRecord, TopicPartition
+from oncelog_pipeline.sink import state_topic
+from oncelog_pipeline.sink.cluster import KafkaCluster
+from oncelog_pipeline.sink.names import Query
+from oncelog_pipeline.sink.state import State
+
+QUERY = Query("q")
+SETTINGS = {"request_timeout_ms": 1234, "client_id": "mine"}
+
+
+class OneRecord:
+    """Instead of a consumer: the topic has one record; or, with `is_hanging`, nothing of it ever comes."""
+
+    is_hanging = False
+
+    def __init__(self, _servers: str, **options: Any) -> None:
+        self.options = options
+        made.append(self)
+        self._at = 0
+
+    async def __aenter__(self) -> OneRecord:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        (self._partition,) = partitions
+
+    async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 1)
+
+    async def position(self, _: TopicPartition) -> int:
+        return self._at
+
+    async def poll(self, timeout_ms: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        if self.is_hanging:
+            await asyncio.sleep(timeout_ms / 1000)
+            return {}
+        self._at = 1
+        value = State("run", 7).as_json()
+        return {self._partition: [ConsumerRecord(*self._partition, 0, 0, 0, QUERY.id.encode(), value, [], 0)]}
+
+
+made: list[OneRecord] = []
+
+
+@pytest.fixture(autouse=True)
+def without_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    made.clear()
+    monkeypatch.setattr(state_topic, "Consumer", OneRecord)
+
+
+async def read() -> State | None:
+    cluster = KafkaCluster("localhost:1", task_timeout_ms=1000, settings=SETTINGS)
+
+    async def expired(*_: object, **__: object) -> dict[TopicPartition, int]:
+        return {}
+
+    cluster._admin.groups.offsets = expired  # type: ignore[method-assign,assignment]
+    return await cluster.read_state(QUERY)
+
+
+def test_the_client_that_looks_for_it_has_the_settings_of_all() -> None:
+    found = run_virtually(read())
+    assert found == State("run", 7)
+    (consumer,) = made
+    assert SETTINGS.items() <= consumer.options.items()
+
+
+def test_who_looks_for_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OneRecord, "is_hanging", True)
+
+    async def waiting() -> float:
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(read(), 3600)
+        return asyncio.get_running_loop().time() - began
+
+    assert run_virtually(waiting()) == pytest.approx(state_topic.READ_SECONDS, abs=1)

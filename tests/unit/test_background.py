@@ -1,0 +1,39 @@
+"""Work in a thread of its own: what ends it early is raised, whoever waits for it."""
+
+import pytest
+from tests.support.background import Background
+
+PATIENCE_SECONDS = 60.0
+
+
+class Counting(Background):
+    def __init__(self, fails_at: int | None = None) -> None:
+        super().__init__(PATIENCE_SECONDS)
+        self.count = 0
+        self._fails_at = fails_at
+
+    def _work(self) -> None:
+        while not self.is_over:
+            with self._progress:
+                self.count += 1
+                self._progress.notify_all()
+            if self.count == self._fails_at:
+                raise LookupError("on purpose")
+
+
+def test_it_goes_on_until_the_end_of_the_with() -> None:
+    with Counting() as counting:
+        counting.until(lambda: counting.count >= 3, "three")
+    counted = counting.count
+    assert not counting._thread.is_alive()
+    assert counted == counting.count >= 3
+
+
+def test_what_ends_it_is_raised_to_who_waits_and_at_the_end() -> None:
+    with pytest.raises(LookupError), Counting(fails_at=2) as counting, pytest.raises(LookupError):
+        counting.until(lambda: counting.count >= 3, "three")
+
+
+def test_what_came_before_the_failure_counts() -> None:
+    with pytest.raises(LookupError), Counting(fails_at=2) as counting:
+        counting.until(lambda: counting.count >= 2, "two")
