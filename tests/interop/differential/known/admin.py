@@ -11,7 +11,7 @@ from tests.interop.differential.side import CLOSED
 ERROR: Final = "error_code"
 
 NOT_SERVED: Final = (
-    *("SaslHandshake", "SaslAuthenticate", "DescribeAcls", "CreateAcls", "DeleteAcls", "AlterReplicaLogDirs"),
+    *("SaslHandshake", "SaslAuthenticate", "AlterReplicaLogDirs"),
     *("DescribeLogDirs", "ElectLeaders"),
     *("DescribeClientQuotas", "AlterClientQuotas", "DescribeUserScramCredentials", "AlterUserScramCredentials"),
     *("DescribeQuorum", "UpdateFeatures", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ListConfigResources"),
