@@ -11,13 +11,13 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog_broker.config import broker_keys as keys
-from oncelog_broker.config import leadership_keys, throttle_keys, zookeeper_keys
+from oncelog_broker.config import leadership_keys, security_keys, throttle_keys, zookeeper_keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import (
     Listener,
@@ -71,6 +71,9 @@ from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.security.authorizer.configured import configured_authorizer
+from oncelog_broker.security.first_users import make_first_users, parse_first_users
+from oncelog_broker.security.listener_security import ListenerSecurity
+from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import Services
 from oncelog_broker.server.controller_calls import ControllerCalls
@@ -83,6 +86,9 @@ from oncelog_broker.upkeep.cleaning import LogCleaner
 from oncelog_broker.upkeep.departure import Departure, Patience
 from oncelog_broker.upkeep.maintenance import LogMaintenance
 from oncelog_protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from oncelog.connection.security import Security
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +137,7 @@ class Broker:
             TurnBudget(self.clock.monotonic),
         )
         self._network = network or RealNetwork()
-        self._listeners = Listeners(self._network, self.connections)
+        self._listeners = Listeners(self._network, self.connections, self.clock)
         self._services: Services | None = None
         self._undo = AsyncExitStack()
         """What `stop` does, in reverse order of the start."""
@@ -209,6 +215,7 @@ class Broker:
         self._divide_descriptors()
         advertised = advertised_listeners(self.config, socket.gethostname())
         brokers_listener = inter_broker_listener(self.config)
+        securities = self._securities(brokers_listener)
         home = os.path.abspath(self.config.log_dirs[0])
         try:
             self.disk.make_directories(home)
@@ -234,13 +241,22 @@ class Broker:
         self._undo.push_async_callback(self._listeners.close)
         bound = {}
         for listener in listeners(self.config):
-            bound[listener.name] = await self._listeners.listen(listener)
+            bound[listener.name] = await self._listeners.listen(listener, securities[listener.name])
         self.advertised = with_bound_ports(advertised, bound)
         self._undo.push_async_callback(self.tasks.close)
         await self._join(store, predecessor)
+        await make_first_users(store, parse_first_users(self.config[security_keys.SCRAM_FIRST_USERS]))
+        await self._follow_securities(securities.values())
         self._undo.push_async_callback(self.metadata.close)
         self._undo.push_async_callback(self.tasks.close)
-        self.peers = BrokerPeers(self.node_id, brokers_listener, lambda: self.image, self._network, self.tasks)
+        self.peers = BrokerPeers(
+            self.node_id,
+            brokers_listener,
+            lambda: self.image,
+            self._network,
+            self.tasks,
+            security=_towards_brokers(securities[brokers_listener]),
+        )
         self._undo.callback(self.peers.close)
         self._undo.push_async_callback(self._listeners.close)
         self.producer_ids = ProducerIdManager(store, self.node_id)
@@ -337,6 +353,33 @@ class Broker:
             authorizer=configured_authorizer(self.config, self.metadata),
         )
         await self._listeners.start(Dispatcher(self._services))
+
+    def _securities(self, brokers_listener: str) -> dict[str, ListenerSecurity]:
+        """What each listener asks for. Raises InvalidConfig."""
+        parse_first_users(self.config[security_keys.SCRAM_FIRST_USERS])
+        return {
+            listener.name: ListenerSecurity(
+                listener,
+                self.config,
+                lambda user: self.image.config_of_user(user),
+                is_inter_broker=self._is_clustered and listener.name == brokers_listener,
+            )
+            for listener in listeners(self.config)
+        }
+
+    async def _follow_securities(self, securities: Collection[ListenerSecurity]) -> None:
+        """Keys and certificates change while the broker runs."""
+        for jwks in (jwks for security in securities for jwks in security.jwks):
+            await jwks.read()
+            self.tasks.spawn("keys of OAUTHBEARER", jwks.follow())
+        contexts = [security.tls for security in securities if security.tls is not None]
+
+        async def check() -> None:
+            for context in contexts:
+                await asyncio.to_thread(context.check)
+
+        if contexts:
+            self.tasks.every("TLS files", FILES_CHECK_SECONDS, check)
 
     def _replicate(self) -> IsrKeeper:
         """Fetch what is followed, and see to the ISR of what is led."""
@@ -512,6 +555,22 @@ class Broker:
             await asyncio.to_thread(self.logs.close)
         except (OSError, KafkaError) as error:
             logger.error("not a clean shutdown", extra={"reason": error})
+
+
+def _towards_brokers(security: ListenerSecurity) -> Callable[[], Security]:
+    """What this broker's connections to others are protected with, and what it logs in as: as of now, since
+    certificates change."""
+
+    def current() -> Security:
+        from oncelog.connection.security import SaslLogin, Security  # a broker alone starts without it
+
+        login = None
+        if security.login is not None:
+            mechanism, username, password = security.login
+            login = SaslLogin(mechanism, username, password.reveal())
+        return Security(None if security.tls is None else security.tls.client, login)
+
+    return current
 
 
 def _epoch_of(image: ClusterImage, broker_id: int) -> int:

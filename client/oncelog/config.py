@@ -7,8 +7,9 @@ Times are in milliseconds, sizes in bytes.
 from __future__ import annotations
 
 import difflib
+import ssl
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from oncelog.address import Address
@@ -27,6 +28,9 @@ MAX_IDEMPOTENT_IN_FLIGHT: Final = 5
 
 ACKS: Final = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
 COMPRESSION_TYPES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+OAUTHBEARER: Final = "OAUTHBEARER"
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 REBOOTSTRAP: Final = "rebootstrap"
 RECOVERY_STRATEGIES: Final = (REBOOTSTRAP, "none")
 OFFSET_RESETS: Final = ("earliest", "latest", "none")
@@ -71,6 +75,24 @@ class ClientConfig:
     """Where none of the brokers that we know of can be reached: "rebootstrap" begins anew with the bootstrap servers
     (KIP-899), "none" goes on trying those that we know."""
     socket_connection_setup_timeout_ms: int = 10_000
+    security_protocol: str = "PLAINTEXT"
+    ssl_context: ssl.SSLContext | None = None
+    """In place of what the other ssl_ keys say."""
+    ssl_check_hostname: bool = True
+    ssl_cafile: str | None = None
+    """PEM: the authorities that are trusted; without it those of the system."""
+    ssl_certfile: str | None = None
+    """PEM: what we show, with the chain to an authority; the key may be in the same file."""
+    ssl_keyfile: str | None = None
+    ssl_password: str | None = field(default=None, repr=False)
+    """Of the key, if it is encrypted."""
+    sasl_mechanism: str | None = None
+    sasl_plain_username: str | None = None
+    """For PLAIN and for SCRAM."""
+    sasl_plain_password: str | None = field(default=None, repr=False)
+    sasl_oauth_token_provider: Any = field(default=None, repr=False)
+    """For OAUTHBEARER: a function that returns a token, or an awaitable of one, or an object with such a `token`. It is
+    called in a thread."""
 
     def validate(self: C) -> C:
         """Returns itself. Raises ConfigError naming key, value and what is allowed."""
@@ -83,6 +105,7 @@ class ClientConfig:
         _check_choice("metadata_recovery_strategy", self.metadata_recovery_strategy, RECOVERY_STRATEGIES)
         _check_order(self, "reconnect_backoff_ms", "reconnect_backoff_max_ms")
         _check_order(self, "retry_backoff_ms", "retry_backoff_max_ms")
+        _check_security(self)
         return self
 
     def bootstrap_addresses(self) -> list[Address]:
@@ -313,6 +336,22 @@ def _check_name(key: str, value: Any) -> None:
     why_not = None if value is None else why_not_a_string(value)
     if why_not is not None:
         raise ConfigError(f"{key}={value!r:.100}: {why_not}")
+
+
+def _check_security(config: ClientConfig) -> None:
+    _check_choice("security_protocol", config.security_protocol, SECURITY_PROTOCOLS)
+    if not config.security_protocol.startswith("SASL_"):
+        return
+    _check_choice("sasl_mechanism", config.sasl_mechanism, SASL_MECHANISMS)
+    if config.sasl_mechanism == OAUTHBEARER:
+        provider = config.sasl_oauth_token_provider
+        if not callable(getattr(provider, "token", provider)):
+            raise ConfigError("sasl_oauth_token_provider: OAUTHBEARER needs a function that returns a token")
+        return
+    for key in ("sasl_plain_username", "sasl_plain_password"):
+        value = getattr(config, key)
+        if not isinstance(value, str) or not value:
+            raise ConfigError(f"{key}: {config.sasl_mechanism} needs it")
 
 
 def _check_order(config: ClientConfig, low_key: str, high_key: str) -> None:

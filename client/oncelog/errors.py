@@ -111,7 +111,11 @@ class FatalError(KafkaError):
 
 
 class AuthenticationFailed(FatalError):
-    """The broker does not accept who we say we are."""
+    """The broker does not accept who we say we are, or we do not accept the broker."""
+
+    @property
+    def retriable(self) -> bool:
+        return False
 
 
 class UnsupportedVersion(FatalError):

@@ -20,6 +20,7 @@ from oncelog_broker.config.broker_keys import (
     INTER_BROKER_LISTENER_NAME,
     REPLICA_SELECTOR_CLASS,
 )
+from oncelog_broker.config.security_keys import SECURITY_INTER_BROKER_PROTOCOL
 from oncelog_broker.metadata.image import Broker, ClusterImage
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.throttle import Throttles
@@ -199,6 +200,7 @@ class Served:
                 FETCH_MAX_BYTES: 1 << 20,
                 GROUP_METADATA_MAX_BYTES: 1 << 20,
                 INTER_BROKER_LISTENER_NAME: None,
+                SECURITY_INTER_BROKER_PROTOCOL: None,
                 REPLICA_SELECTOR_CLASS: None,
             },
             throttles=Throttles(),

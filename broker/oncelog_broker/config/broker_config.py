@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar, cast
 
 from oncelog_broker.config.broker_keys import BROKER_ID, BROKER_KEYS, LOG_DIR, LOG_DIRS, NODE_ID
 from oncelog_broker.config.declared import ConfigKey, ConfigSource, InvalidConfig, unknown_key
+from oncelog_broker.config.overrides import ListenerConfig, override_key
 
 T = TypeVar("T")
 
@@ -20,7 +21,7 @@ _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 class BrokerConfig:
     """`config[NUM_PARTITIONS]` is the value that holds, `settings(key)` all that were given, the first one holding."""
 
-    __slots__ = ("_layers", "_values")
+    __slots__ = ("_layers", "_values", "overrides")
 
     def __init__(
         self,
@@ -28,8 +29,11 @@ class BrokerConfig:
         *,
         dynamic: Mapping[str, object] = _NOTHING,
         dynamic_default: Mapping[str, object] = _NOTHING,
+        overrides: Mapping[str, Any] = _NOTHING,
     ) -> None:
-        """Typed values by key name: `static` from start-up, `dynamic` for this broker, `dynamic_default` for all."""
+        """Typed values by key name: `static` from start-up, `dynamic` for this broker, `dynamic_default` for all,
+        `overrides` for single listeners, by their whole names."""
+        self.overrides = overrides
         self._layers: tuple[tuple[ConfigSource, Mapping[str, object]], ...] = (
             (ConfigSource.DYNAMIC_BROKER_CONFIG, dynamic),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dynamic_default),
@@ -44,12 +48,18 @@ class BrokerConfig:
     @classmethod
     def of(cls, texts: Mapping[str, str] = MappingProxyType({})) -> BrokerConfig:
         """From static settings as text. Raises InvalidConfig."""
-        static = {}
+        static: dict[str, object] = {}
+        overrides: dict[str, object] = {}
         for name, text in texts.items():
-            if name not in BROKER_KEYS:
+            key = BROKER_KEYS.get(name)
+            of_listener = override_key(name) if key is None else None
+            if key is not None:
+                static[name] = key.parse(text)
+            elif of_listener is not None:
+                overrides[name] = of_listener.parse(text)
+            else:
                 raise InvalidConfig(unknown_key(name, BROKER_KEYS))
-            static[name] = BROKER_KEYS[name].parse(text)
-        return cls(static)
+        return cls(static, overrides=overrides)
 
     def __getitem__(self, key: ConfigKey[T]) -> T:
         return cast(T, self._values[key.name])
@@ -57,7 +67,11 @@ class BrokerConfig:
     def with_dynamic(self, dynamic: Mapping[str, object], dynamic_default: Mapping[str, object]) -> BrokerConfig:
         """The same start-up settings below these dynamic ones (typed values)."""
         static = self._layers[-1][1]
-        return BrokerConfig(static, dynamic=dynamic, dynamic_default=dynamic_default)
+        return BrokerConfig(static, dynamic=dynamic, dynamic_default=dynamic_default, overrides=self.overrides)
+
+    def of_listener(self, listener: str, mechanism: str | None = None) -> ListenerConfig:
+        """What holds for one listener, and one of its SASL mechanisms."""
+        return ListenerConfig(self, listener, mechanism)
 
     def settings(self, key: ConfigKey[Any]) -> Iterator[tuple[ConfigSource, object]]:
         """Every value given for `key` with its source, the one that holds first, the default last if there is one."""

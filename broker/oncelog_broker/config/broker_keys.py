@@ -1,7 +1,8 @@
 """The broker's configuration keys: the ones that it honours, with Kafka's names and, unless the doc says so, defaults.
 
 The keys that topics inherit are in `topic_defaults`, those about ZooKeeper in `zookeeper_keys`, those about who leads
-in `leadership_keys`, those about who may do what in `authorizer_keys`; `BROKER_KEYS` here holds those, too.
+in `leadership_keys`, those about who may connect in `security_keys`, those about who may do what in `authorizer_keys`;
+`BROKER_KEYS` here holds those, too.
 Deviations from Kafka's defaults are limits that Kafka leaves open, so that no client can take all memory or files.
 """
 
@@ -11,7 +12,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from oncelog_broker.config import authorizer_keys, leadership_keys, throttle_keys, topic_defaults, zookeeper_keys
+from oncelog_broker.config import (
+    authorizer_keys,
+    leadership_keys,
+    security_keys,
+    throttle_keys,
+    topic_defaults,
+    zookeeper_keys,
+)
 from oncelog_broker.config.declared import (
     ConfigKey,
     ConfigType,
@@ -69,8 +77,8 @@ ADVERTISED_LISTENERS = ConfigKey[tuple[str, ...] | None](
 LISTENER_SECURITY_PROTOCOL_MAP = ConfigKey[tuple[str, ...]](
     "listener.security.protocol.map",
     LIST,
-    ("PLAINTEXT:PLAINTEXT",),
-    "NAME:PROTOCOL for each listener name. The protocol served is PLAINTEXT.",
+    ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL"),
+    "NAME:PROTOCOL for each listener name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     not_empty(),
     LOW,
 )
@@ -523,7 +531,7 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE = ConfigKey[bool](
 
 BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {
     key.name: key
-    for module in (topic_defaults, zookeeper_keys, leadership_keys, throttle_keys, authorizer_keys)
+    for module in (topic_defaults, zookeeper_keys, leadership_keys, throttle_keys, security_keys, authorizer_keys)
     for key in (*vars(module).values(), *globals().values())
     if isinstance(key, ConfigKey)
 }

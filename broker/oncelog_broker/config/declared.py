@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
+from oncelog_broker.config.secret import HIDDEN, Secret
+
 T_co = TypeVar("T_co", covariant=True)
 
 INT_MAX: Final = 2**31 - 1
@@ -114,7 +116,7 @@ _TYPE_WORDS: Final = {
 
 @dataclass(frozen=True, eq=False)  # no slots: in Python 3.11 those do not go with frozen and Generic
 class ConfigKey(Generic[T_co]):
-    """One key of Kafka's. A `default` of None means: not set. Lists are tuples of strings, passwords are strings."""
+    """One key of Kafka's. A `default` of None means: not set. Lists are tuples of strings, passwords are secrets."""
 
     name: str
     type: ConfigType
@@ -142,7 +144,7 @@ class ConfigKey(Generic[T_co]):
         except ValueError:
             value = None
         if value is None or not self.allowed.check(value):
-            shown = "[hidden]" if self.is_sensitive else repr(text)
+            shown = HIDDEN if self.is_sensitive else repr(text)
             raise InvalidConfig(f"Invalid value {shown} for configuration {self.name}: expected {self.expected}")
         return cast(T_co, value)
 
@@ -171,4 +173,4 @@ def _parse(config_type: ConfigType, text: str) -> object:
         return float(text)
     if config_type is ConfigType.LIST:
         return tuple(item for item in (part.strip() for part in text.split(",")) if item)
-    return text
+    return Secret(text) if config_type is ConfigType.PASSWORD else text

@@ -19,6 +19,7 @@ from oncelog_broker.config.broker_keys import (
     LISTENERS,
 )
 from oncelog_broker.config.declared import InvalidConfig
+from oncelog_broker.config.security_keys import SECURITY_INTER_BROKER_PROTOCOL
 
 EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  recognised here, not bound
 _ENDPOINT: Final = re.compile(
@@ -27,9 +28,20 @@ _ENDPOINT: Final = re.compile(
 
 
 class SecurityProtocol(StrEnum):
-    """How connections of a listener are protected; of Kafka's four, the one that is served."""
+    """How connections of a listener are protected."""
 
     PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class Listener(NamedTuple):
@@ -89,7 +101,19 @@ def inter_broker_listener(config: BrokerConfig) -> str:
     Raises InvalidConfig where none of that name is advertised, since they learn its address from the registration.
     """
     advertised = advertised_listeners(config, "")
-    wanted = config[INTER_BROKER_LISTENER_NAME]
+    wanted, by_protocol = config[INTER_BROKER_LISTENER_NAME], config[SECURITY_INTER_BROKER_PROTOCOL]
+    if wanted is not None and by_protocol is not None:
+        raise InvalidConfig(
+            f"{INTER_BROKER_LISTENER_NAME.name}={wanted} and {SECURITY_INTER_BROKER_PROTOCOL.name}={by_protocol}: "
+            f"only one of them may be set"
+        )
+    if wanted is None and by_protocol is not None:
+        if by_protocol not in {listener.name for listener in advertised}:
+            raise InvalidConfig(
+                f"{SECURITY_INTER_BROKER_PROTOCOL.name}={by_protocol}: no listener of that name is advertised: "
+                f"{_joined(advertised)}. Where it has another name, set {INTER_BROKER_LISTENER_NAME.name}"
+            )
+        return by_protocol
     if wanted is None:
         names = {listener.name for listener in advertised}
         return SecurityProtocol.PLAINTEXT.value if SecurityProtocol.PLAINTEXT in names else advertised[0].name
@@ -102,7 +126,8 @@ def inter_broker_listener(config: BrokerConfig) -> str:
 
 def has_brokers_only_listener(config: BrokerConfig) -> bool:
     """Whether brokers have a listener of their own, so that what comes through another one is from strangers."""
-    return config[INTER_BROKER_LISTENER_NAME] is not None and len(listeners(config)) > 1
+    is_named = config[INTER_BROKER_LISTENER_NAME] is not None or config[SECURITY_INTER_BROKER_PROTOCOL] is not None
+    return is_named and len(listeners(config)) > 1
 
 
 def _protocols(config: BrokerConfig) -> dict[str, SecurityProtocol]:

@@ -17,14 +17,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS
 from oncelog_broker.config.declared import InvalidConfig, unknown_key
+from oncelog_broker.config.overrides import PREFIX, override_key
+from oncelog_broker.config.references import resolved
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 ENVIRONMENT_PREFIX: Final = "ONCELOG_"
 KAFKA_ENVIRONMENT_PREFIX: Final = "KAFKA_"
-OTHER_VARIABLES: Final = frozenset({"ONCELOG_BOOTSTRAP_SERVER", "ONCELOG_FAIL_POINTS", "ONCELOG_ZOOKEEPER_CLASSPATH"})
+OTHER_VARIABLES: Final = frozenset(
+    {"ONCELOG_BOOTSTRAP_SERVER", "ONCELOG_COMMAND_CONFIG", "ONCELOG_FAIL_POINTS", "ONCELOG_ZOOKEEPER_CLASSPATH"}
+)
 """No settings of a broker: a shell where the other commands' variables are set must still be able to start one."""
+
+_NO_ENVIRONMENT: Final[Mapping[str, str]] = {}
 
 
 class Setting(NamedTuple):
@@ -45,24 +51,30 @@ def load_broker_config(
     settings = [] if file is None else file_settings(file.name, file.read_bytes())
     settings += environment_settings(environment or {})
     settings += assignment_settings(assignments)
-    return broker_config(settings)
+    return broker_config(settings, environment or {})
 
 
-def broker_config(settings: Iterable[Setting]) -> BrokerConfig:
-    """The configuration of `settings`, of which a later one replaces an earlier one. Raises InvalidConfig."""
+def broker_config(settings: Iterable[Setting], environment: Mapping[str, str] = _NO_ENVIRONMENT) -> BrokerConfig:
+    """The configuration of `settings`, of which a later one replaces an earlier one. `environment` is what
+    `${env:NAME}` asks. Raises InvalidConfig."""
     static: dict[str, object] = {}
+    overrides: dict[str, object] = {}
     mistakes = []
     for setting in {setting.name: setting for setting in settings}.values():
         key = BROKER_KEYS.get(setting.name)
+        of_listener = override_key(setting.name) if key is None else None
         try:
-            if key is None:
+            if key is not None:
+                static[setting.name] = key.parse(resolved(setting.text, environment))
+            elif of_listener is not None:
+                overrides[setting.name] = of_listener.parse(resolved(setting.text, environment))
+            else:
                 raise InvalidConfig(unknown_key(setting.name, BROKER_KEYS))
-            static[setting.name] = key.parse(setting.text)
         except InvalidConfig as mistake:
             mistakes.append(f"{mistake} (from {setting.where})")
     if mistakes:
         raise InvalidConfig("\n".join(mistakes))
-    return BrokerConfig(static)
+    return BrokerConfig(static, overrides=overrides)
 
 
 def file_settings(file_name: str, content: bytes) -> list[Setting]:
@@ -87,10 +99,15 @@ def environment_settings(environment: Mapping[str, str]) -> list[Setting]:
     for prefix in (KAFKA_ENVIRONMENT_PREFIX, ENVIRONMENT_PREFIX):
         for variable, text in environment.items():
             if variable.startswith(prefix) and variable not in OTHER_VARIABLES:
-                name = variable.removeprefix(prefix).lower().replace("_", ".")
-                if name in BROKER_KEYS or prefix == ENVIRONMENT_PREFIX:
+                name = _name_of(variable.removeprefix(prefix))
+                if name in BROKER_KEYS or prefix == ENVIRONMENT_PREFIX or name.startswith(PREFIX):
                     settings.append(Setting(name, text, f"environment variable {variable}"))
     return settings
+
+
+def _name_of(variable: str) -> str:
+    """The key of a variable: `_` is a dot, `__` an underscore and `___` a dash, as in Kafka's container images."""
+    return variable.lower().replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
 
 def assignment_settings(assignments: Iterable[str]) -> list[Setting]:

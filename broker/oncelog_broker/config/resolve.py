@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS, BROKER_SYNONYMS
 from oncelog_broker.config.declared import ConfigKey, ConfigSource, UpdateMode
+from oncelog_broker.config.overrides import override_key
 from oncelog_broker.config.topic_keys import TOPIC_KEYS, TopicKey
 
 
@@ -57,6 +58,11 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
 def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
     """Every broker key, for DescribeConfigs."""
     described = []
+    for name, value in broker.overrides.items():
+        of_listener = override_key(name)
+        assert of_listener is not None
+        synonym = ConfigSynonym(name, of_listener.format(value), ConfigSource.STATIC_BROKER_CONFIG)
+        described.append(DescribedConfig(of_listener, synonym.value, synonym.source, (synonym,), is_read_only=True))
     for key in BROKER_KEYS.values():
         synonyms = tuple(_given((key, *BROKER_SYNONYMS.get(key.name, ())), broker))
         own = synonyms[0] if synonyms and synonyms[0].name == key.name else None

@@ -1,4 +1,4 @@
-"""Changes settings of topics and brokers: by any broker, as in Kafka with ZooKeeper.
+"""Changes settings of topics, brokers and users: by any broker, as in Kafka with ZooKeeper.
 
 A change is made to the settings as they are, behind their version; those of a topic also behind the topic's, or they
 would outlive a topic that is deleted at this moment. They are no partition states, so nobody needs to be controller.
@@ -52,6 +52,12 @@ class ConfigController:
         path = paths.broker_config(broker)
         with translated(path):
             return await self._alter(path, change, validate_only)
+
+    async def alter_user_config(self, user: str, change: ConfigChange) -> Mapping[str, str]:
+        """Change the settings of a user, SCRAM credentials among them; the new ones."""
+        path = paths.user_config(user)
+        with translated(path):
+            return await self._alter(path, change, validate_only=False)
 
     async def _alter(
         self, path: str, change: ConfigChange, validate_only: bool, topic: str | None = None

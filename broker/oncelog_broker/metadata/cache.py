@@ -40,6 +40,7 @@ class _Stale:
         self.topic_configs: set[str] = set()
         self.broker_configs: set[str] = set()
         self.acls: set[ResourcePattern] = set()
+        self.user_configs: set[str] = set()
 
     def add(self, path: str) -> None:
         parent, _, name = path.rpartition("/")
@@ -55,6 +56,8 @@ class _Stale:
             self.topic_configs.add(name)
         elif parent == paths.BROKER_CONFIGS:
             self.broker_configs.add(name)
+        elif parent == paths.USER_CONFIGS:
+            self.user_configs.add(name)
         elif path == paths.CONTROLLER:
             self.controller = True
         elif (pattern := paths.parse_acl_path(path)) is not None:
@@ -206,6 +209,9 @@ class MetadataCache:
         if stale.acls:
             patterns = sorted(stale.acls)
             image = image.with_acls(await reader.read_acls(self._store, image, patterns, self._pause))
+        if stale.user_configs:
+            names = sorted(stale.user_configs)
+            image = image.with_user_configs(await reader.read_user_configs(self._store, image, names, self._pause))
         if stale.topics:
             image = (await reader.read_topics(self._store, image, sorted(stale.topics), self._pause)).put_into(image)
         # A topic that was read as a whole has its partitions' states already.

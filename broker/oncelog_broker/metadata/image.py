@@ -86,6 +86,8 @@ class ClusterImage:
     """Overrides by topic; a topic without any is not in it."""
     broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
     """Overrides by broker id; under None those for every broker."""
+    user_configs: Mapping[str | None, Mapping[str, str]] = field(default_factory=dict)
+    """SCRAM credentials and quotas by user; under None the quotas of every user."""
     unreadable_topics: frozenset[str] = frozenset()
     """Topics of which nobody knows more than that they are there: their nodes hold nonsense. Their logs are kept."""
     acls: Mapping[ResourcePattern, frozenset[AclEntry]] = field(default_factory=dict)
@@ -124,6 +126,13 @@ class ClusterImage:
     def config_of_broker(self, broker: int) -> Mapping[str, str]:
         """The overrides that hold for a broker: its own before those for every broker."""
         return {**self.broker_configs.get(None, _NOTHING), **self.broker_configs.get(broker, _NOTHING)}
+
+    def config_of_user(self, user: str) -> Mapping[str, str]:
+        return self.user_configs.get(user, _NOTHING)
+
+    def with_user_configs(self, changed: Mapping[str | None, Mapping[str, str]]) -> ClusterImage:
+        """With these users' settings in the place of those before; empty ones take them away."""
+        return replace(self, user_configs=_with_overrides(self.user_configs, changed))
 
     def topic_changes_since(self, older: ClusterImage) -> TopicChanges:
         """What a log or replica manager has to look at; a topic whose settings alone changed is not in it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
 
 from oncelog_protocol.acls import RESOURCE_TYPES, PatternType, ResourcePattern
 
@@ -12,6 +13,8 @@ TOPICS = "/brokers/topics"
 CONFIG = "/config"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
+USER_CONFIGS = "/config/users"
+"""Of users: SCRAM credentials and quotas."""
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 ADMIN = "/admin"
@@ -31,7 +34,18 @@ INCARNATIONS = "/oncelog/incarnations"
 PROPOSED_CLUSTER_ID = "/oncelog/proposed_cluster_id"
 """What the first broker of a new cluster calls it, until it is founded."""
 
-PERSISTENT = (BROKERS, BROKER_IDS, TOPICS, CONFIG, TOPIC_CONFIGS, BROKER_CONFIGS, CLUSTER, ONCELOG, INCARNATIONS)
+PERSISTENT = (
+    BROKERS,
+    BROKER_IDS,
+    TOPICS,
+    CONFIG,
+    TOPIC_CONFIGS,
+    BROKER_CONFIGS,
+    USER_CONFIGS,
+    CLUSTER,
+    ONCELOG,
+    INCARNATIONS,
+)
 """Nodes that must exist before anything else is written; parents come first."""
 
 DEFAULT_BROKER = "<default>"
@@ -100,6 +114,20 @@ def parse_acl_path(path: str) -> ResourcePattern | None:
     parent, _, name = path.rpartition("/")
     kind = _ACLS_OF_TYPE.get(parent)
     return None if kind is None or not name else ResourcePattern(kind[0], name, kind[1])
+
+
+def user_config(user: str | None) -> str:
+    """None: the settings of every user."""
+    return f"{USER_CONFIGS}/{DEFAULT_BROKER if user is None else sanitized(user)}"
+
+
+def sanitized(name: str) -> str:
+    """As Kafka writes names that may hold anything into paths."""
+    return quote(name, safe="").replace("~", "%7E")
+
+
+def unsanitized(node: str) -> str:
+    return unquote(node)
 
 
 class TopicPath(NamedTuple):

@@ -68,7 +68,10 @@ async def read_image(store: MetadataStore, before: ClusterImage | None = None, p
     image = image.with_broker_configs(
         await read_broker_configs(store, known, await _children(store, paths.BROKER_CONFIGS))
     )
-    return image.with_acls(await read_acls(store, known, await _patterns(store), pause))
+    image = image.with_acls(await read_acls(store, known, await _patterns(store), pause))
+    return image.with_user_configs(
+        await read_user_configs(store, known, await _children(store, paths.USER_CONFIGS), pause)
+    )
 
 
 async def read_brokers(
@@ -220,6 +223,20 @@ async def read_acls(
                 read[pattern] = frozenset() if known is None else known
             else:
                 read[pattern] = known if entries == known else entries
+        await pause()
+    return read
+
+
+async def read_user_configs(
+    store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
+) -> dict[str | None, Mapping[str, str]]:
+    """The settings of each user, by the names of their nodes."""
+    read: dict[str | None, Mapping[str, str]] = {}
+    for start in range(0, len(names), STATES_AT_A_TIME):
+        some = names[start : start + STATES_AT_A_TIME]
+        users = [None if name == paths.DEFAULT_BROKER else paths.unsanitized(name) for name in some]
+        wanted = [f"{paths.USER_CONFIGS}/{name}" for name in some]
+        read |= await _read_configs(store, users, wanted, lambda user: before.user_configs.get(user, {}))
         await pause()
     return read
 

@@ -26,6 +26,7 @@ from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.schema import Request
 
 if TYPE_CHECKING:
+    from oncelog.connection.security import Security
     from oncelog.connection.transport import BrokerConnection
 
 logger = logging.getLogger(__name__)
@@ -107,7 +108,9 @@ class BrokerPeers:
         network: Network,
         tasks: Tasks,
         rng: random.Random | None = None,
+        security: Callable[[], Security] | None = None,
     ) -> None:
+        self._security = security
         self._node_id = node_id
         self._listener = listener
         self._image = image
@@ -184,7 +187,8 @@ class BrokerPeers:
             raise
 
     async def _connect(self, link: _Link, broker_id: int, purpose: Purpose) -> BrokerConnection:
-        from oncelog.connection.transport import connect  # a broker alone starts without it
+        from oncelog.connection.security import UNSECURED  # a broker alone starts without these
+        from oncelog.connection.transport import connect
 
         loop = asyncio.get_running_loop()
         try:
@@ -195,6 +199,7 @@ class BrokerPeers:
                 request_timeout_s=SETUP_SECONDS,
                 setup_timeout_s=SETUP_SECONDS,
                 open_connection=self._network.connect,
+                security=UNSECURED if self._security is None else self._security(),
             )
         except KafkaError as error:
             link.failures += 1

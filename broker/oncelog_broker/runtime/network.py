@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Listening(Protocol):
@@ -32,8 +32,10 @@ class Network(Protocol):
     ) -> Listening:
         """Bind, without accepting yet; host None or "" is every interface. OSError where the address is taken."""
 
-    async def connect(self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> object:
-        """Connect the protocol that `factory` makes. OSError."""
+    async def connect(
+        self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, **tls: Any
+    ) -> object:
+        """Connect the protocol that `factory` makes; `tls`: as `loop.create_connection` takes it. OSError."""
 
 
 class _RealListening:
@@ -66,5 +68,7 @@ class RealNetwork:
             await loop.create_server(factory, host or None, port, backlog=backlog, start_serving=False)
         )
 
-    async def connect(self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> object:
-        return await asyncio.get_running_loop().create_connection(factory, host, port)
+    async def connect(
+        self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, **tls: Any
+    ) -> object:
+        return await asyncio.get_running_loop().create_connection(factory, host, port, **tls)

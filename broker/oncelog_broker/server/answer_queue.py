@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from oncelog_broker.server.ledger import Holding
 from oncelog_broker.server.limits import MAX_UNSENT_BYTES, WRITE_HIGH_WATER_BYTES, Limits
-from oncelog_broker.server.outlet import PORTION_BYTES, Outlet
+from oncelog_broker.server.outlet import ENCRYPTED_PORTION_BYTES, PORTION_BYTES, Outlet
 from oncelog_broker.server.rota import Rota
 from oncelog_protocol.wire_writers import Buffer
 
@@ -43,6 +43,7 @@ class AnswerQueue:
     """The answers of one connection. Invariant: the first slot, if there is one, still waits."""
 
     __slots__ = (
+        "_copies_all",
         "_heap_bytes",
         "_is_closed",
         "_outgoing",
@@ -61,6 +62,8 @@ class AnswerQueue:
         """`rota` is shared by all connections; `on_room` is called when the last of a large answer has left."""
         self.memory = Holding(limits.answers, address)
         """What it holds of the ledger: the bytes on the heap, where they are more than WRITE_HIGH_WATER_BYTES."""
+        self._copies_all = False
+        """What the transport has is on the heap, whatever it was before: it is encrypted."""
         self._heap_bytes = 0
         """Of what was written since the transport had nothing left: those that are no slices of mapped files."""
         self._written = 0
@@ -76,9 +79,10 @@ class AnswerQueue:
         self.takes_more = True
         """Whether so little is outstanding that another request may be handled."""
 
-    def open(self, transport: asyncio.Transport) -> None:
+    def open(self, transport: asyncio.Transport, *, copies_all: bool = False) -> None:
         self._transport = transport
-        self._outlet.open(transport)
+        self._copies_all = copies_all
+        self._outlet.open(transport, ENCRYPTED_PORTION_BYTES if copies_all else PORTION_BYTES)
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
 
     def lose_client(self) -> None:
@@ -122,7 +126,12 @@ class AnswerQueue:
     @property
     def unsent_heap_bytes(self) -> int:
         """What a client that does not read keeps on the heap; 0 while it reads."""
-        return min(self._heap_bytes, self._unsent_bytes()) if self._stalled_since or self.is_leaving else 0
+        if not (self._stalled_since or self.is_leaving):
+            return 0
+        held = self._heap_bytes
+        if self._copies_all and self._transport is not None:
+            held += self._transport.get_write_buffer_size()
+        return min(held, self._unsent_bytes())
 
     def _weigh(self) -> None:
         held = self.unsent_heap_bytes + self._ready_bytes
@@ -191,7 +200,7 @@ class AnswerQueue:
             self._heap_bytes = 0
         pieces = parts if len(parts) == 1 else coalesce(parts)
         first = pieces[0]
-        is_small = len(pieces) == 1 and type(first) is bytes and len(first) <= PORTION_BYTES
+        is_small = len(pieces) == 1 and type(first) is bytes and len(first) <= self._outlet.portion_bytes
         if is_small and not is_leaving:  # nearly always
             self._heap_bytes += len(first)
             self._written += len(first)

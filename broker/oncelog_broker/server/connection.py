@@ -21,9 +21,10 @@ import socket
 from typing import Any, Final, Protocol, cast
 
 from oncelog_broker.security.authorizer.authorizer import Rights
-from oncelog_broker.security.principal import ANONYMOUS
+from oncelog_broker.security.principal import ANONYMOUS, Principal
 from oncelog_broker.server.answer_queue import AnswerQueue, Slot
 from oncelog_broker.server.connections import Connections
+from oncelog_broker.server.gate import LOGIN_SECONDS, Gate
 from oncelog_broker.server.known_header import NO_HEADER, KnownHeader
 from oncelog_broker.server.ledger import BEYOND_WINDOW_SECONDS, PROGRESS_WINDOW_SECONDS, Progress
 from oncelog_broker.server.limits import (
@@ -63,6 +64,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_answer_budget",
         "_answer_progress",
         "_answers",
+        "_closes_after_answer",
         "_closes_when_sent",
         "_connections",
         "_frame_progress",
@@ -70,6 +72,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_handle",
         "_has_left",
         "_held_by",
+        "_is_encrypted",
         "_is_ending",
         "_is_put_off",
         "_is_watched",
@@ -83,6 +86,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_without_memory_since",
         "client_host",
         "client_port",
+        "gate",
         "known_header",
         "last_active",
         "listener",
@@ -91,7 +95,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "state",
     )
 
-    def __init__(self, handle: FrameHandler, connections: Connections, listener: str) -> None:
+    def __init__(
+        self,
+        handle: FrameHandler,
+        connections: Connections,
+        listener: str,
+        principal: Principal = ANONYMOUS,
+        gate: Gate | None = None,
+        *,
+        is_encrypted: bool = False,
+    ) -> None:
+        """`gate`: what may be sent before somebody has logged in; None where nobody has to."""
         self._loop = asyncio.get_running_loop()
         self._handle = handle
         self._connections = connections
@@ -120,9 +134,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._frame_progress = Progress(self._loop.time())
         self._answer_progress = Progress(self._loop.time())
         self.listener = listener
-        self.principal = ANONYMOUS
         self.rights: Rights | None = None
         """What the principal was found to be allowed; None again when it is another one."""
+        self.principal = principal
+        self.gate = gate
+        self._is_encrypted = is_encrypted
+        self._closes_after_answer = False
         self.last_active = self._loop.time()
         self.known_header: KnownHeader = NO_HEADER
         self.client_host = ""
@@ -145,7 +162,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         limits = self._connections.limits
         self._received = ReceiveBuffer(limits, host)
         self._answers = AnswerQueue(limits, host, self._connections.rota, self._on_room)
-        self._answers.open(self._transport)
+        if self.gate is not None:
+            self._received.accept_up_to(self.gate.max_frame_bytes, 0)
+        self._answers.open(self._transport, copies_all=self._is_encrypted)
         for option, size in (
             (socket.SO_SNDBUF, limits.send_buffer_bytes),
             (socket.SO_RCVBUF, limits.receive_buffer_bytes),
@@ -396,6 +415,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._held_by = None
         self.last_active = self._loop.time()
         self._answers.finish(slot)
+        if self._closes_after_answer:
+            self.shut()
         self._go_on()
 
     def cancelled(self, slot: Slot) -> None:
@@ -417,6 +438,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.abort()
         elif self._has_left:
             self._end()
+
+    def close_after_answer(self) -> None:
+        """The answer that waits is the last one: nothing behind it is handled."""
+        self._closes_after_answer = True
+
+    def authenticated(self, principal: Principal, *, may_expire: bool) -> None:
+        """Somebody has logged in; where that `may_expire` the gate is asked on, before each request."""
+        self.principal = principal
+        self.rights = None
+        self._received.accept_up_to(self._connections.limits.request_max_bytes)
+        if not may_expire:
+            self.gate = None
 
     def shut(self) -> None:
         """Close after what is written has gone out: the broker stops."""
@@ -442,6 +475,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.close("responses not read while others wait for the memory that they take")
         elif self._has_left and now - self.last_active > LEFT_SECONDS:
             self.close(f"the client has gone, and its request is not done after {LEFT_SECONDS:.0f} s")
+        elif self.gate is not None and self.gate.is_late(now):
+            self.close(f"not logged in within {LOGIN_SECONDS:.0f} s")
         elif self._is_frame_late(now):
             self.close(f"request not complete after {FRAME_SECONDS:.0f} s, nor at {MIN_FRAME_RATE} bytes/s")
         elif self._sends_too_slowly(now) and limits.requests.is_short:

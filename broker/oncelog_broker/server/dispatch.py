@@ -94,6 +94,9 @@ class Dispatcher:
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
         """Serve one request. Raises MalformedMessage for a frame that cannot be answered: the connection is closed."""
+        gate = connection.gate
+        if gate is not None and not gate.lets_in(connection, frame):
+            return
         api_key, version, correlation_id = PREFIX.unpack_from(frame)
         route = self._routes.get(api_key << 16 | version) or self._route(api_key, version)
         if route is None:

@@ -6,13 +6,20 @@ import asyncio
 import errno
 import logging
 import os
+from collections.abc import Callable
 from typing import Final
 
 from oncelog_broker.config.listeners import Listener
+from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.network import Listening, Network
+from oncelog_broker.security.listener_security import ListenerSecurity
+from oncelog_broker.security.principal import ANONYMOUS, Principal
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.server.gate import Gate
+from oncelog_broker.server.handshakes import Handshakes
+from oncelog_broker.server.secured import SecuredTransport
 
 logger = logging.getLogger(__name__)
 
@@ -25,19 +32,37 @@ DRAIN_SECONDS: Final = 2.0
 class Listeners:
     """All listening sockets of a broker and the connections they accepted."""
 
-    def __init__(self, network: Network, connections: Connections) -> None:
+    def __init__(self, network: Network, connections: Connections, clock: Clock) -> None:
         self._network = network
+        self._clock = clock
+        self._handshakes = Handshakes()
         self._dispatcher: Dispatcher | None = None
         self.connections = connections
         self._listening: list[Listening] = []
 
-    async def listen(self, listener: Listener) -> int:
+    async def listen(self, listener: Listener, security: ListenerSecurity) -> int:
         """Bind `listener`; the real port. Raises OSError with a message that says what to do."""
 
-        def factory() -> BrokerConnection:
+        def connection(principal: Principal = ANONYMOUS) -> BrokerConnection:
             assert self._dispatcher is not None, "nothing is accepted before start"
-            return BrokerConnection(self._dispatcher.handle, self.connections, listener.name)
+            exchange, gate = security.exchange(), None
+            if exchange is not None:
+                gate = Gate(
+                    exchange, self._clock, listener.name, security.max_receive_bytes, security.failed_delay_seconds
+                )
+            return BrokerConnection(
+                self._dispatcher.handle,
+                self.connections,
+                listener.name,
+                principal,
+                gate,
+                is_encrypted=security.tls is not None,
+            )
 
+        def secured() -> SecuredTransport:
+            return SecuredTransport(security, self._handshakes, self.connections, connection)
+
+        factory: Callable[[], asyncio.BufferedProtocol] = connection if security.tls is None else secured
         try:
             listening = await self._network.listen(listener.host, listener.port, factory, backlog=BACKLOG)
         except OSError as error:

@@ -20,11 +20,23 @@ PORTION_BYTES: Final = 1088 * 1024
 """Given to the transport at once: half a millisecond of copying, two where pages are to be mapped. What consumers ask
 of a partition by default (1 MB), with what is around it, leaves by one write."""
 
+ENCRYPTED_PORTION_BYTES: Final = 256 * 1024
+"""The same where the transport encrypts what it is given, into memory of ours."""
+
 
 class Outlet:
     """What leaves by one connection. Invariant: while anything waits here, nothing is given past it."""
 
-    __slots__ = ("_is_stalled", "_on_clear", "_rota", "_transport", "_waiting", "is_in_rota", "waiting_bytes")
+    __slots__ = (
+        "_is_stalled",
+        "_on_clear",
+        "_rota",
+        "_transport",
+        "_waiting",
+        "is_in_rota",
+        "portion_bytes",
+        "waiting_bytes",
+    )
 
     def __init__(self, rota: Rota, on_clear: Callable[[], None]) -> None:
         """`on_clear` is called when nothing waits any more."""
@@ -35,10 +47,12 @@ class Outlet:
         self.waiting_bytes = 0
         """Of what is not given to the transport."""
         self._is_stalled = False
+        self.portion_bytes = PORTION_BYTES
         self.is_in_rota = False
 
-    def open(self, transport: asyncio.Transport) -> None:
+    def open(self, transport: asyncio.Transport, portion_bytes: int = PORTION_BYTES) -> None:
         self._transport = transport
+        self.portion_bytes = portion_bytes
 
     def close(self) -> None:
         """What waits goes nowhere any more."""
@@ -48,7 +62,7 @@ class Outlet:
 
     def write(self, pieces: list[Buffer], size: int) -> None:
         """Give `pieces`, of so many bytes, to the transport, in order, as soon as it is their turn."""
-        if size <= PORTION_BYTES and not self._waiting and self._transport is not None:
+        if size <= self.portion_bytes and not self._waiting and self._transport is not None:
             self._transport.writelines(pieces)  # one for each request: a turn has few of those that are so large
             return
         self._waiting += pieces
@@ -92,7 +106,7 @@ class Outlet:
             transport.writelines(portion)
 
     def _portion(self) -> list[Buffer]:
-        waiting, portion, room = self._waiting, list[Buffer](), PORTION_BYTES
+        waiting, portion, room = self._waiting, list[Buffer](), self.portion_bytes
         while waiting and room:
             piece = waiting[0]
             if len(piece) <= room:
@@ -102,5 +116,5 @@ class Outlet:
                 portion.append(rest[:room])
                 waiting[0] = rest[room:]
             room -= len(portion[-1])
-        self.waiting_bytes -= PORTION_BYTES - room
+        self.waiting_bytes -= self.portion_bytes - room
         return portion

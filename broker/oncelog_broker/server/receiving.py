@@ -46,10 +46,23 @@ class _Bytes(bytearray):
 class ReceiveBuffer:
     """What one connection has received and not handled yet. Invariant: 0 <= begin <= end <= size of the buffer."""
 
-    __slots__ = ("_granted", "_is_lent", "_limits", "_view", "_wanted", "begin", "end", "memory", "received")
+    __slots__ = (
+        "_granted",
+        "_is_lent",
+        "_limits",
+        "_max_frame_bytes",
+        "_min_frame_bytes",
+        "_view",
+        "_wanted",
+        "begin",
+        "end",
+        "memory",
+        "received",
+    )
 
     def __init__(self, limits: Limits, address: str) -> None:
         self._limits = limits
+        self._max_frame_bytes, self._min_frame_bytes = limits.request_max_bytes, MIN_FRAME_BYTES
         self.memory = Holding(limits.requests, address)
         """What it holds of the ledger: its size, once that is above the initial one."""
         self.received = 0
@@ -64,6 +77,10 @@ class ReceiveBuffer:
         self._wanted = 0
         """Bytes of the frame that is not whole yet, its size included; 0 where none has begun."""
         self._is_lent = False
+
+    def accept_up_to(self, max_frame_bytes: int, min_frame_bytes: int = MIN_FRAME_BYTES) -> None:
+        """The sizes that frames may have from now on. Raw SASL tokens may have any, also none."""
+        self._max_frame_bytes, self._min_frame_bytes = max_frame_bytes, min_frame_bytes
 
     # --- bytes in
 
@@ -99,10 +116,10 @@ class ReceiveBuffer:
     def has_whole_frame(self) -> bool:
         """Whether the next frame is whole; False where it is none."""
         available = self.end - self.begin - SIZE.size
-        if available < MIN_FRAME_BYTES:
+        if available < self._min_frame_bytes:
             return False
         (size,) = SIZE.unpack_from(self._view, self.begin)
-        return bool(MIN_FRAME_BYTES <= size <= available)
+        return bool(self._min_frame_bytes <= size <= available)
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame, without its size; None where none is whole. Raises FrameRefused."""
@@ -112,8 +129,10 @@ class ReceiveBuffer:
         if available < 4:
             return None
         (size,) = SIZE.unpack_from(self._view, begin)
-        if size < MIN_FRAME_BYTES or size > self._limits.request_max_bytes:
-            raise FrameRefused(f"frame of {size} bytes: socket.request.max.bytes={self._limits.request_max_bytes}")
+        if size < self._min_frame_bytes or size > self._max_frame_bytes:
+            raise FrameRefused(
+                f"frame of {size} bytes: from {self._min_frame_bytes} to {self._max_frame_bytes} are taken"
+            )
         if available - 4 < size:
             self._wanted = size + 4
             return None

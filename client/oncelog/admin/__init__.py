@@ -9,6 +9,7 @@ configs.py       the configuration of topics and brokers
 log_dirs.py      the data directories of brokers
 elections.py     elections of leaders
 reassignments.py partitions on their way to other brokers
+users.py         who logs in by SCRAM
 groups.py        consumer groups: `admin.groups`
 transactions.py  transactions: `admin.transactions`
 acls.py          who may do what: `admin.acls`
@@ -29,6 +30,7 @@ from oncelog.admin.resources import (
     NewTopic,
     ResourceType,
 )
+from oncelog.admin.users import ScramCredentialInfo, ScramDeletion, ScramUpsertion
 from oncelog_protocol.acls import (
     EVERY_ACL,
     AclBinding,
@@ -76,5 +78,8 @@ __all__ = [
     "Reassignment",
     "ResourcePattern",
     "ResourceType",
+    "ScramCredentialInfo",
+    "ScramDeletion",
+    "ScramUpsertion",
     "StoredReplica",
 ]

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from oncelog.admin import configs as of_configs
 from oncelog.admin import log_dirs as of_log_dirs
 from oncelog.admin import reassignments as of_reassignments
+from oncelog.admin import users as of_users
 from oncelog.admin.acls import AclAdmin
 from oncelog.admin.calls import Calls, brokers_of
 from oncelog.admin.groups import GroupAdmin
@@ -293,6 +294,18 @@ class Admin(Opened):
         """Brokers and controller. Raises KafkaError."""
         cluster = await self._calls.described([])
         return ClusterDescription(cluster.cluster_id, cluster.controller_id, tuple(brokers_of(cluster)))
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None
+    ) -> dict[str, list[of_users.ScramCredentialInfo]]:
+        """Who may log in by SCRAM, of these users or of all. Raises KafkaError, PartialFailure."""
+        return await of_users.describe_user_scram_credentials(self._calls, users)
+
+    async def alter_user_scram_credentials(
+        self, changes: Iterable[of_users.ScramUpsertion | of_users.ScramDeletion]
+    ) -> None:
+        """Of each user all changes, or none. Raises KafkaError, PartialFailure."""
+        await of_users.alter_user_scram_credentials(self._calls, changes)
 
     async def describe_log_dirs(
         self, broker_ids: Iterable[int] | None = None

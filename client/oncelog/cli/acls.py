@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option, output_option
 from oncelog.cli.output import Column, count, show_rows
 from oncelog.cli.running import Failure, run
@@ -104,7 +105,7 @@ def add(
         ]
         if not wanted:
             raise click.UsageError("say what it is about: --topic, --group, --transactional-id or --cluster")
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             await admin.acls.create(wanted)
         return wanted
 
@@ -127,13 +128,13 @@ def remove(bootstrap: str, yes: bool, output: str | None, **which: Any) -> None:
     async def find() -> list[AclBinding]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             return sorted({acl for each in filters_of(**which) for acl in await admin.acls.describe(each)})
 
     async def command() -> list[AclBinding]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             deleted = await admin.acls.delete(filters_of(**which))
         return sorted(acl for found in deleted.values() for acl in found)
 
@@ -163,7 +164,7 @@ def list_(bootstrap: str, output: str | None, **which: Any) -> None:
     async def command() -> list[AclBinding]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             return sorted({acl for each in filters_of(**which) for acl in await admin.acls.describe(each)})
 
     show_rows(COLUMNS, rows_of(run(command, bootstrap)), output)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from oncelog.cli.command_config import connection_settings
 from oncelog.cli.offsets import format_timestamp
 from oncelog.cli.options import bootstrap_option, output_option
 from oncelog.cli.output import chosen_format, count, show_json, show_plain
@@ -56,7 +57,7 @@ def explain(targets: tuple[Target, ...], bootstrap: str, output: str | None) -> 
     async def command() -> list[Explanation]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             partitions = await partitions_of(admin, targets)
             explained = await admin.transactions.explain(partitions)
         return [explained[partition] for partition in partitions]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option, output_option
 from oncelog.cli.output import Column, chosen_format, show_json, show_plain, show_rows, show_table
 from oncelog.cli.running import Failure, run
@@ -41,7 +42,7 @@ def list_(bootstrap: str, output: str | None) -> None:
     async def command() -> list[tuple[str, str, str]]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             return [(group.group_id, group.state, group.protocol_type) for group in await admin.groups.list()]
 
     show_rows(LIST_COLUMNS, run(command, bootstrap), output)
@@ -61,7 +62,7 @@ def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> 
     async def command() -> list[tuple[str, str, list[tuple[Any, ...]]]]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             return [await _lags(admin, group_id) for group_id in group_ids]
 
     described = run(command, bootstrap)
@@ -118,7 +119,7 @@ def reset(
     async def command() -> list[tuple[Any, ...]]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             committed = {key: value.offset for key, value in (await admin.groups.offsets(group_id)).items()}
             if from_file is not None:
                 plan = _plan_from(from_file)
@@ -153,7 +154,7 @@ def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
     async def command() -> None:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             await admin.groups.delete(group_ids)
 
     run(command, bootstrap)

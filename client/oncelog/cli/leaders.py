@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option, output_option
 from oncelog.cli.output import Column, count, show_rows
 from oncelog.cli.running import Failure, run
@@ -44,7 +45,7 @@ def show(bootstrap: str, output: str | None) -> None:
     async def command() -> list[Row]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             names = await admin.list_topics(include_internal=True)
             topics = await admin.describe_topics(names) if names else {}
             brokers = (await admin.describe_cluster()).brokers
@@ -93,7 +94,7 @@ def elect(targets: tuple[Target, ...], bootstrap: str, unclean: bool, yes: bool,
         from oncelog_protocol.elections import ElectionType
 
         kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             partitions = await partitions_of(admin, targets) if targets else None
             return await admin.elect_leaders(kind, partitions, timeout_ms=timeout_ms)
 

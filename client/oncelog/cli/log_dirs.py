@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option, output_option
 from oncelog.cli.output import chosen_format, show_json, show_plain, show_table
 from oncelog.cli.running import run
@@ -36,7 +37,7 @@ def log_dirs(bootstrap: str, output: str | None, broker_ids: tuple[int, ...], by
     async def command() -> Found:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             return await admin.describe_log_dirs(broker_ids or None)
 
     found = run(command, bootstrap)

@@ -28,6 +28,7 @@ BUILT_IN: Final = {
     "produce": "oncelog.cli.produce:produce",
     "consume": "oncelog.cli.consume:consume",
     "ping": "oncelog.cli.ping:ping",
+    "users": "oncelog.cli.users:users",
 }
 SHORTCUTS: Final = {"serve": "oncelog_broker.command:serve"}
 ENTRY_POINT_GROUP: Final = "oncelog.commands"

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
+from oncelog.cli.command_config import connection_settings, take_over
+
 V = TypeVar("V")
+F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
-bootstrap_option: Final = click.option(
+_bootstrap: Final = click.option(
     "--bootstrap-server",
     "-b",
     "bootstrap",
@@ -22,6 +26,23 @@ bootstrap_option: Final = click.option(
     metavar="HOST:PORT,...",
     help="A broker of the cluster, or several.",
 )
+_command_config: Final = click.option(
+    "--command-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar="ONCELOG_COMMAND_CONFIG",
+    show_envvar=True,
+    expose_value=False,
+    callback=take_over,
+    metavar="FILE",
+    help="A properties file with Kafka's keys: how to connect (security.protocol, sasl.jaas.config, ...).",
+)
+
+
+def bootstrap_option(command: F) -> F:
+    """Which brokers, and how to connect to them: clients get `connection_settings`."""
+    return _bootstrap(_command_config(command))
+
+
 output_option: Final = click.option(
     "--output",
     type=click.Choice(["table", "json", "plain"]),
@@ -54,12 +75,16 @@ KEY_VALUE: Final = parsed("KEY=VALUE", key_value)
 
 
 def client_settings(pairs: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """`-D linger.ms=5` as keywords of a client: {"linger_ms": 5}. Which keys exist is checked by the client."""
-    return {key.replace(".", "_"): _setting(value) for key, value in pairs}
+    """`-D linger.ms=5` as keywords of a client: {"linger_ms": 5}, beside those of --command-config. Which keys exist is
+    checked by the client."""
+    return connection_settings() | {key.replace(".", "_"): _setting(key, value) for key, value in pairs}
 
 
-def _setting(value: str) -> bool | int | str:
-    """Numbers and booleans as such: the client's configuration is typed, none of its texts look like these."""
+def _setting(key: str, value: str) -> bool | int | str:
+    """Numbers and booleans as such: the client's configuration is typed, none of its texts look like these, but for
+    names and passwords."""
+    if key.replace(".", "_").startswith(("sasl_", "ssl_password")):
+        return value
     if value in ("true", "false"):
         return value == "true"
     try:

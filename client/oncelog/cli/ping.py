@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option
 from oncelog.cli.running import Failure, describe, run
 
@@ -68,10 +69,15 @@ def ping(bootstrap: str, node_id: int | None, in_sync: bool, timeout: float) -> 
 
 async def _ask(address: Address, *, with_topics: bool, timeout: float) -> MetadataResponse:
     """Of this broker alone. Raises KafkaError."""
+    from oncelog.config import ClientConfig, load
+    from oncelog.connection.security import security_of
     from oncelog.connection.transport import connect
     from oncelog_protocol.messages.metadata import MetadataRequest
 
-    connection = await connect(address, client_id="oncelog-ping", request_timeout_s=timeout, setup_timeout_s=timeout)
+    security = security_of(load(ClientConfig, str(address), connection_settings()))
+    connection = await connect(
+        address, client_id="oncelog-ping", request_timeout_s=timeout, setup_timeout_s=timeout, security=security
+    )
     try:
         request = MetadataRequest(topics=None if with_topics else [], allow_auto_topic_creation=False)
         return await connection.send(request)

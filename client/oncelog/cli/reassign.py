@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option, output_option, parsed
 from oncelog.cli.output import Column, count, show_rows
 from oncelog.cli.reassignment_plan import Assignment, from_json, spread, to_json, topics_from_json
@@ -79,7 +80,7 @@ def generate(
     async def command() -> tuple[Assignment, dict[int, str | None]]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             brokers = (await admin.describe_cluster()).brokers
             racks = {broker.node_id: None if disable_rack_aware else broker.rack for broker in brokers}
             return await _assignment_of(admin, names), racks
@@ -124,7 +125,7 @@ def execute(
     async def command() -> list[tuple[object, ...]]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             present = await _assignment_of(admin, {partition.topic for partition in plan})
             if unknown := plan.keys() - present.keys():
                 raise Failure(f"there is no partition {', '.join(map(str, sorted(unknown)))}")
@@ -158,7 +159,7 @@ def list_(bootstrap: str, output: str | None) -> None:
     async def command() -> list[tuple[object, ...]]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             moving = await admin.list_partition_reassignments()
             return await _rows(admin, {partition: each.target for partition, each in moving.items()}, moving)
 
@@ -181,7 +182,7 @@ def verify(plan_file: IO[str], bootstrap: str, output: str | None, preserve_thro
     async def command() -> list[tuple[object, ...]]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             rows = await _settled_rows(admin, plan)
             if not preserve_throttle and all(row[2] != MOVING for row in rows):
                 await _take_throttle_back(admin, plan)
@@ -206,7 +207,7 @@ def cancel(plan_file: IO[str] | None, bootstrap: str, everything: bool, preserve
     async def command() -> int:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             moving = await admin.list_partition_reassignments(plan)
             if moving:
                 await admin.alter_partition_reassignments(dict.fromkeys(moving))

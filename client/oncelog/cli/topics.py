@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, output_option
 from oncelog.cli.output import chosen_format, show_json, show_plain, show_table
 from oncelog.cli.running import Failure, run
@@ -53,7 +54,7 @@ def create(
         from oncelog.errors import TopicAlreadyExists
 
         topic = NewTopic(name, partitions or BROKER_DEFAULT, replication_factor or BROKER_DEFAULT, dict(configs))
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             try:
                 await admin.create_topics([topic])
             except TopicAlreadyExists:
@@ -76,7 +77,7 @@ def list_(bootstrap: str, output: str | None, internal: bool) -> None:
     async def command() -> list[str]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             return await admin.list_topics(include_internal=internal)
 
     names = run(command, bootstrap)
@@ -105,7 +106,7 @@ def describe(names: tuple[str, ...], bootstrap: str, output: str | None, interna
     async def command() -> list[_Description]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             return await _describe(admin, names or await admin.list_topics(include_internal=internal))
 
     _show_descriptions(run(command, bootstrap), chosen_format(output))
@@ -139,7 +140,7 @@ def alter(
 
         changes = [AlterConfig(key, value) for key, value in configs]
         changes += [AlterConfig(key, None, AlterOperation.DELETE) for key in deleted]
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             if changes:
                 await admin.incremental_alter_configs({ConfigResource.topic(name): changes})
             if partitions is not None:
@@ -165,7 +166,7 @@ def delete(names: tuple[str, ...], bootstrap: str, yes: bool) -> None:
     async def command() -> None:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             await admin.delete_topics(names)
 
     run(command, bootstrap)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from oncelog.cli.command_config import connection_settings
 from oncelog.cli.offsets import format_timestamp
 from oncelog.cli.options import bootstrap_option, output_option
 from oncelog.cli.output import Column, chosen_format, count, show_rows, show_table
@@ -81,7 +82,7 @@ def list_(
     async def command() -> list[Row]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             listed = await admin.transactions.list(
                 states=states, producer_ids=producer_ids, duration_ms=duration_ms, pattern=pattern
             )
@@ -105,7 +106,7 @@ def describe(transactional_ids: tuple[str, ...], bootstrap: str, output: str | N
         from oncelog.admin import Admin
         from oncelog.clock import now_ms
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             described = await admin.transactions.describe(transactional_ids)
         return [_described_row(described[each], now_ms()) for each in dict.fromkeys(transactional_ids)]
 
@@ -136,7 +137,7 @@ def describe_producers(targets: tuple[Target, ...], bootstrap: str, output: str 
     async def command() -> list[Row]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             await _check_broker(admin, broker_id)
             known = await admin.transactions.producers(await partitions_of(admin, targets), broker_id=broker_id)
         return [_producer_row(partition, state) for partition in sorted(known) for state in known[partition]]
@@ -175,7 +176,7 @@ def find_hanging(
     async def command() -> list[HangingTransaction]:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             await _check_broker(admin, broker_id)
             partitions = await partitions_of(admin, targets) if targets else None
             return await admin.transactions.find_hanging(
@@ -222,7 +223,7 @@ def abort(
         from oncelog.admin import Admin
         from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             (where,) = await partitions_of(admin, [partition])
             if start_offset is not None:
                 if not force:
@@ -254,7 +255,7 @@ def fence(transactional_ids: tuple[str, ...], bootstrap: str) -> None:
     async def command() -> None:
         from oncelog.admin import Admin
 
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, **connection_settings()) as admin:
             await admin.transactions.fence(transactional_ids)
 
     run(command, bootstrap)

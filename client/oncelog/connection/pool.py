@@ -12,6 +12,7 @@ from oncelog.address import Address
 from oncelog.backoff import backoff_s
 from oncelog.cluster import Cluster
 from oncelog.config import REBOOTSTRAP, ClientConfig
+from oncelog.connection.security import security_of
 from oncelog.connection.transport import BrokerConnection, connect
 from oncelog.errors import ClientClosed, ConnectionFailed, KafkaError
 from oncelog_protocol.schema import Request
@@ -58,6 +59,7 @@ class ConnectionPool:
     def __init__(self, config: ClientConfig, rng: random.Random | None = None) -> None:
         self._config = config
         self._bootstrap = config.bootstrap_addresses()
+        self.security = security_of(config)
         self._links: dict[Address, _Link] = {}
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._is_closed = False
@@ -184,6 +186,7 @@ class ConnectionPool:
                 request_timeout_s=config.request_timeout_ms / 1000,
                 setup_timeout_s=config.socket_connection_setup_timeout_ms / 1000,
                 on_lost=self._lost(link),
+                security=self.security,
             )
             link.connection = connection
             link.failures = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
 from ipaddress import ip_address
@@ -18,18 +19,23 @@ from typing import Any, Final, TypeVar, cast
 
 from oncelog.address import Address
 from oncelog.alarm import Alarm
+from oncelog.connection.login import log_in
 from oncelog.connection.protocol import ConnectionProtocol
-from oncelog.connection.versions import FIRST_TRY, VersionTable, api_versions_request, next_try
-from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut
+from oncelog.connection.security import UNSECURED, SaslLogin, Security
+from oncelog.connection.versions import FIRST_TRY, LAST_TRY, VersionTable, api_versions_request, next_try
+from oncelog.errors import AuthenticationFailed, ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut
 from oncelog_protocol.errors import UnencodableMessage
 from oncelog_protocol.schema import Request
 
 R = TypeVar("R")
-OpenConnection = Callable[[Callable[[], asyncio.BufferedProtocol], str, int], Awaitable[Any]]
-"""Connect what the callable makes to a host and a port, as `loop.create_connection` does. Raises OSError."""
+OpenConnection = Callable[..., Awaitable[Any]]
+"""Connect what the callable makes to a host and a port, as `loop.create_connection` does, with `ssl` and
+`server_hostname` where there is TLS. Raises OSError."""
 
 logger = logging.getLogger(__name__)
 
+LOGIN_AGAIN_FRACTION: Final = 0.85
+"""Of the time for which a login holds, as much as the Java client lets pass at least."""
 IPV6_PLACE: Final = 4
 """host, port, flow, scope"""
 
@@ -57,6 +63,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._is_finishing = False
         self._heard_at = 0.0
         self._alarm = Alarm(self.check_deadlines)
+        self._held: list[Callable[[], None]] | None = None
+        """What is to be written when we have logged in again: nothing else may be sent meanwhile (KIP-368)."""
+        self._login_again: asyncio.TimerHandle | None = None
+        self._logging_in: asyncio.Task[None] | None = None
         self._error: KafkaError | None = None
         self._lost: asyncio.Future[None] = self._loop.create_future()
 
@@ -83,14 +93,24 @@ class BrokerConnection(asyncio.BufferedProtocol):
         encoded; nothing but a KafkaError. The future fails with
         ConnectionFailed or RequestTimedOut. Cancelling it only means that nobody wants the answer.
         """
-        now = self._loop.time()
-        deadline = now + (self._request_timeout_s if timeout_s is None else timeout_s)
+        deadline = self._loop.time() + (self._request_timeout_s if timeout_s is None else timeout_s)
         future: asyncio.Future[R] = self._loop.create_future()
+        self._check_open()
+        if self._held is None:
+            self._write_and_watch(request, version, future, deadline)
+        else:
+            self._held.append(
+                partial(_late, future, partial(self._write_and_watch, request, version, future, deadline))
+            )
+        return future
+
+    def _write_and_watch(
+        self, request: Request[Any], version: int | None, future: asyncio.Future[Any], deadline: float
+    ) -> None:
         self._write(request, version, future, deadline)
         if self.in_flight == 1:
-            self._heard_at = now
+            self._heard_at = self._loop.time()
             self._set_alarm()
-        return future
 
     def start_without_response(self, request: Request[Any]) -> asyncio.Future[None]:
         """Write a request that the broker does not answer: Produce with acks=0 (T17).
@@ -100,6 +120,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         deadline = self._loop.time() + self._request_timeout_s
         future: asyncio.Future[None] = self._loop.create_future()
+        self._check_open()
+        if self._held is None:
+            self._write_unanswered(request, future, deadline)
+        else:
+            self._held.append(partial(_late, future, partial(self._write_unanswered, request, future, deadline)))
+        return future
+
+    def _write_unanswered(self, request: Request[Any], future: asyncio.Future[None], deadline: float) -> None:
         if self._transport is not None and not self._has_unanswered:
             self._has_unanswered = True
             self._transport.set_write_buffer_limits(high=0)  # so that `resume_writing` says that all is written
@@ -110,7 +138,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self._unwritten.append((deadline, future))
             self._set_alarm()
-        return future
 
     async def send(self, request: Request[R], version: int | None = None, timeout_s: float | None = None) -> R:
         """As `start`, and wait for the response."""
@@ -119,8 +146,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _write(
         self, request: Request[Any], version: int | None, future: asyncio.Future[Any] | None, deadline: float
     ) -> None:
-        if self._transport is None or self._error is not None or self._is_finishing:
-            raise self._error or ConnectionFailed(f"{self.address}: not connected")
+        self._check_open()
+        assert self._transport is not None
         if version is None:
             assert self.versions is not None, "versions are negotiated before anything else is sent"
             version = self.versions.choose(type(request))
@@ -133,6 +160,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self._transport.writelines(parts)
 
+    def _check_open(self) -> None:
+        if self._transport is None or self._error is not None or self._is_finishing:
+            raise self._error or ConnectionFailed(f"{self.address}: not connected")
+
     async def negotiate(self) -> None:
         """Learn what the broker supports. Raises KafkaError."""
         version: int | None = FIRST_TRY
@@ -141,6 +172,34 @@ class BrokerConnection(asyncio.BufferedProtocol):
             response = await self.send(api_versions_request(), tried)
             version = next_try(response, tried)
         self.versions = VersionTable(response)
+
+    async def log_in(self, login: SaslLogin) -> None:
+        """Say who we are, and again before that ends (KIP-368). Raises KafkaError, AuthenticationFailed among them."""
+        assert self.versions is not None
+        lifetime_ms = await log_in(self._ask, self.versions, login)
+        if lifetime_ms:
+            seconds = lifetime_ms / 1000 * LOGIN_AGAIN_FRACTION
+            self._login_again = self._loop.call_later(seconds, self._begin_login, login)
+
+    async def _ask(self, request: Request[Any], version: int) -> Any:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._write_and_watch(request, version, future, self._loop.time() + self._request_timeout_s)
+        return await future
+
+    def _begin_login(self, login: SaslLogin) -> None:
+        if self.is_open:
+            self._held = []
+            self._logging_in = self._loop.create_task(self._log_in_again(login))
+
+    async def _log_in_again(self, login: SaslLogin) -> None:
+        try:
+            await self.log_in(login)
+        except KafkaError as error:
+            logger.warning("%s: not logged in again: %s", self.address, error.message)
+            self._fail(error)
+        held, self._held = self._held or [], None
+        for write in held:
+            write()
 
     def close(self, error: KafkaError | None = None) -> None:
         """Close; what is in flight fails with `error`. Does nothing the second time."""
@@ -152,6 +211,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         Returns at once where there was no such thing.
         """
         if self._transport is None or self._error is not None or not self._has_unanswered:
+            return
+        if not self._transport.can_write_eof():  # TLS: the next answer says that what was before it has been read
+            await self.send(api_versions_request(), LAST_TRY)
+            self.close()
             return
         self._is_finishing = True
         self._transport.write_eof()
@@ -218,6 +281,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return
         self._error = error
         self._alarm.cancel()
+        if self._login_again is not None:
+            self._login_again.cancel()
         if self._transport is not None:
             self._transport.abort()
         waiting = [request.waiter for request in self._protocol.in_flight]
@@ -240,12 +305,13 @@ async def connect(
     setup_timeout_s: float,
     on_lost: Callable[[BrokerConnection], None] | None = None,
     open_connection: OpenConnection | None = None,
+    security: Security = UNSECURED,
 ) -> BrokerConnection:
     """An open connection whose versions are known, to the first address of the name that answers.
 
     `setup_timeout_s` is for each address: one that swallows what it is sent, or says nothing, is not to be in the way
     of the next. `open_connection` is the network, by default that of the loop. Raises ConnectionFailed,
-    UnsupportedVersion.
+    UnsupportedVersion, AuthenticationFailed.
     """
     errors: list[str] = []
     open_connection = open_connection or _loop().create_connection
@@ -253,13 +319,20 @@ async def connect(
         connection = BrokerConnection(address, client_id, request_timeout_s, on_lost)
         try:
             async with asyncio.timeout(setup_timeout_s):
-                await open_connection(partial(_itself, connection), host, port)
+                await open_connection(partial(_itself, connection), host, port, **security.tls_options(address.host))
                 await connection.negotiate()
+                if security.login is not None:
+                    await connection.log_in(security.login)
             return connection
         except BaseException as error:
             connection.close()
             if isinstance(error, TimeoutError):
                 reason = f"no connection within {setup_timeout_s:g} s"
+            elif isinstance(error, ssl.SSLCertVerificationError):
+                raise AuthenticationFailed(
+                    ErrorCode.NETWORK_EXCEPTION,
+                    f"{address}: the broker's certificate is not accepted: {error.verify_message}",
+                ) from error
             elif isinstance(error, OSError | ValueError | OverflowError):  # also a port that is none
                 reason = str(error)
             elif isinstance(error, ConnectionFailed | RequestTimedOut):
@@ -268,6 +341,16 @@ async def connect(
                 raise
             errors.append(reason if host == address.host else f"{host}: {reason}")
     raise ConnectionFailed(f"{address}: {'; '.join(errors)}")
+
+
+def _late(future: asyncio.Future[Any], write: Callable[[], None]) -> None:
+    """Write what was held back; nobody is there any more to raise to."""
+    try:
+        write()
+    except KafkaError as error:
+        if not future.done():
+            future.set_exception(error)
+            future.exception()  # whoever waits gets it; if nobody does, the loop need not complain
 
 
 def _is_literal(host: str) -> bool:

@@ -2,6 +2,6 @@
 
 `client` what a hostile client is, `scene` the broker it meets, `clients` the list of them all; their deeds by kind in
 `pipelined`, `slow_readers`, `tagged_fields`, `decompression`, `repeated_names`, `long_lists`, `uploads`, `patterns`,
-`groups` and `many_partitions`; `run` measures one, `verdict` says what is wrong with the measurement, `table` is the
-page of them all.
+`groups`, `many_partitions` and `logins`; `run` measures one, `verdict` says what is wrong with the measurement, `table`
+is the page of them all.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hostile import (
     decompression,
     groups,
+    logins,
     long_lists,
     many_partitions,
     patterns,
@@ -26,4 +27,5 @@ CLIENTS = (
     *patterns.CLIENTS,
     *groups.CLIENTS,
     *many_partitions.CLIENTS,
+    *logins.CLIENTS,
 )

@@ -41,6 +41,10 @@ class Scene:
     def client(self, timeout: float = PATIENCE_SECONDS) -> RawClient:
         return self._opened.enter_context(RawClient(self.broker.port, timeout))
 
+    def opened(self, client: RawClient) -> RawClient:
+        """To be closed at the end."""
+        return self._opened.enter_context(client)
+
     def watch(self, seconds: float) -> None:
         """Do nothing while the honest client measures."""
         time.sleep(seconds)

@@ -63,6 +63,7 @@ class CoordinatorConnection:
                 client_id=self._config.client_id,
                 request_timeout_s=self._config.request_timeout_ms / 1000,
                 setup_timeout_s=self._config.socket_connection_setup_timeout_ms / 1000,
+                security=self._pool.security,
             )
             yield connection
         except (ConnectionFailed, RequestTimedOut) as error:

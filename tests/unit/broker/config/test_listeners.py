@@ -62,14 +62,36 @@ def test_no_address(text):
 
 
 def test_a_name_without_a_protocol():
-    with pytest.raises(InvalidConfig, match=r"SSL.*no security protocol; known: PLAINTEXT"):
-        listeners(config("SSL://a:1"))
+    with pytest.raises(InvalidConfig, match=r"INSIDE.*no security protocol; known: PLAINTEXT, SSL, SASL_"):
+        listeners(config("INSIDE://a:1"))
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL", "TELNET"])
-def test_protocols_that_are_not_served(protocol):
-    with pytest.raises(InvalidConfig, match=f"{protocol} of listener SECURE is not served; served: PLAINTEXT"):
-        listeners(config("PLAINTEXT://a:1", protocols=f"PLAINTEXT:PLAINTEXT,SECURE:{protocol}"))
+def test_a_protocol_that_is_not_served():
+    with pytest.raises(InvalidConfig, match="TELNET of listener SECURE is not served; served: PLAINTEXT, SSL,"):
+        listeners(config("PLAINTEXT://a:1", protocols="PLAINTEXT:PLAINTEXT,SECURE:TELNET"))
+
+
+def test_what_each_protocol_asks_for():
+    found = listeners(config("SSL://a:1,SASL_PLAINTEXT://a:2,SASL_SSL://a:3,INSIDE://a:4", protocols=ALL_PROTOCOLS))
+    assert [(each.security_protocol.has_tls, each.security_protocol.has_sasl) for each in found] == [
+        (True, False),
+        (False, True),
+        (True, True),
+        (False, False),
+    ]
+
+
+ALL_PROTOCOLS = "SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,INSIDE:PLAINTEXT"
+
+
+def test_the_listener_of_brokers_by_its_protocol():
+    settings = {"listeners": "PLAINTEXT://a:1,SASL_SSL://a:2", "security.inter.broker.protocol": "SASL_SSL"}
+    assert inter_broker_listener(BrokerConfig.of(settings)) == "SASL_SSL"
+    assert has_brokers_only_listener(BrokerConfig.of(settings))
+    with pytest.raises(InvalidConfig, match="only one of them may be set"):
+        inter_broker_listener(BrokerConfig.of({**settings, "inter.broker.listener.name": "PLAINTEXT"}))
+    with pytest.raises(InvalidConfig, match="no listener of that name is advertised"):
+        inter_broker_listener(BrokerConfig.of({**settings, "security.inter.broker.protocol": "SSL"}))
 
 
 def test_a_broken_protocol_map():

@@ -25,6 +25,7 @@ from oncelog_protocol.errors import MAX_MESSAGE_CHARS, ErrorCode, KafkaError, Ma
 class WaitingConnection:
     def __init__(self) -> None:
         self.events: list[str] = []
+        self.gate = None
 
     def wait_for(self, answer: Any, *, reads_frame: bool, holds_back: bool, is_long_poll: bool) -> Slot:
         return Slot(answer, [])

@@ -1,0 +1,55 @@
+"""Settings that name where their value is: `${env:NAME}`, `${file:PATH}` and `${file:PATH:KEY}`, as Kafka's providers.
+
+`${file:PATH}` is all of a file but the line break at its end (what container platforms mount for a secret), and
+`${file:PATH:KEY}` the value of a key in a properties file. Both need no `config.providers`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from oncelog_broker.config.declared import InvalidConfig
+
+_REFERENCE: Final = re.compile(r"\$\{(?P<provider>[a-zA-Z]+):(?P<what>[^}]*)\}")
+MAX_FILE_BYTES: Final = 1024 * 1024
+
+
+def resolved(text: str, environment: Mapping[str, str]) -> str:
+    """`text` with each reference replaced by what it stands for. Raises InvalidConfig, whose message has no values."""
+
+    def value(match: re.Match[str]) -> str:
+        provider, what = match["provider"], match["what"]
+        if provider == "env":
+            if what not in environment:
+                raise InvalidConfig(f"{match[0]}: there is no environment variable {what}")
+            return environment[what]
+        if provider == "file":
+            return _from_file(match[0], what)
+        raise InvalidConfig(f"{match[0]}: expected ${{env:NAME}}, ${{file:PATH}} or ${{file:PATH:KEY}}")
+
+    return _REFERENCE.sub(value, text) if "${" in text else text
+
+
+def _from_file(reference: str, what: str) -> str:
+    path, colon, key = what.rpartition(":")
+    if not colon or os.path.exists(what):
+        return _content(reference, what).removesuffix("\n").removesuffix("\r")
+    import javaproperties
+
+    values = javaproperties.loads(_content(reference, path))
+    if key not in values:
+        raise InvalidConfig(f"{reference}: the file has no key {key}")
+    return str(values[key])
+
+
+def _content(reference: str, path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(MAX_FILE_BYTES).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise InvalidConfig(f"{reference}: the file cannot be read: {reason}") from None

@@ -1,0 +1,35 @@
+"""A value that is never shown: what a password-typed key holds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+HIDDEN: Final = "[hidden]"
+"""As Kafka writes it."""
+
+
+class Secret:
+    """A text that only `reveal` gives away: formatting, repr and log lines show HIDDEN."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself, for whoever needs it now. It is not to be kept elsewhere."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    __str__ = __repr__
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))

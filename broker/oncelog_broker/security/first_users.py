@@ -1,0 +1,56 @@
+"""`sasl.scram.first.users`: users that a broker makes at its start, so that somebody can log in for the first time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog_broker.config.declared import InvalidConfig
+from oncelog_broker.config.secret import Secret
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.payloads import encode_config
+from oncelog_broker.metadata.store import Create, MetadataStore, NodeExists
+from oncelog_broker.security.sasl.credentials import new_credential
+from oncelog_protocol.scram import MIN_ITERATIONS, ScramMechanism
+
+logger = logging.getLogger(__name__)
+
+SALT_BYTES: Final = 24
+
+
+def parse_first_users(secret: Secret | None) -> dict[str, Secret]:
+    """`name=password,...`; a password may have no comma. Raises InvalidConfig, which repeats nothing of it."""
+    users = {}
+    for number, part in enumerate(filter(None, (secret.reveal() if secret else "").split(",")), 1):
+        name, equals, password = part.strip().partition("=")
+        if not (name and equals and password):
+            raise InvalidConfig(f"sasl.scram.first.users: user {number}: expected name=password")
+        users[name] = Secret(password)
+    return users
+
+
+async def make_first_users(store: MetadataStore, users: Mapping[str, Secret]) -> None:
+    """Those who have no node of their own yet. Raises MetadataError."""
+    names = list(users)
+    found = await store.get_many([paths.user_config(name) for name in names])
+    for name, node in zip(names, found, strict=True):
+        if node is not None:
+            continue
+        credentials = await asyncio.to_thread(_credentials, users[name])
+        try:
+            await store.multi([Create(paths.user_config(name), encode_config(credentials))])
+        except NodeExists:
+            continue  # another broker was sooner
+        logger.warning("a first user was made", extra={"user": name})
+
+
+def _credentials(password: Secret) -> dict[str, str]:
+    return {
+        mechanism.mechanism_name: new_credential(
+            mechanism, password.reveal(), secrets.token_bytes(SALT_BYTES), MIN_ITERATIONS
+        ).format()
+        for mechanism in ScramMechanism
+    }

@@ -1,0 +1,168 @@
+"""All that one listener asks of those who connect to it, put together from its settings."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import ssl
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from oncelog_broker.config import security_keys as keys
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.declared import InvalidConfig
+from oncelog_broker.config.listeners import Listener
+from oncelog_broker.config.overrides import ListenerConfig
+from oncelog_broker.config.secret import Secret
+from oncelog_broker.security.principal import ANONYMOUS, USER_TYPE, Principal
+from oncelog_broker.security.sasl.credentials import ScramCredential, decoy, parse_credential
+from oncelog_broker.security.sasl.exchange import SaslExchange
+from oncelog_broker.security.sasl.jaas import parse_jaas, plain_users
+from oncelog_broker.security.sasl.jwks import Jwks
+from oncelog_broker.security.sasl.mechanism import Mechanism
+from oncelog_broker.security.sasl.oauthbearer import OAuthExchange, TokenRules
+from oncelog_broker.security.sasl.plain import PlainMechanism
+from oncelog_broker.security.sasl.scram import ScramExchange
+from oncelog_broker.security.tls.contexts import TlsContext
+from oncelog_broker.security.tls.names import distinguished_name, mapped_name, parse_rules
+from oncelog_protocol.scram import MIN_ITERATIONS, ScramMechanism
+
+logger = logging.getLogger(__name__)
+
+UserConfig = Callable[[str], Mapping[str, str]]
+"""The settings of a user in the metadata store, its SCRAM credentials among them."""
+NONCE_BYTES: Final = 24
+_DECOY_KEY: Final = secrets.token_bytes(32)
+"""The salts of users that do not exist are made of it."""
+
+
+class NoPrincipal(Exception):
+    """A certificate whose name no rule of ssl.principal.mapping.rules makes a principal of."""
+
+
+class Login(NamedTuple):
+    """What this broker logs in to others with."""
+
+    mechanism: str
+    username: str
+    password: Secret
+
+
+class ListenerSecurity:
+    """What one listener asks for. Raises InvalidConfig where its settings cannot be."""
+
+    def __init__(
+        self, listener: Listener, config: BrokerConfig, user_config: UserConfig, *, is_inter_broker: bool
+    ) -> None:
+        protocol = listener.security_protocol
+        self.name = listener.name
+        self._config = config.of_listener(listener.name)
+        self._user_config = user_config
+        self.tls = TlsContext(self._config, is_inter_broker=is_inter_broker) if protocol.has_tls else None
+        self._rules = parse_rules(self._config[keys.SSL_PRINCIPAL_MAPPING_RULES]) if protocol.has_tls else ()
+        self.jwks: list[Jwks] = []
+        """To be followed by whoever has tasks."""
+        self._mechanisms: dict[str, Callable[[], Mechanism]] = {}
+        self._max_reauth_ms: dict[str, int] = {}
+        self.login: Login | None = None
+        if protocol.has_sasl:
+            self._set_up_sasl(is_inter_broker)
+        self.max_receive_bytes = self._config[keys.SASL_SERVER_MAX_RECEIVE_SIZE]
+        self.failed_delay_seconds = self._config[keys.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS] / 1000
+
+    def exchange(self) -> SaslExchange | None:
+        """For a new connection; None where nobody needs to log in."""
+        return SaslExchange(self._mechanisms, self._max_reauth_ms) if self._mechanisms else None
+
+    def principal_of(self, shaken: ssl.SSLObject) -> Principal:
+        """Who a TLS connection is from, before any SASL. Raises NoPrincipal."""
+        certificate = shaken.getpeercert()
+        if not certificate:
+            return ANONYMOUS
+        name = distinguished_name(certificate)
+        mapped = mapped_name(self._rules, name)
+        if not mapped:
+            raise NoPrincipal(f"no rule of {keys.SSL_PRINCIPAL_MAPPING_RULES.name} fits {name}")
+        return Principal(USER_TYPE, mapped)
+
+    def _set_up_sasl(self, is_inter_broker: bool) -> None:
+        enabled = self._config[keys.SASL_ENABLED_MECHANISMS]
+        if not enabled:
+            raise InvalidConfig(
+                f"listener {self.name} has SASL and no mechanism: set {keys.SASL_ENABLED_MECHANISMS.name} to any of "
+                f"{', '.join(keys.MECHANISMS)}"
+            )
+        for mechanism in enabled:
+            of_mechanism = self._config.with_mechanism(mechanism)
+            self._mechanisms[mechanism] = self._machines(mechanism, of_mechanism)
+            self._max_reauth_ms[mechanism] = of_mechanism[keys.CONNECTIONS_MAX_REAUTH_MS]
+        if is_inter_broker:
+            self.login = self._broker_login()
+
+    def _machines(self, name: str, config: ListenerConfig) -> Callable[[], Mechanism]:
+        scram = ScramMechanism.named(name)
+        if scram is not None:
+            return lambda: ScramExchange(scram, secrets.token_urlsafe(NONCE_BYTES), partial(self._credential, scram))
+        if name == keys.PLAIN:
+            users = plain_users(_jaas_options(config))
+            if not users:
+                logger.warning("PLAIN has no users", extra={"setting": config.name_of(keys.SASL_JAAS_CONFIG)})
+            return lambda: PlainMechanism(users)
+        rules = self._token_rules(config)
+        return lambda: OAuthExchange(rules)
+
+    def _credential(self, mechanism: ScramMechanism, user: str) -> tuple[ScramCredential, bool]:
+        text = self._user_config(user).get(mechanism.mechanism_name)
+        if text is not None:
+            try:
+                return parse_credential(text), True
+            except ValueError:
+                logger.error("a SCRAM credential cannot be read", extra={"user": user})
+        return decoy(mechanism, user, _DECOY_KEY, MIN_ITERATIONS), False
+
+    def _token_rules(self, config: ListenerConfig) -> TokenRules:
+        url, is_open = config[keys.OAUTHBEARER_JWKS_ENDPOINT_URL], config[keys.OAUTHBEARER_ALLOW_UNSECURED]
+        if url is None and not is_open:
+            raise InvalidConfig(
+                f"listener {self.name}: OAUTHBEARER needs {keys.OAUTHBEARER_JWKS_ENDPOINT_URL.name}; for tests alone "
+                f"{keys.OAUTHBEARER_ALLOW_UNSECURED.name}=true believes everybody"
+            )
+        try:
+            import jwt  # noqa: F401
+        except ModuleNotFoundError:
+            raise InvalidConfig(f"listener {self.name}: OAUTHBEARER needs the package PyJWT[crypto]") from None
+        if is_open:
+            logger.warning("anybody may be anybody: unsecured tokens are allowed", extra={"listener": self.name})
+        key_of: Callable[[str | None], object] = lambda _: None  # noqa: E731
+        if url is not None:
+            jwks = Jwks(url, config[keys.OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS] / 1000)
+            self.jwks.append(jwks)
+            key_of = jwks.key
+        return TokenRules(
+            key_of,
+            config[keys.OAUTHBEARER_EXPECTED_AUDIENCE],
+            config[keys.OAUTHBEARER_EXPECTED_ISSUER],
+            config[keys.OAUTHBEARER_CLOCK_SKEW_SECONDS],
+            config[keys.OAUTHBEARER_SUB_CLAIM_NAME],
+            is_open,
+        )
+
+    def _broker_login(self) -> Login | None:
+        mechanism = self._config[keys.SASL_MECHANISM_INTER_BROKER_PROTOCOL]
+        of_mechanism = self._config.with_mechanism(mechanism)
+        options = _jaas_options(of_mechanism)
+        name, password = options.get("username"), options.get("password")
+        if not name or not password:
+            return None
+        if mechanism not in self._mechanisms:
+            raise InvalidConfig(
+                f"{keys.SASL_MECHANISM_INTER_BROKER_PROTOCOL.name}={mechanism} is not among the mechanisms of listener "
+                f"{self.name}: {', '.join(self._mechanisms)}"
+            )
+        return Login(mechanism, name, Secret(password))
+
+
+def _jaas_options(config: ListenerConfig) -> dict[str, str]:
+    secret = config[keys.SASL_JAAS_CONFIG]
+    return {} if secret is None else parse_jaas(config.name_of(keys.SASL_JAAS_CONFIG), secret)

@@ -1,0 +1,6 @@
+"""SASL without connections: each mechanism is a machine, token in, token or verdict out.
+
+`exchange` chooses one and says what may be sent when; `mechanism` is what they have in common, `plain`, `scram` and
+`oauthbearer` are they. `jaas` reads their settings, `credentials` is what is kept of a password, `jwks` has the keys
+that tokens are signed with. None of them knows sockets, and the time is told to them.
+"""

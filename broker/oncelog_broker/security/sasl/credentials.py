@@ -1,0 +1,72 @@
+"""What is kept of a SCRAM password, in Kafka's form: `salt=...,stored_key=...,server_key=...,iterations=4096`.
+
+It lies in the settings of a user in the metadata store. Nobody can log in with it, but who has it can try passwords.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.scram import (
+    ScramMechanism,
+    client_key,
+    from_base64,
+    keyed,
+    salted_password,
+    server_key,
+    stored_key,
+    to_base64,
+)
+
+
+class ScramCredential(NamedTuple):
+    """Of one user, for one mechanism."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"ScramCredential(iterations={self.iterations})"
+
+    def format(self) -> str:
+        return (
+            f"salt={to_base64(self.salt)},stored_key={to_base64(self.stored_key)},"
+            f"server_key={to_base64(self.server_key)},iterations={self.iterations}"
+        )
+
+
+def parse_credential(text: str) -> ScramCredential:
+    """Raises ValueError, which does not repeat the text."""
+    fields = dict(part.partition("=")[::2] for part in text.split(","))
+    try:
+        return ScramCredential(
+            from_base64(fields["salt"]),
+            from_base64(fields["stored_key"]),
+            from_base64(fields["server_key"]),
+            int(fields["iterations"]),
+        )
+    except (KeyError, ValueError, MalformedMessage):
+        raise ValueError("no SCRAM credential") from None
+
+
+def credential_of(mechanism: ScramMechanism, salt: bytes, salted: bytes, iterations: int) -> ScramCredential:
+    """From the salted password that a client has computed."""
+    key = client_key(mechanism, salted)
+    return ScramCredential(salt, stored_key(mechanism, key), server_key(mechanism, salted), iterations)
+
+
+def new_credential(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
+    """Takes some milliseconds."""
+    return credential_of(mechanism, salt, salted_password(mechanism, password, salt, iterations), iterations)
+
+
+def decoy(mechanism: ScramMechanism, user: str, key: bytes, iterations: int) -> ScramCredential:
+    """For a user that does not exist: the same salt at each question, and a key that nobody has, so that nobody learns
+    from the first answer who exists."""
+    salt = keyed(mechanism, key, user.encode())[:24]
+    nobody = hashlib.new(mechanism.hash_name, key + salt).digest()
+    return ScramCredential(salt, nobody, nobody, iterations)

@@ -1,0 +1,28 @@
+"""`sasl.jaas.config` of a listener's mechanism: the users that PLAIN knows, and what this broker logs in with."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog.jaas import jaas_options
+from oncelog_broker.config.declared import InvalidConfig
+from oncelog_broker.config.secret import Secret
+
+USER_PREFIX: Final = "user_"
+
+
+def parse_jaas(name: str, secret: Secret) -> dict[str, str]:
+    """The options. Raises InvalidConfig with the key's `name`, and nothing of what it holds."""
+    try:
+        return jaas_options(secret.reveal())
+    except ValueError as error:
+        raise InvalidConfig(f"{name}: {error}") from None
+
+
+def plain_users(options: dict[str, str]) -> dict[str, Secret]:
+    """The users that PLAIN knows."""
+    return {
+        name.removeprefix(USER_PREFIX): Secret(value)
+        for name, value in options.items()
+        if name.startswith(USER_PREFIX) and name != USER_PREFIX
+    }

@@ -1,0 +1,116 @@
+"""OAUTHBEARER (RFC 7628, KIP-255, KIP-768): a JSON web token, whose signature a key of the issuer must fit.
+
+PyJWT looks at signatures and claims. Unsecured tokens (algorithm none) are believed only where that was allowed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from oncelog_broker.security.sasl.mechanism import Refused, Step, invalid_credentials
+
+NAME: Final = "OAUTHBEARER"
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""Those with a public key. One with a shared secret could be forged by whoever has the public one."""
+_TOKEN: Final = re.compile(rb"n,(?:a=(?P<authorization>[^,]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[^\x01]*\x01)*)\x01")
+_BEARER: Final = re.compile(rb"(?:^|\x01)auth=[Bb]earer +(?P<token>[-_.~+/A-Za-z0-9=]+)\x01")
+_ABORT: Final = b"\x01"
+"""What a client answers to an error."""
+
+KeyOf = Callable[[str | None], Any]
+"""The public key of that id (`kid`); None where there is none."""
+
+
+class TokenRules(NamedTuple):
+    """What a token must be."""
+
+    key_of: KeyOf
+    audience: tuple[str, ...] = ()
+    issuer: str | None = None
+    skew_seconds: int = 30
+    subject_claim: str = "sub"
+    allows_unsecured: bool = False
+
+
+class OAuthExchange:
+    """One exchange: a single token, or, where it is refused, the client's answer to the error as well."""
+
+    def __init__(self, rules: TokenRules) -> None:
+        self._rules = rules
+        self._refused: Refused | None = None
+
+    def step(self, token: bytes, now_s: float) -> Step:
+        if self._refused is not None:
+            raise self._refused
+        match = _TOKEN.fullmatch(token)
+        bearer = None if match is None else _BEARER.search(match["pairs"])
+        if match is None or bearer is None:
+            raise invalid_credentials(NAME, "no OAUTHBEARER token")
+        try:
+            claims = verified_claims(bearer["token"].decode(), self._rules, now_s)
+            subject, expires = claims[self._rules.subject_claim], float(claims["exp"])
+            if not isinstance(subject, str) or not subject:
+                raise ValueError(f"{self._rules.subject_claim} is no name")
+        except (ValueError, KeyError, TypeError) as error:
+            # RFC 7628: the client is told as a challenge, and answers once more before it is refused.
+            self._refused = invalid_credentials(NAME, f"the token is refused: {error}")
+            return Step(json.dumps({"status": "invalid_token"}).encode())
+        authorization = match["authorization"]
+        if authorization and authorization.decode(errors="replace") != subject:
+            raise Refused(
+                "Authentication failed: Client requested an authorization id that is different from the token's "
+                "principal name",
+                f"{subject!r:.100} asks to be somebody else",
+            )
+        return Step(b"", subject, expires)
+
+
+def verified_claims(token: str, rules: TokenRules, now_s: float) -> dict[str, Any]:
+    """The claims of a token that may be believed. Raises ValueError, whose message has nothing of the token."""
+    import jwt
+
+    try:
+        header = jwt.get_unverified_header(token)
+        algorithm = header.get("alg")
+        if algorithm == "none":
+            if not rules.allows_unsecured:
+                raise ValueError("it is not signed")
+            claims = jwt.decode(token, options={"verify_signature": False})
+        elif algorithm not in ALGORITHMS:
+            raise ValueError("it is signed by no algorithm that is taken")
+        else:
+            key = rules.key_of(header.get("kid"))
+            if key is None:
+                raise ValueError("it is signed by a key that is not known")
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                options={"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False},
+            )
+    except jwt.PyJWTError as error:
+        raise ValueError(type(error).__name__) from None
+    _check_claims(claims, rules, now_s)
+    return dict(claims)
+
+
+def _check_claims(claims: dict[str, Any], rules: TokenRules, now_s: float) -> None:
+    """Times and names. By our clock, not by the library's."""
+    expires, begins = claims.get("exp"), claims.get("nbf", 0)
+    if not _is_time(expires) or float(claims["exp"]) + rules.skew_seconds <= now_s:
+        raise ValueError("it has no end, or is past it")
+    if not _is_time(begins) or float(begins) - rules.skew_seconds > now_s:
+        raise ValueError("it is not valid yet")
+    audience = claims.get("aud", ())
+    named = {audience} if isinstance(audience, str) else set(audience)
+    if rules.audience and not named & set(rules.audience):
+        raise ValueError("it is for somebody else")
+    if rules.issuer is not None and claims.get("iss") != rules.issuer:
+        raise ValueError("it is issued by somebody else")
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

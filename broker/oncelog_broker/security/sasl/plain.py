@@ -1,0 +1,43 @@
+"""PLAIN (RFC 4616): name and password as they are, so only for listeners with TLS."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog_broker.config.secret import Secret
+from oncelog_broker.security.sasl.mechanism import Refused, Step
+
+_NOBODY: Final = Secret("\0")
+"""A password that nobody can give, since NUL ends one: an unknown name takes as long as a known one."""
+_MESSAGE: Final = "Authentication failed: Invalid username or password"
+
+
+class PlainMechanism:
+    """One exchange: a single token."""
+
+    def __init__(self, users: Mapping[str, Secret]) -> None:
+        self._users = users
+
+    def step(self, token: bytes, now_s: float) -> Step:
+        parts = token.split(b"\0")
+        if len(parts) != 3:
+            raise Refused(_MESSAGE, "the PLAIN token has not three parts")
+        authorization, name, password = parts
+        if not name or not password:
+            raise Refused(_MESSAGE, "the PLAIN token has no name, or no password")
+        try:
+            user = name.decode()
+        except UnicodeDecodeError:
+            raise Refused(_MESSAGE, "the name in the PLAIN token is no text") from None
+        expected = self._users.get(user, _NOBODY).reveal().encode()
+        if not hmac.compare_digest(expected, password):
+            known = "a wrong password" if user in self._users else "no such user"
+            raise Refused(_MESSAGE, f"{known}: {user!r:.100}")
+        if authorization and authorization != name:
+            raise Refused(
+                "Authentication failed: Client requested an authorization id that is different from username",
+                f"{user!r:.100} asks to be somebody else",
+            )
+        return Step(b"", user)

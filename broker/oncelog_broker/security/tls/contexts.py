@@ -1,0 +1,154 @@
+"""OpenSSL's contexts for the listeners, and for connections to other brokers.
+
+`TlsContext` holds the current one and, when its files have changed, puts a new one in its place for connections that
+come later. A new file that is broken is logged, and the old context stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from typing import Final
+
+from oncelog_broker.config import security_keys as keys
+from oncelog_broker.config.declared import InvalidConfig
+from oncelog_broker.config.overrides import ListenerConfig
+from oncelog_broker.security.tls.stores import KeyStore, as_file, files_of, read_key_store, read_trust_store
+
+logger = logging.getLogger(__name__)
+
+FILES_CHECK_SECONDS: Final = 5.0
+"""How often it is looked whether files have changed."""
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_CLIENT_AUTH: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+
+
+def server_context(config: ListenerConfig) -> ssl.SSLContext:
+    """For those who connect to a listener. Raises InvalidConfig."""
+    store = read_key_store(config)
+    if store is None:
+        raise InvalidConfig(
+            f"listener {config.listener} has TLS and no key: set {keys.SSL_KEYSTORE_LOCATION.name}, or "
+            f"{keys.SSL_KEYSTORE_KEY.name} and {keys.SSL_KEYSTORE_CERTIFICATE_CHAIN.name}"
+        )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _take_key(context, store, config)
+    context.verify_mode = _CLIENT_AUTH[config[keys.SSL_CLIENT_AUTH]]
+    if context.verify_mode != ssl.CERT_NONE:
+        _trust(context, config, ssl.Purpose.CLIENT_AUTH)
+    _restrict(context, config)
+    return context
+
+
+def client_context(config: ListenerConfig) -> ssl.SSLContext:
+    """For connections to the listener of that name of other brokers. Raises InvalidConfig."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = config[keys.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM] == "https"
+    store = read_key_store(config)
+    if store is not None:
+        _take_key(context, store, config)
+    _trust(context, config, ssl.Purpose.SERVER_AUTH)
+    _restrict(context, config)
+    return context
+
+
+class TlsContext:
+    """The contexts of one listener: `server` for those who connect to it, `client` for this broker's connections to
+    the same listener of others, where it is the one that brokers use. Raises InvalidConfig."""
+
+    def __init__(self, config: ListenerConfig, *, is_inter_broker: bool = False) -> None:
+        self._config = config
+        self._is_inter_broker = is_inter_broker
+        self._signature = self._look()
+        self.server, self.client = self._make()
+
+    def _make(self) -> tuple[ssl.SSLContext, ssl.SSLContext | None]:
+        return server_context(self._config), client_context(self._config) if self._is_inter_broker else None
+
+    def check(self) -> bool:
+        """Take over what has changed in the files. Whether it did. Reads files."""
+        signature = self._look()
+        if signature == self._signature:
+            return False
+        self._signature = signature  # a broken file is logged once
+        try:
+            self.server, self.client = self._make()
+        except InvalidConfig as error:
+            logger.error(
+                "changed TLS files are not taken over, the old ones hold",
+                extra={"listener": self._config.listener, "reason": str(error)},
+            )
+            return False
+        logger.warning("TLS files have changed, and are taken over", extra={"listener": self._config.listener})
+        return True
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        return [_state_of(path) for path in files_of(self._config)]
+
+
+def openssl_name(suite: str) -> str:
+    """Java's name of a cipher suite of TLSv1.2 in OpenSSL's words; another name stays as it is."""
+    if not suite.startswith("TLS_") or "_WITH_" not in suite:
+        return suite
+    exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+    cipher = (
+        cipher.replace("AES_", "AES").replace("_CBC_", "_").replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
+    )
+    parts = [cipher] if exchange == "RSA" else [exchange, cipher]
+    return "-".join(parts).replace("_", "-")
+
+
+def _take_key(context: ssl.SSLContext, store: KeyStore, config: ListenerConfig) -> None:
+    password = "" if store.password is None else store.password.reveal()
+    where = config.name_of(keys.SSL_KEYSTORE_LOCATION if files_of(config) else keys.SSL_KEYSTORE_KEY)
+    try:
+        with as_file(store.pem) as path:
+            # Without a password OpenSSL would ask for it on the terminal.
+            context.load_cert_chain(path, password=lambda: password)
+    except (ssl.SSLError, OSError) as error:
+        reason = getattr(error, "reason", None) or "neither key nor certificate"
+        raise InvalidConfig(
+            f"{where}: no key and certificate that belong together can be read ({reason}); is ssl.key.password right?"
+        ) from None
+
+
+def _trust(context: ssl.SSLContext, config: ListenerConfig, purpose: ssl.Purpose) -> None:
+    trusted = read_trust_store(config)
+    if trusted is None:
+        context.load_default_certs(purpose)
+        return
+    try:
+        context.load_verify_locations(cadata=trusted)
+    except (ssl.SSLError, ValueError):
+        raise InvalidConfig(f"{config.name_of(keys.SSL_TRUSTSTORE_LOCATION)}: no certificates can be read") from None
+
+
+def _restrict(context: ssl.SSLContext, config: ListenerConfig) -> None:
+    versions = sorted(_VERSIONS[name] for name in config[keys.SSL_ENABLED_PROTOCOLS])
+    if not versions:
+        raise InvalidConfig(f"{config.name_of(keys.SSL_ENABLED_PROTOCOLS)}: must not be empty")
+    context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    suites = config[keys.SSL_CIPHER_SUITES]
+    of_tls12 = [openssl_name(suite) for suite in suites if suite.startswith("TLS_") is False or "_WITH_" in suite]
+    if not of_tls12:
+        return
+    try:
+        context.set_ciphers(":".join(of_tls12))
+    except ssl.SSLError:
+        name = config.name_of(keys.SSL_CIPHER_SUITES)
+        raise InvalidConfig(f"{name}={','.join(suites)}: this OpenSSL has none of these cipher suites") from None
+
+
+def _state_of(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,111 @@
+"""What a connection of a SASL listener may send, asked before a request is decoded.
+
+A connection without a gate may send anything: those of other listeners, and those that have logged in where nobody has
+to do so again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.security.sasl.exchange import Phase, SaslExchange
+from oncelog_broker.security.sasl.mechanism import Refused
+from oncelog_broker.server.known_header import PREFIX
+from oncelog_broker.server.receiving import SIZE
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import KafkaError, MalformedMessage
+
+if TYPE_CHECKING:
+    from oncelog_broker.server.connection import BrokerConnection
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+LOGIN_SECONDS: Final = 30.0
+"""From the first byte to being logged in. Kafka has no such limit."""
+
+
+class Gate:
+    """The gate of one connection."""
+
+    __slots__ = ("_clock", "_failed_delay_seconds", "_listener", "_until", "exchange", "max_frame_bytes")
+
+    def __init__(
+        self,
+        exchange: SaslExchange,
+        clock: Clock,
+        listener: str,
+        max_frame_bytes: int,
+        failed_delay_seconds: float,
+    ) -> None:
+        self.exchange = exchange
+        self._clock = clock
+        self._listener = listener
+        self.max_frame_bytes = max_frame_bytes
+        self._failed_delay_seconds = failed_delay_seconds
+        self._until = asyncio.get_running_loop().time() + LOGIN_SECONDS
+
+    def is_late(self, now: float) -> bool:
+        """Whether it takes too long to log in. `now` is the loop's time."""
+        return not self.exchange.is_done and now > self._until
+
+    def lets_in(self, connection: BrokerConnection, frame: memoryview) -> bool:
+        """Whether the frame is a request that may be handled; False where it was a token, which is answered. Raises
+        MalformedMessage where it may not be: the connection is closed, as Kafka does."""
+        if self.exchange.phase is Phase.RAW_TOKENS:
+            self._take_raw(connection, bytes(frame))
+            return False
+        if len(frame) < PREFIX.size:
+            raise MalformedMessage(f"a frame of {len(frame)} bytes")
+        api_key, _, _ = PREFIX.unpack_from(frame)
+        if self.exchange.allows(api_key, self._clock.now_ms() / 1000):
+            return True
+        name = ApiKey(api_key).name if api_key in ApiKey._value2member_map_ else str(api_key)
+        if self.exchange.is_done:
+            raise MalformedMessage(f"{name} after the end of the session: it should have authenticated again")
+        raise MalformedMessage(f"{name} before it was authenticated")
+
+    def authenticate(self, connection: BrokerConnection, token: bytes) -> tuple[bytes, int]:
+        """The answer to a token, and for how many milliseconds the login holds. Raises KafkaError; after Refused the
+        answer is to be given by `refusal`."""
+        try:
+            progress = self.exchange.authenticate(token, self._clock.now_ms() / 1000)
+        except Refused as refused:
+            logger.info(
+                "authentication failed",
+                extra={"client": connection.client_host, "listener": self._listener, "reason": refused.reason},
+            )
+            raise
+        if progress.principal is not None:
+            connection.authenticated(progress.principal, may_expire=progress.session_lifetime_ms > 0)
+        return progress.token, progress.session_lifetime_ms
+
+    def refusal(self, connection: BrokerConnection, response: R) -> asyncio.Future[R]:
+        """`response`, after a while; then the connection is closed. Whoever guesses passwords has to wait."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[R] = loop.create_future()
+        connection.close_after_answer()
+
+        def give() -> None:
+            if not answer.done():
+                answer.set_result(response)
+
+        loop.call_later(self._failed_delay_seconds, give)
+        return answer
+
+    def _take_raw(self, connection: BrokerConnection, token: bytes) -> None:
+        try:
+            answer, _ = self.authenticate(connection, token)
+        except KafkaError as error:
+            # Before SaslAuthenticate there was no way to say so: the connection closes.
+            held = self.refusal(connection, error)
+            slot = connection.wait_for(held, reads_frame=False, holds_back=True)
+            held.add_done_callback(
+                lambda done: connection.cancelled(slot) if done.cancelled() else connection.finish(slot)
+            )
+            return
+        connection.respond([SIZE.pack(len(answer)) + answer])

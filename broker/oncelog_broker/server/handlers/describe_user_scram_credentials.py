@@ -1,0 +1,55 @@
+"""DescribeUserScramCredentials (50), v0: who can log in by SCRAM, and with how many iterations (KIP-554)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.security.sasl.credentials import parse_credential
+from oncelog_broker.server.context import RequestContext
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from oncelog_protocol.scram import ScramMechanism
+
+Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+Info = Result.CredentialInfo
+
+
+def handle(
+    request: DescribeUserScramCredentialsRequest, context: RequestContext
+) -> Answer[DescribeUserScramCredentialsResponse]:
+    if not context.may(rules.DESCRIBE_SCRAM):
+        return DescribeUserScramCredentialsResponse(error_code=rules.DESCRIBE_SCRAM.refused, results=[])
+    return context.in_slices(_describe_each(request, context))
+
+
+def _describe_each(
+    request: DescribeUserScramCredentialsRequest, context: RequestContext
+) -> Steps[DescribeUserScramCredentialsResponse]:
+    image = context.services.image
+    named = Counter(user.name for user in request.users or ())
+    results = []
+    for name, count in (named or dict.fromkeys((each for each in image.user_configs if each is not None), 1)).items():
+        infos = [
+            Info(mechanism=mechanism.value, iterations=parse_credential(text).iterations)
+            for mechanism in ScramMechanism
+            if (text := image.config_of_user(name).get(mechanism.mechanism_name)) is not None
+        ]
+        if count > 1:
+            results.append(_failed(name, ErrorCode.DUPLICATE_RESOURCE, f"User {name} is named twice in the request."))
+        elif infos:
+            results.append(Result(user=name, error_code=ErrorCode.NONE, credential_infos=infos))
+        elif named:
+            message = f"Attempt to describe a user credential that does not exist: {name}"
+            results.append(_failed(name, ErrorCode.RESOURCE_NOT_FOUND, message))
+        yield None
+    return DescribeUserScramCredentialsResponse(error_code=ErrorCode.NONE, results=results)
+
+
+def _failed(name: str, code: ErrorCode, message: str) -> Result:
+    return Result(user=name, error_code=code, error_message=message, credential_infos=[])

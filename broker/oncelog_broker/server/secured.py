@@ -1,0 +1,332 @@
+"""TLS between a socket and a `BrokerConnection`: for the event loop a protocol, for the connection its transport.
+
+Ours instead of the loop's `start_tls`, since a connection has to be counted before anything is computed for it,
+handshakes have turns (`handshakes`), what is encrypted must be counted with what waits in the socket's buffer, and one
+that sends no more must still get its answers: then TLS behaves as TCP does, and `BrokerConnection` knows no difference.
+
+All connections receive through one buffer, since what comes is at once handed to OpenSSL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from typing import Any, Final, cast
+
+from oncelog_broker.security.listener_security import ListenerSecurity, NoPrincipal
+from oncelog_broker.security.principal import Principal
+from oncelog_broker.server.connection import BrokerConnection
+from oncelog_broker.server.connections import Connections
+from oncelog_broker.server.handshakes import HANDSHAKE_SECONDS, Handshakes
+from oncelog_protocol.wire_writers import Buffer
+
+logger = logging.getLogger(__name__)
+
+RECEIVE_BYTES: Final = 128 * 1024
+"""For one read of a socket. It is decrypted at once, as far as the connection takes it."""
+HANDSHAKE_INPUT_BYTES: Final = 64 * 1024
+"""What a client may send before its handshake is done: certificates are some kilobytes."""
+HANDSHAKE_RECORD: Final = 0x16
+"""The first byte of whoever speaks TLS."""
+_RECEIVED: Final = memoryview(bytearray(RECEIVE_BYTES))
+
+MakeConnection = Callable[[Principal], BrokerConnection]
+
+
+class _State(Enum):
+    SHAKING = auto()
+    OPEN = auto()
+    CLOSED = auto()
+
+
+class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
+    """One TLS connection. It is admitted when it is accepted, and hands its place to the connection that it carries."""
+
+    def __init__(
+        self, security: ListenerSecurity, handshakes: Handshakes, connections: Connections, make: MakeConnection
+    ) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self._security = security
+        self._handshakes = handshakes
+        self._connections = connections
+        self._make = make
+        self._raw: asyncio.Transport | None = None
+        self._host = ""
+        self._until = self._loop.time() + HANDSHAKE_SECONDS
+        self._state = _State.SHAKING
+        self._incoming: ssl.MemoryBIO
+        self._outgoing: ssl.MemoryBIO
+        self._tls: ssl.SSLObject | None = None
+        self._first_bytes = b""
+        self._app: BrokerConnection | None = None
+        self._is_paused = False
+        """The connection takes no more for now; nor is the socket read then."""
+        self._will_pump = False
+        self._has_ended = False
+        """The client sends no more."""
+        self._told_of_end: bool | None = None
+        """Whether the transport stays open after that, as the connection has said."""
+
+    # --- the socket's callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._raw = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self._host = peer[0] if isinstance(peer, tuple) and len(peer) >= 2 else "local"
+        refused = self._connections.admit(self, self._host)
+        if refused:
+            logger.warning("connection refused", extra={"client": self._host, "reason": refused})
+            self._raw.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _RECEIVED
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._state is _State.OPEN:
+            self._incoming.write(_RECEIVED[:nbytes])
+            self._pump()
+        elif self._state is _State.SHAKING:
+            self._receive_handshake(bytes(_RECEIVED[:nbytes]))
+
+    def eof_received(self) -> bool:
+        self._has_ended = True
+        if self._state is not _State.OPEN:
+            return False
+        if self._is_paused:
+            return True
+        return self._tell_of_end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        was_open, self._state, self._raw = self._state is _State.OPEN, _State.CLOSED, None
+        if was_open and self._app is not None:
+            self._app.connection_lost(exc)
+        else:
+            self._handshakes.leave(self)
+            self._connections.release(self, self._host)
+            if self._app is not None:
+                self._app.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        if self._app is not None:
+            self._app.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._app is not None:
+            self._app.resume_writing()
+
+    # --- the handshake
+
+    def _receive_handshake(self, received: bytes) -> None:
+        if self._tls is None:
+            if not self._first_bytes and received[0] != HANDSHAKE_RECORD:
+                self.close(f"no TLS: is its security.protocol that of the listener {self._security.name}?")
+                return
+            self._first_bytes += received
+            size = len(self._first_bytes)
+        else:
+            self._incoming.write(received)
+            size = self._incoming.pending
+        if size > HANDSHAKE_INPUT_BYTES:
+            self.close("more than a TLS handshake before its end")
+            return
+        if self._raw is not None:
+            self._raw.pause_reading()
+        self._handshakes.has_input(self)
+
+    def take_step(self) -> None:
+        """Its turn: handle what has come of the handshake."""
+        if self._state is not _State.SHAKING or self._raw is None:
+            return
+        if self._tls is None:
+            self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            assert self._security.tls is not None
+            self._tls = self._security.tls.server.wrap_bio(self._incoming, self._outgoing, server_side=True)
+            self._incoming.write(self._first_bytes)
+            self._first_bytes = b""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            self._raw.resume_reading()
+        except (ssl.SSLError, ValueError) as error:
+            self._flush()  # the alert that says why
+            reason = getattr(error, "verify_message", None) or getattr(error, "reason", None) or str(error)
+            self.close(f"TLS handshake failed: {reason}", gently=True)
+        else:
+            self._flush()
+            self._open()
+
+    def _open(self) -> None:
+        """Give the place over to the connection, with what has come behind the handshake."""
+        assert self._tls is not None
+        assert self._raw is not None
+        self._handshakes.leave(self)
+        try:
+            principal = self._security.principal_of(self._tls)
+        except NoPrincipal as error:
+            self.close(str(error), gently=True)
+            return
+        self._state = _State.OPEN
+        self._connections.release(self, self._host)
+        self._app = self._make(principal)
+        self._app.connection_made(self)
+        self._raw.resume_reading()
+        self._pump()
+
+    # --- what comes
+
+    def _pump(self) -> None:
+        """Decrypt what has come, as far as the connection takes it."""
+        app, tls, incoming = self._app, self._tls, self._incoming
+        assert app is not None
+        assert tls is not None
+        try:
+            while not self._is_paused and self._state is _State.OPEN:
+                room = app.get_buffer(-1)
+                assert len(room), "a connection without room has paused"
+                size, is_end = _read_into(tls, incoming, room)
+                if size:
+                    app.buffer_updated(size)
+                if is_end:
+                    self._has_ended = True
+                    if not self._is_paused and not self._tell_of_end():
+                        self._close_raw()
+                    return
+                if size < len(room):
+                    return
+        except ssl.SSLError as error:
+            self._abort(f"TLS: {error.reason or error}")
+
+    def _tell_of_end(self) -> bool:
+        """Whether the transport stays open for answers."""
+        if self._told_of_end is None and self._app is not None:
+            self._told_of_end = self._app.eof_received()
+        return bool(self._told_of_end)
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        if self._raw is not None:
+            self._raw.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        if self._raw is None:
+            return
+        if not self._has_ended:
+            self._raw.resume_reading()
+        if not self._will_pump:
+            # Not at once: the connection is in the middle of something.
+            self._will_pump = True
+            self._loop.call_soon(self._pump_on)
+
+    def _pump_on(self) -> None:
+        self._will_pump = False
+        if self._is_paused or self._state is not _State.OPEN:
+            return
+        self._pump()
+        if self._has_ended and not self._is_paused and self._raw is not None and not self._tell_of_end():
+            self._close_raw()
+
+    # --- what leaves
+
+    def write(self, data: Any) -> None:
+        self._encrypt(data)
+        self._flush()
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        for piece in list_of_data:
+            self._encrypt(piece)
+        self._flush()
+
+    def _encrypt(self, piece: Buffer) -> None:
+        if self._state is _State.OPEN and self._tls is not None and len(piece):
+            try:
+                self._tls.write(piece)
+            except ssl.SSLError as error:
+                self._abort(f"TLS: {error.reason or error}")
+
+    def _flush(self) -> None:
+        if self._raw is not None and self._outgoing.pending:
+            self._raw.write(self._outgoing.read())
+
+    def get_write_buffer_size(self) -> int:
+        return 0 if self._raw is None else self._raw.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if self._raw is not None:
+            self._raw.set_write_buffer_limits(high, low)
+
+    # --- the end
+
+    def is_closing(self) -> bool:
+        return self._raw is None or self._raw.is_closing()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default if self._raw is None else self._raw.get_extra_info(name, default)
+
+    def abort(self) -> None:
+        if self._raw is not None:
+            self._raw.abort()
+
+    def close(self, reason: str | None = None, *, gently: bool = False) -> None:
+        """The transport's: send what is written, say that it is the end, close. With a `reason`, which is logged, cut
+        a handshake, or `gently` have its last words leave."""
+        if reason is None:
+            self._close_raw()
+            return
+        logger.info(
+            "connection closed", extra={"client": self._host, "listener": self._security.name, "reason": reason}
+        )
+        if gently:
+            self._close_raw()
+        else:
+            self.abort()
+
+    def _close_raw(self) -> None:
+        if self._raw is None or self._raw.is_closing():
+            return
+        if self._tls is not None:
+            try:
+                self._tls.unwrap()
+            except (ssl.SSLError, ValueError):
+                pass  # nobody waits for the client's answer to it
+            self._flush()
+        self._raw.close()
+
+    def _abort(self, reason: str) -> None:
+        if self._app is not None:
+            self._app.close(reason)
+        self.abort()
+
+    # --- among all open connections, until the handshake is done
+
+    def shut(self) -> None:
+        """The broker stops."""
+        self.abort()
+
+    def sweep(self, now: float) -> None:
+        """`now` is the loop's time."""
+        if self._state is _State.SHAKING and now > self._until:
+            self.close(f"no TLS handshake within {HANDSHAKE_SECONDS:.0f} s")
+
+
+def _read_into(tls: ssl.SSLObject, incoming: ssl.MemoryBIO, room: memoryview) -> tuple[int, bool]:
+    """How much was decrypted into `room`, and whether the client has said that nothing follows."""
+    size = 0
+    while size < len(room):
+        try:
+            read = tls.read(len(room) - size, cast(Any, room[size:]))
+        except ssl.SSLWantReadError:
+            break
+        except ssl.SSLZeroReturnError:
+            return size, True
+        if not read:
+            return size, True
+        size += cast(int, read)
+        if not incoming.pending and not tls.pending():
+            break
+    return size, False

@@ -1,0 +1,107 @@
+"""(pure) Our side of SASL: each mechanism gives a first token, and answers those of the broker."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Protocol
+
+from oncelog.errors import AuthenticationFailed
+from oncelog_protocol.errors import ErrorCode, MalformedMessage
+from oncelog_protocol.scram import (
+    CHANNEL_BINDING,
+    GS2_HEADER,
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    ScramMechanism,
+    attributes,
+    auth_message,
+    client_key,
+    escaped_name,
+    from_base64,
+    keyed,
+    salted_password,
+    server_key,
+    stored_key,
+    to_base64,
+    xor,
+)
+
+
+class SaslClient(Protocol):
+    """One exchange. Raises AuthenticationFailed."""
+
+    def first(self) -> bytes:
+        """The token to begin with."""
+
+    def answer(self, token: bytes) -> bytes | None:
+        """To a token of the broker; None where the exchange is done."""
+
+
+class PlainClient:
+    def __init__(self, username: str, password: str) -> None:
+        self._token = f"\0{username}\0{password}".encode()
+
+    def first(self) -> bytes:
+        return self._token
+
+    def answer(self, token: bytes) -> bytes | None:
+        return None
+
+
+class OAuthClient:
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def first(self) -> bytes:
+        return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
+
+    def answer(self, token: bytes) -> bytes | None:
+        return b"\x01" if token else None  # an error, to which the broker wants to hear this before it refuses
+
+
+class ScramClient:
+    """`answer` to the first token computes for some milliseconds, with each 4096 iterations."""
+
+    def __init__(self, mechanism: ScramMechanism, username: str, password: str, nonce: str) -> None:
+        self._mechanism = mechanism
+        self._password = password
+        self._nonce = nonce
+        self._first_bare = f"n={escaped_name(username)},r={nonce}"
+        self._expected: bytes | None = None
+
+    def first(self) -> bytes:
+        return f"{GS2_HEADER}{self._first_bare}".encode()
+
+    def answer(self, token: bytes) -> bytes | None:
+        try:
+            if self._expected is None:
+                return self._prove(token.decode())
+            self._verify(token.decode(), self._expected)
+            return None
+        except (MalformedMessage, UnicodeDecodeError, ValueError) as error:
+            raise _failed(f"the broker does not speak SCRAM: {error}") from None
+
+    def _prove(self, challenge: str) -> bytes:
+        nonce, salt, iterations_text = attributes(challenge, "r", "s", "i")
+        if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
+            raise _failed("the broker's nonce does not continue ours")
+        iterations = int(iterations_text)
+        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+            raise _failed(f"{iterations} iterations: from {MIN_ITERATIONS} to {MAX_ITERATIONS} are computed")
+        mechanism = self._mechanism
+        salted = salted_password(mechanism, self._password, from_base64(salt), iterations)
+        without_proof = f"c={CHANNEL_BINDING},r={nonce}"
+        signed = auth_message(self._first_bare, challenge, without_proof)
+        key = client_key(mechanism, salted)
+        proof = xor(key, keyed(mechanism, stored_key(mechanism, key), signed))
+        self._expected = keyed(mechanism, server_key(mechanism, salted), signed)
+        return f"{without_proof},p={to_base64(proof)}".encode()
+
+    def _verify(self, verdict: str, expected: bytes) -> None:
+        (signature,) = attributes(verdict, "v")
+        if not hmac.compare_digest(from_base64(signature), expected):
+            raise _failed("the broker does not know the password: it may be somebody else")
+
+
+def _failed(message: str) -> AuthenticationFailed:
+    return AuthenticationFailed(ErrorCode.SASL_AUTHENTICATION_FAILED, message)

@@ -1,0 +1,96 @@
+"""How connections are protected, and what we log in with: from the settings to what `transport` needs."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import secrets
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from oncelog.config import ClientConfig
+from oncelog.connection.sasl import OAuthClient, PlainClient, SaslClient, ScramClient
+from oncelog.errors import AuthenticationFailed, ConfigError
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.scram import ScramMechanism
+
+NONCE_BYTES: Final = 24
+
+TokenProvider = Callable[[], str | Awaitable[str]]
+
+
+class SaslLogin(NamedTuple):
+    """What we log in with."""
+
+    mechanism: str
+    username: str = ""
+    password: str = ""
+    token_provider: TokenProvider | None = None
+
+    def __repr__(self) -> str:
+        return f"SaslLogin({self.mechanism}, {self.username})"
+
+    async def client(self) -> SaslClient:
+        """For one exchange. Raises AuthenticationFailed where there is no token."""
+        scram = ScramMechanism.named(self.mechanism)
+        if scram is not None:
+            return ScramClient(scram, self.username, self.password, secrets.token_urlsafe(NONCE_BYTES))
+        if self.token_provider is None:
+            return PlainClient(self.username, self.password)
+        try:
+            token = await asyncio.to_thread(self.token_provider)
+            return OAuthClient(await token if inspect.isawaitable(token) else token)
+        except Exception as error:
+            raise AuthenticationFailed(
+                ErrorCode.SASL_AUTHENTICATION_FAILED, f"no token could be had: {type(error).__name__}: {error}"
+            ) from error
+
+
+class Security(NamedTuple):
+    """Of all connections of a client; `tls` None is plain TCP, `login` None nobody to log in as."""
+
+    tls: ssl.SSLContext | None = None
+    login: SaslLogin | None = None
+
+    def tls_options(self, host: str) -> dict[str, Any]:
+        """For `create_connection`; `host` is the name as it was given, which the certificate must have."""
+        return {} if self.tls is None else {"ssl": self.tls, "server_hostname": host}
+
+
+UNSECURED: Final = Security()
+
+
+def security_of(config: ClientConfig) -> Security:
+    """Reads the files that are named. Raises ConfigError."""
+    tls = _context(config) if config.security_protocol in ("SSL", "SASL_SSL") else None
+    login = None
+    if config.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
+        provider = config.sasl_oauth_token_provider
+        login = SaslLogin(
+            config.sasl_mechanism or "",
+            config.sasl_plain_username or "",
+            config.sasl_plain_password or "",
+            getattr(provider, "token", provider) if config.sasl_mechanism == "OAUTHBEARER" else None,
+        )
+    return Security(tls, login)
+
+
+def _context(config: ClientConfig) -> ssl.SSLContext:
+    if config.ssl_context is not None:
+        return config.ssl_context
+    try:
+        context = ssl.create_default_context(cafile=config.ssl_cafile)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"ssl_cafile={config.ssl_cafile!r}: {error}") from error
+    context.check_hostname = config.ssl_check_hostname
+    if config.ssl_certfile is not None:
+        password = config.ssl_password or ""
+        try:
+            # Without a password OpenSSL would ask for it on the terminal.
+            context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile, lambda: password)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"ssl_certfile={config.ssl_certfile!r}, ssl_keyfile={config.ssl_keyfile!r}: {error}"
+            ) from error
+    return context

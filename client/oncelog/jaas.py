@@ -1,0 +1,27 @@
+"""`sasl.jaas.config`: `<login module> required <option>="<value>" ...;`, as Kafka has it. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_HEAD: Final = re.compile(r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
+_OPTION: Final = re.compile(
+    r"\s*(?P<name>[\w.@+-]+)\s*=\s*(?:\"(?P<quoted>(?:\\.|[^\"\\])*)\"|(?P<plain>[^\s\";]+))", re.DOTALL
+)
+
+
+def jaas_options(text: str) -> dict[str, str]:
+    """Raises ValueError, which repeats nothing of what there is."""
+    head = _HEAD.match(text)
+    if head is None:
+        raise ValueError("expected a login module, `required` and options, and a semicolon at the end")
+    options = {}
+    position = head.end()
+    while match := _OPTION.match(text, position):
+        quoted = match["quoted"]
+        options[match["name"]] = match["plain"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        position = match.end()
+    if text[position:].strip() != ";":
+        raise ValueError(f'after {len(options)} options: expected name="value", or a semicolon at the end')
+    return options

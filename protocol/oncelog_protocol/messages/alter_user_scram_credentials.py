@@ -1,0 +1,44 @@
+"""AlterUserScramCredentials (51): make, change and delete SCRAM credentials (KIP-554). Passwords come salted."""
+
+from __future__ import annotations
+
+from oncelog_protocol.schema import Request, array, bytes_, int8, int16, int32, message, string, struct
+
+
+@message(api_key=51, versions="0", flexible="0+")
+class AlterUserScramCredentialsRequest(Request["AlterUserScramCredentialsResponse"]):
+    """Of each user all changes, or none."""
+
+    deletions: list[ScramCredentialDeletion] = array()
+    upsertions: list[ScramCredentialUpsertion] = array()
+
+    @struct
+    class ScramCredentialDeletion:
+        name: str = string()
+        mechanism: int = int8()  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
+
+    @struct
+    class ScramCredentialUpsertion:
+        name: str = string()
+        mechanism: int = int8()
+        iterations: int = int32()
+        salt: bytes = bytes_()
+        salted_password: bytes = bytes_()
+
+
+@message(api_key=51, versions="0", flexible="0+")
+class AlterUserScramCredentialsResponse:
+    """One result per user.
+
+    Errors of a user: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND (nothing to delete),
+    DUPLICATE_RESOURCE (changed twice), CLUSTER_AUTHORIZATION_FAILED.
+    """
+
+    throttle_time_ms: int = int32(default=0)
+    results: list[AlterUserScramCredentialsResult] = array()
+
+    @struct
+    class AlterUserScramCredentialsResult:
+        user: str = string()
+        error_code: int = int16()
+        error_message: str | None = string(nullable="0+", default=None)

@@ -1,0 +1,99 @@
+"""Brokers that show each other certificates and log in to each other: replication, elections and transactions go on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from final_state import settle_and_check
+from raw_client import RawClient
+from recording_clients import PRODUCERS
+from replicated_cluster import ReplicatedCluster
+from tests.support.certificates import Certificate
+from tests.support.history.events import Place
+from tests.support.history.recorder import History
+
+from oncelog import Admin
+from oncelog.errors import AuthenticationFailed
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.metadata import MetadataRequest
+
+METADATA_VERSION = 9
+PASSWORD = "brokers among themselves"
+
+
+@pytest.fixture
+def secured(zookeeper: str, tmp_path: Path) -> Iterator[ReplicatedCluster]:
+    authority = Certificate.authority()
+    settings = {
+        "listener.security.protocol.map": "PEER:SASL_SSL,PLAINTEXT:PLAINTEXT",
+        "listener.name.peer.ssl.keystore.location": authority.issue(("CN", "broker")).store(tmp_path / "broker.pem"),
+        "listener.name.peer.ssl.truststore.certificates": authority.pem,
+        "listener.name.peer.ssl.client.auth": "required",
+        "listener.name.peer.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.peer.scram-sha-512.sasl.jaas.config": (
+            f'org.apache.kafka.common.security.scram.ScramLoginModule required username="broker" password="{PASSWORD}";'
+        ),
+        "sasl.scram.first.users": f"broker={PASSWORD}",
+        "connections.max.reauth.ms": "3000",
+    }
+    (tmp_path / "authority.pem").write_text(authority.pem)
+    authority.issue(("CN", "client")).store(tmp_path / "client.pem")
+    with ReplicatedCluster(tmp_path, zookeeper, settings) as cluster:
+        yield cluster
+    cluster.check_logs()
+    for broker in cluster.brokers.values():
+        assert PASSWORD not in broker.log.read_text()
+
+
+def test_what_brokers_do_together_goes_on(
+    secured: ReplicatedCluster, history: History, topic: str, tmp_path: Path
+) -> None:
+    secured.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
+    with PRODUCERS["oncelog"](secured.addresses, history, "anna", "anna") as producer:
+        for _ in range(3):  # markers go to all brokers
+            producer.begin()
+            for index in range(3):
+                producer.send(Place(topic, index))
+            producer.flush()
+            producer.commit()
+        secured.until_whole(topic)
+        secured.kill(secured.until_led(topic).leader)
+        producer.begin()
+        producer.send(Place(topic))
+        producer.flush()
+        producer.commit()
+    settle_and_check(secured, history, topic)
+    strangers_stay_out(secured, tmp_path)
+
+
+def strangers_stay_out(secured: ReplicatedCluster, directory: Path) -> None:
+    port = secured.peer_ports[1]
+    with RawClient(port) as client, pytest.raises(OSError, match=r"closed|reset"):
+        client.call(MetadataRequest(topics=[]), ApiKey.METADATA, METADATA_VERSION)
+    context = ssl.create_default_context(cafile=str(directory / "authority.pem"))
+    with (
+        socket.create_connection(("127.0.0.1", port), 60) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as shaken,
+        pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"),
+    ):
+        shaken.recv(1)
+    settings = {
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": str(directory / "authority.pem"),
+        "ssl_certfile": str(directory / "client.pem"),
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "broker",
+        "sasl_plain_password": "guessed",
+    }
+
+    async def ask() -> None:
+        async with Admin(f"127.0.0.1:{port}", **settings) as admin:
+            await admin.list_topics()
+
+    with pytest.raises(AuthenticationFailed):
+        asyncio.run(ask())

@@ -1,0 +1,265 @@
+"""PLAIN, SCRAM and OAUTHBEARER as machines: right and wrong, and what attackers send."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.connection.sasl import OAuthClient, PlainClient, ScramClient
+from oncelog.errors import AuthenticationFailed
+from oncelog_broker.config.secret import Secret
+from oncelog_broker.security.sasl.credentials import ScramCredential, decoy, new_credential, parse_credential
+from oncelog_broker.security.sasl.jwks import parse_keys
+from oncelog_broker.security.sasl.mechanism import Refused, Step
+from oncelog_broker.security.sasl.oauthbearer import OAuthExchange, TokenRules
+from oncelog_broker.security.sasl.plain import PlainMechanism
+from oncelog_broker.security.sasl.scram import ScramExchange
+from oncelog_protocol.scram import MIN_ITERATIONS, ScramMechanism
+
+NOW = 1_000_000.0
+SALT = b"0123456789abcdef"
+SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
+KNOWN = {mechanism: new_credential(mechanism, "pencil", SALT, MIN_ITERATIONS) for mechanism in ScramMechanism}
+
+
+def scram(mechanism: ScramMechanism = SHA_256, user: str = "alice") -> ScramExchange:
+    def credential_of(name: str) -> tuple[ScramCredential, bool]:
+        return (KNOWN[mechanism], True) if name == user else (decoy(mechanism, name, b"key", MIN_ITERATIONS), False)
+
+    return ScramExchange(mechanism, "server-nonce", credential_of)
+
+
+def client(user: str = "alice", password: str = "pencil", mechanism: ScramMechanism = SHA_256) -> ScramClient:
+    return ScramClient(mechanism, user, password, "client-nonce")
+
+
+def exchanged(theirs: ScramClient, ours: ScramExchange) -> Step:
+    proof = theirs.answer(ours.step(theirs.first(), NOW).token)
+    assert proof is not None
+    step = ours.step(proof, NOW)
+    assert theirs.answer(step.token) is None
+    return step
+
+
+# --- PLAIN
+
+
+def test_plain_takes_the_right_password() -> None:
+    users = {"alice": Secret("wönder,land")}
+    assert PlainMechanism(users).step(PlainClient("alice", "wönder,land").first(), NOW).user == "alice"
+    assert PlainMechanism(users).step(b"alice\0alice\0" + "wönder,land".encode(), NOW).user == "alice"
+
+
+@pytest.mark.parametrize(
+    "token",
+    [b"", b"\0", b"\0alice\0", b"\0\0secret", b"\0alice\0wrong", b"\0bob\0secret", b"\0alice\0secret\0",
+     b"\0\xff\0secret", b"bob\0alice\0secret", b"\0nobody\0\0", b"\0nobody\0" + b"\\0"],
+)  # fmt: skip
+def test_plain_refuses_all_else(token: bytes) -> None:
+    with pytest.raises(Refused) as raised:
+        PlainMechanism({"alice": Secret("secret")}).step(token, NOW)
+    assert "secret" not in raised.value.message + raised.value.reason
+
+
+# --- SCRAM
+
+
+@pytest.mark.parametrize("mechanism", list(ScramMechanism))
+def test_scram_proves_both_sides(mechanism: ScramMechanism) -> None:
+    assert exchanged(client(mechanism=mechanism), scram(mechanism)).user == "alice"
+
+
+def test_the_example_of_rfc_7677() -> None:
+    salt = b"[m\x99h\x9d\x125\x8e\xec\xa0K\x14\x126\xfa\x81"
+    credential = new_credential(SHA_256, "pencil", salt, 4096)
+    ours = ScramExchange(SHA_256, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", lambda _: (credential, True))
+    first = ours.step(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO", NOW)
+    assert first.token == b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    last = ours.step(
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
+        NOW,
+    )
+    assert last == Step(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "user")
+
+
+def test_names_with_commas_and_equals_signs() -> None:
+    assert exchanged(client("a,b=c"), scram(user="a,b=c")).user == "a,b=c"
+
+
+def test_scram_refuses_a_wrong_password_and_an_unknown_user_alike() -> None:
+    messages = []
+    for theirs in (client(password="pen"), client("bob")):
+        ours = scram()
+        proof = theirs.answer(ours.step(theirs.first(), NOW).token)
+        assert proof is not None
+        with pytest.raises(Refused) as raised:
+            ours.step(proof, NOW)
+        messages.append(raised.value.message)
+    assert messages[0] == messages[1]
+
+
+def test_an_unknown_user_has_the_same_salt_each_time() -> None:
+    first, second = (scram().step(client("bob").first(), NOW).token for _ in range(2))
+    assert first == second
+    assert len(parse_credential(KNOWN[SHA_256].format()).stored_key) == len(
+        decoy(SHA_256, "bob", b"key", MIN_ITERATIONS).stored_key
+    )
+
+
+def test_the_last_nonce_must_be_the_servers() -> None:
+    """CVE-2024-56128: whoever has seen one exchange could else repeat its end in another."""
+    theirs, ours = client(), scram()
+    proof = theirs.answer(ours.step(theirs.first(), NOW).token)
+    assert proof is not None
+    later = scram()
+    later.step(client().first(), NOW)
+    forged = proof.replace(b"server-nonce", b"another-nonce")
+    with pytest.raises(Refused, match="invalid credentials") as raised:
+        later.step(forged, NOW)
+    assert "nonce" in raised.value.reason
+
+
+@pytest.mark.parametrize(
+    "token",
+    [b"", b"n,,", b"n,,n=alice", b"p=tls-unique,,n=alice,r=x", b"n,a=bob,n=alice,r=x", b"n,,n=,r=x", b"n,,n=a=b,r=x",
+     b"n,,n=alice,r=", b"n,,m=ext,n=alice,r=x", b"\xff"],
+)  # fmt: skip
+def test_first_tokens_that_are_none(token: bytes) -> None:
+    with pytest.raises(Refused):
+        scram().step(token, NOW)
+
+
+@given(st.binary(max_size=80))
+def test_nothing_but_refusals_comes_of_any_bytes(token: bytes) -> None:
+    for machine in (scram(), PlainMechanism({}), OAuthExchange(TokenRules(lambda _: None))):
+        with pytest.raises(Refused):
+            machine.step(token, NOW)
+            machine.step(token, NOW)
+    begun = scram()
+    begun.step(client().first(), NOW)
+    with pytest.raises(Refused):
+        begun.step(token, NOW)
+
+
+def test_our_client_trusts_nobody_who_does_not_know_the_password() -> None:
+    for wrong in (b"r=client-nonce,s=MDEy,i=4096", b"r=other,s=MDEy,i=4096", b"r=client-nonceX,s=MDEy,i=100", b"x",
+                  b"r=client-nonceX,s=MDEy,i=1000000"):  # fmt: skip
+        with pytest.raises(AuthenticationFailed):
+            client().answer(wrong)
+    theirs = client()
+    assert theirs.answer(scram().step(theirs.first(), NOW).token)
+    with pytest.raises(AuthenticationFailed, match="may be somebody else"):
+        theirs.answer(b"v=AAAA")
+
+
+def test_what_is_kept_is_in_kafkas_form_and_shows_nothing() -> None:
+    credential = KNOWN[SHA_512]
+    assert parse_credential(credential.format()) == credential
+    assert credential.format().startswith("salt=MDEyMzQ1Njc4OWFiY2RlZg==,stored_key=")
+    assert "stored" not in repr(credential)
+    with pytest.raises(ValueError, match="no SCRAM credential"):
+        parse_credential("salt=x")
+
+
+# --- OAUTHBEARER
+
+RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+EC = ec.generate_private_key(ec.SECP256R1())
+
+
+def jwks() -> bytes:
+    keys = [
+        {**json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(RSA.public_key())), "kid": "r"},
+        {**json.loads(jwt.algorithms.ECAlgorithm.to_jwk(EC.public_key())), "kid": "e"},
+        {"kty": "oct", "kid": "shared", "k": "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"},
+        {"kty": "new-kind", "kid": "x"},
+    ]
+    return json.dumps({"keys": keys}).encode()
+
+
+KEYS = parse_keys(jwks())
+CLAIMS = {"sub": "alice", "exp": NOW + 100, "iss": "https://idp", "aud": ["kafka", "other"]}
+
+
+def ask(token: str, **rules: Any) -> Step:
+    return OAuthExchange(TokenRules(KEYS.get, **rules)).step(OAuthClient(token).first(), NOW)
+
+
+def test_a_token_that_is_signed_by_a_known_key() -> None:
+    step = ask(jwt.encode(CLAIMS, RSA, "RS256", {"kid": "r"}), audience=("kafka",), issuer="https://idp")
+    assert (step.user, step.expires_s, step.token) == ("alice", NOW + 100, b"")
+    assert ask(jwt.encode(CLAIMS, EC, "ES256", {"kid": "e"})).user == "alice"
+    named = jwt.encode({**CLAIMS, "client": "bob"}, EC, "ES256", {"kid": "e"})
+    assert ask(named, subject_claim="client").user == "bob"
+
+
+def test_secrets_that_are_shared_are_no_public_keys() -> None:
+    assert set(KEYS) == {"r", "e"}
+
+
+@pytest.mark.parametrize(
+    ("claims", "rules"),
+    [
+        ({"exp": NOW - 31}, {}),
+        ({"exp": None}, {}),
+        ({"exp": "soon"}, {}),
+        ({"exp": True}, {}),
+        ({"nbf": NOW + 31}, {}),
+        ({"sub": ""}, {}),
+        ({"aud": "somebody"}, {"audience": ("kafka",)}),
+        ({"iss": "https://evil"}, {"issuer": "https://idp"}),
+    ],
+)
+def test_tokens_whose_claims_do_not_hold(claims: dict[str, Any], rules: dict[str, Any]) -> None:
+    wanted = {key: value for key, value in {**CLAIMS, **claims}.items() if value is not None}
+    refused_by_challenge(jwt.api_jws.encode(json.dumps(wanted).encode(), RSA, "RS256", {"kid": "r"}), **rules)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        jwt.encode(CLAIMS, RSA, "RS256", {"kid": "e"}),
+        jwt.encode(CLAIMS, RSA, "RS256", {"kid": "unknown"}),
+        jwt.encode(CLAIMS, RSA, "RS256"),
+        jwt.encode(CLAIMS, None, "none"),
+        jwt.encode(CLAIMS, "k" * 64, "HS256", {"kid": "r"}),
+        jwt.encode(CLAIMS, rsa.generate_private_key(public_exponent=65537, key_size=2048), "RS256", {"kid": "r"}),
+        "a.b.c",
+        "nonsense",
+    ],
+)
+def test_tokens_that_nobody_has_signed_whom_we_know(token: str) -> None:
+    refused_by_challenge(token)
+
+
+def refused_by_challenge(token: str, **rules: Any) -> None:
+    """RFC 7628: an error as a challenge, and the refusal when the client has answered it."""
+    exchange = OAuthExchange(TokenRules(KEYS.get, **rules))
+    theirs = OAuthClient(token)
+    challenge = exchange.step(theirs.first(), NOW)
+    assert challenge.user is None
+    assert json.loads(challenge.token) == {"status": "invalid_token"}
+    answer = theirs.answer(challenge.token)
+    assert answer is not None
+    with pytest.raises(Refused) as raised:
+        exchange.step(answer, NOW)
+    assert token not in raised.value.reason
+
+
+def test_unsecured_tokens_only_where_they_are_allowed() -> None:
+    token = jwt.encode(CLAIMS, None, "none")
+    assert ask(token, allows_unsecured=True).user == "alice"
+    signed_by_nobody = jwt.encode(CLAIMS, "k" * 64, "HS256")
+    refused_by_challenge(signed_by_nobody, allows_unsecured=True)
+
+
+def test_nobody_asks_to_be_somebody_else() -> None:
+    token = jwt.encode(CLAIMS, RSA, "RS256", {"kid": "r"})
+    with pytest.raises(Refused, match="authorization id"):
+        OAuthExchange(TokenRules(KEYS.get)).step(f"n,a=bob,\x01auth=Bearer {token}\x01\x01".encode(), NOW)
