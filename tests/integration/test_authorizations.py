@@ -216,7 +216,7 @@ def test_who_creates_a_topic_sees_its_settings_only_with_the_right(guarded: tupl
         (answer,) = client.call(CreateTopicsRequest(topics=[topic]), ApiKey.CREATE_TOPICS, 7).topics
     assert answer.error_code == ErrorCode.NONE
     assert answer.topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert (answer.num_partitions, answer.replication_factor, answer.configs) == (-1, -1, None)
+    assert (answer.num_partitions, answer.replication_factor, answer.configs) == (-1, -1, [])
 
 
 def test_a_transaction_is_described_without_the_topics_that_are_not_to_be_seen(
