@@ -6,7 +6,9 @@ the wire, the names those of Kafka's tools and of its nodes in ZooKeeper (`Trans
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
+from itertools import product
 from typing import Final, NamedTuple
 
 WILDCARD: Final = "*"
@@ -170,6 +172,18 @@ class EntryFilter(NamedTuple):
             and self.operation in (AclOperation.ANY, entry.operation)
             and self.permission in (AclPermission.ANY, entry.permission)
         )
+
+
+def filters_matching(entry: AclEntry) -> Iterator[EntryFilter]:
+    """Every filter that matches the entry, the most particular one first: so that very many filters can be held against
+    very many entries."""
+    for principal, host, operation, permission in product(
+        (entry.principal, None),
+        (entry.host, None),
+        (entry.operation, AclOperation.ANY),
+        (entry.permission, AclPermission.ANY),
+    ):
+        yield EntryFilter(principal, host, operation, permission)
 
 
 class AclFilter(NamedTuple):

@@ -17,7 +17,6 @@ from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.acl_payload import encode_acls, parse_acls
 from oncelog_broker.metadata.payloads import MalformedPayload
 from oncelog_broker.metadata.store import (
-    MAX_REQUEST_BYTES,
     BadVersion,
     Create,
     Delete,
@@ -34,8 +33,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 Entries = frozenset[AclEntry]
 Change = Callable[[Entries], Entries]
 """Old entries -> new entries. Pure, since it may be called again."""
-MAX_BYTES_OF_A_PATTERN: Final = MAX_REQUEST_BYTES // 2
-"""Some four thousand entries. For more there are groups of principals, or patterns."""
+MAX_BYTES_OF_A_PATTERN: Final = 128 * 1024
+"""Some thousand entries, which every broker reads at once when one of them changes."""
 
 
 class AclController:

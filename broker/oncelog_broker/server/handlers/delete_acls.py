@@ -1,6 +1,6 @@
 """DeleteAcls (31), v1-3: take away the ACLs that filters match (KIP-140, KIP-290).
 
-Behaviour: each ACL is told of by the first filter that matches it. Filters that name one pattern are held against the
+Behaviour: each ACL is told of by one of the filters that match it. Filters that name one pattern are held against the
 store, so that nothing of it is overlooked; the others against what this broker knows. Every broker serves it.
 """
 
@@ -13,7 +13,7 @@ from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.acl_fields import filter_of
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.handlers.create_acls import NAMES_OF_NO_NODE, until_decided_by
-from oncelog_protocol.acls import AclEntry, AclFilter, ResourcePattern
+from oncelog_protocol.acls import AclEntry, AclFilter, EntryFilter, ResourcePattern, filters_matching
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 
@@ -77,8 +77,14 @@ async def _patterns(filters: Sequence[Numbered], context: RequestContext) -> dic
 async def _delete_of(pattern: ResourcePattern, filters: Sequence[Numbered], context: RequestContext) -> bool:
     """Delete what the filters match of one pattern, and tell it in their results; whether there was any."""
 
+    results: dict[EntryFilter, Result] = {}
+    for wanted, result in filters:
+        results.setdefault(wanted.entry, result)
+
     def rest(before: frozenset[AclEntry]) -> frozenset[AclEntry]:
-        return frozenset(entry for entry in before if not any(wanted.entry.matches(entry) for wanted, _ in filters))
+        return frozenset(
+            entry for entry in before if not any(matching in results for matching in filters_matching(entry))
+        )
 
     code, message = ErrorCode.NONE, None
     try:
@@ -87,7 +93,7 @@ async def _delete_of(pattern: ResourcePattern, filters: Sequence[Numbered], cont
         code, message, before = error.code, error.message, context.services.image.acls.get(pattern, frozenset())
     told = sorted(before - rest(before))
     for entry in told:
-        first = next(result for wanted, result in filters if wanted.entry.matches(entry))
+        first = next(results[matching] for matching in filters_matching(entry) if matching in results)
         first.matching_acls.append(
             Matching(
                 error_code=code,

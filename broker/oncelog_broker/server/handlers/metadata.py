@@ -31,19 +31,19 @@ BrokerResponse = MetadataResponse.MetadataResponseBroker
 
 FIRST_AUTO_CREATION_FLAG_VERSION: Final = 4
 FIRST_NULL_NAME_VERSION: Final = 12
+NAMES_AT_ONCE: Final = 500
+"""Of topics that are not there: more are looked at in a task."""
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> Answer[MetadataResponse]:
     if request.topics is None or (context.version == 0 and not request.topics):
         return _answer(request, context, _all_topics(request, context))
     request.topics = _named_once(request.topics)
-    missing = [
-        wanted.name
-        for wanted in request.topics
-        if wanted.name is not None and wanted.topic_id == ZERO_UUID and wanted.name not in context.services.image.topics
-    ]
-    if missing and _may_create(request, context):
-        return context.in_a_task(_create_then_answer(request, context, missing))
+    if _may_create(request, context):
+        missing = _missing(request.topics, context.services.image)
+        # Where they may not know of any of them, it takes as long as if all were there.
+        if len(missing) > NAMES_AT_ONCE or any(context.may(rules.METADATA, name) for name in missing):
+            return context.in_a_task(_create_then_answer(request, context, missing))
     return _answer(request, context, _described(request, context, {}))
 
 
@@ -61,6 +61,14 @@ def _all_topics(request: MetadataRequest, context: RequestContext) -> Steps[list
             answers.append(_shown(topic, image, request, context))
         yield None
     return answers
+
+
+def _missing(topics: list[TopicRequest], image: ClusterImage) -> list[str]:
+    return [
+        wanted.name
+        for wanted in topics
+        if wanted.name is not None and wanted.topic_id == ZERO_UUID and wanted.name not in image.topics
+    ]
 
 
 def _named_once(topics: list[TopicRequest]) -> list[TopicRequest]:
