@@ -21,7 +21,7 @@ PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=wo
 ALONE   := $(BIN)/pytest -q -m "measured and not soak"
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster test lint tests unit integration zookeeper compose-test soak soak-tests soak-cluster kill-matrix fuzz hostile bench interop clean help
+.PHONY: run cluster test lint tests unit integration zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -76,13 +76,18 @@ soak-tests: zookeeper ## the tests for longer: more kills, frames and seeds, new
 	$(PYTEST) $(LONG) -m soak tests --ignore=tests/interop
 	$(PYTEST) $(LONG) --hypothesis-profile=soak tests/property
 
+soak-scenarios: zookeeper ## of these: what may befall a cluster, one thing at a time
+	$(BIN)/pytest -q $(LONG) -m soak tests/cluster
+
 soak-cluster: zookeeper ## three brokers and clients at work while faults strike; the tables are kept in docs/soak.md (or SOAK_SECONDS=600 SOAK_SEEDS=7)
 	PYTHONPATH=.:tests/integration:tests/cluster:tests/interop $(BIN)/python -m soak --seconds $(SOAK_SECONDS) \
 		$(foreach seed,$(SOAK_SEEDS),--seed $(seed)) --out docs/soak.md
 
-kill-matrix: zookeeper ## every fault at every point of a transaction; the tables are kept in docs/kill-matrix*.md
+kill-matrix: zookeeper ## every fault at every point of a transaction; the tables are kept in docs/kill-matrix.md
 	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md
-	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --cluster --out docs/kill-matrix-cluster.md
+
+kill-matrix-cluster: zookeeper ## brokers killed at every step of a transaction over three of them (half an hour); the tables are kept in docs/kill-matrix-cluster.md
+	PYTHONPATH=.:tests/integration:tests/cluster $(BIN)/python -m cluster_matrix --out docs/kill-matrix-cluster.md
 
 fuzz: $(STAMP)        ## odd requests of every API and version for ten minutes (or FUZZ_SECONDS=60 FUZZ_SEED=7)
 	PYTHONPATH=.:tests/integration $(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))

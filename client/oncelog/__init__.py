@@ -14,6 +14,7 @@ config.py                   Kafka's keys, defaults and bounds
 names.py                    what may be sent as a name
 errors.py                   what may go wrong
 address.py                  where a broker is
+jaas.py                     what stands in sasl.jaas.config
 opened.py                   what an `async with` opens and closes
 backoff.py, alarm.py, clock.py
 fail_points/                where a test can strike

@@ -5,6 +5,7 @@ The helpers of `tests/integration` serve here, too.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Generator, Iterator
 from itertools import permutations
@@ -23,6 +24,9 @@ from peer_network import PeerNetwork
 from replicated_cluster import BROKERS, ReplicatedCluster
 
 LOG_CHARACTERS = 6000
+SCENARIO = re.compile(r"test_c\d+_")
+TIMES = 5
+"""How often a soak plays a scenario that has no longer form of its own, the first time not counted."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -34,6 +38,27 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
             if broker.log.exists() and (logged := broker.log.read_text()):
                 report.sections.append((f"log of the broker with {broker.data}", logged[-LOG_CHARACTERS:]))
     return report
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A soak plays scenarios again and again, on the cluster as the time before has left it."""
+    if not SCENARIO.match(metafunc.function.__name__) or _has_longer_form(metafunc):
+        return
+    again = [pytest.param(number, id=f"again-{number}", marks=pytest.mark.soak) for number in range(1, TIMES + 1)]
+    metafunc.fixturenames.append("nth_time")
+    metafunc.parametrize("nth_time", [pytest.param(0, id=pytest.HIDDEN_PARAM), *again], indirect=True)
+
+
+def _has_longer_form(metafunc: pytest.Metafunc) -> bool:
+    own = list(metafunc.definition.iter_markers())
+    params = [param for mark in own if mark.name == "parametrize" for param in mark.args[1]]
+    return any(mark.name == "soak" for mark in (*own, *(m for param in params for m in getattr(param, "marks", ()))))
+
+
+@pytest.fixture
+def nth_time(request: pytest.FixtureRequest) -> int:
+    number: int = request.param
+    return number
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,8 @@ class PeerNetwork:
         self._loop = Loop()
         self._gates: dict[tuple[Way, Purpose], asyncio.Event] = {}
         self._servers: list[asyncio.Server] = []
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], int] = {}
+        """And to whom each is."""
         self.ports: dict[int, int] = {}
         """What each broker is to advertise."""
 
@@ -62,6 +63,10 @@ class PeerNetwork:
         finally:
             self.let_pass(*ways)
 
+    def lose(self, target: int) -> None:
+        """What is held of the connections to this broker, and they end: they are those of a process that has died."""
+        self._loop.run(self._end([task for task, to in list(self._connections.items()) if to == target]))
+
     async def _set(self, ways: Iterable[Way], purposes: Iterable[Purpose], *, is_open: bool) -> None:
         for way, purpose in product(ways, purposes):
             gate = self._gate(way, purpose)
@@ -87,13 +92,13 @@ class PeerNetwork:
             ) -> None:
                 task = asyncio.current_task()
                 assert task is not None
-                self._connections.add(task)
+                self._connections[task] = target
                 try:
                     await self._serve(reader, writer, target, port)
                 except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
                     pass
                 finally:
-                    self._connections.discard(task)
+                    del self._connections[task]
                     writer.transport.abort()
 
             server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -103,7 +108,9 @@ class PeerNetwork:
     async def _stop(self) -> None:
         for server in self._servers:
             server.close()
-        connections = list(self._connections)
+        await self._end(list(self._connections))
+
+    async def _end(self, connections: Collection[asyncio.Task[None]]) -> None:
         for connection in connections:
             connection.cancel()
         await asyncio.gather(*connections, return_exceptions=True)

@@ -72,7 +72,7 @@ class ReplicatedCluster:
     ) -> None:
         """`fail_points`: what ONCELOG_FAIL_POINTS is to be for all of them."""
         self.zookeeper = zookeeper
-        self.fail_points = fail_points
+        self.fail_points = dict.fromkeys(BROKERS, fail_points)
         self.peer_ports: dict[int, int] = {}
         """Where each broker listens for the others."""
         self.brokers = {node_id: self._broker(directory, node_id, settings or {}) for node_id in BROKERS}
@@ -121,7 +121,7 @@ class ReplicatedCluster:
     def start(self, *node_ids: int) -> None:
         """Return when they serve."""
         with ThreadPoolExecutor(len(node_ids)) as pool:
-            list(pool.map(lambda node_id: self.brokers[node_id].start(self.fail_points), node_ids))
+            list(pool.map(lambda node_id: self.brokers[node_id].start(self.fail_points[node_id]), node_ids))
 
     def kill(self, *node_ids: int) -> None:
         """kill -9."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
+from elections import NOT_NEEDED, elect, until_preferred_lead
 from final_state import settle_and_check
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError as KafkaPythonError
@@ -23,30 +24,11 @@ from oncelog.admin import Admin
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode
-from oncelog_protocol.messages.elect_leaders import ElectLeadersRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 MAX_WAIT_SECONDS = 0.5
 """What a client may have to wait because a broker is restarted."""
-NOT_NEEDED = {ErrorCode.ELECTION_NOT_NEEDED}
-
-
-def elect(cluster: ReplicatedCluster, topic: str | None, kind: ElectionType = ElectionType.PREFERRED) -> dict[int, int]:
-    """By the controller, of all partitions of a topic, or of all: error codes by partition."""
-    parts = None if topic is None else list(cluster.parts(topic))
-    wanted = None if topic is None else [ElectLeadersRequest.TopicPartitions(topic=topic, partitions=parts)]
-    request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted, timeout_ms=10_000)
-
-    def ask() -> dict[int, int] | None:
-        answer = cluster.ask(request, ApiKey.ELECT_LEADERS, 2, cluster.controller())
-        if answer.error_code:
-            assert answer.error_code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
-            return None
-        return {each.partition_id: each.error_code for one in answer.replica_election_results
-                for each in one.partition_result} or {-1: 0}  # fmt: skip
-
-    return cluster.until(ask, "leaders are elected")  # type: ignore[return-value]
 
 
 def is_whole(cluster: ReplicatedCluster) -> bool:
@@ -150,7 +132,7 @@ def test_c24_all_are_restarted_one_after_the_other(
             restart_all(cluster)
             writer.until_more(20)
             cluster.until(lambda: transactions.committed > before, "a transaction is committed")  # noqa: B023
-    cluster.until(lambda: not set(elect(cluster, topic).values()) - NOT_NEEDED, "preferred leaders lead")
+    until_preferred_lead(cluster, topic)
     assert [cluster.until_led(topic, index).leader for index in range(3)] == [1, 2, 3]
     settle_and_check(cluster, history, topic)
 

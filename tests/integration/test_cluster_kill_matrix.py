@@ -1,5 +1,6 @@
 """A part of the kill matrix over three brokers: coordinator, leaders and groups are different processes, and it is the
-one at the point that dies. `make kill-matrix` runs more of it."""
+one at the point that dies. `python -m kill_matrix --cluster` runs more of it, `make kill-matrix-cluster` with replicas.
+"""
 
 from __future__ import annotations
 

@@ -16,6 +16,8 @@ from kill_matrix.stage import Stage
 from kill_matrix.verdict import problems_of
 from kill_matrix.worker import Output
 
+from oncelog_protocol.api import ApiKey
+
 STRIKES = [
     (Fault.BROKER_KILLED, "after", "append", 1),
     (Fault.BROKER_KILLED, "after", "prepare-logged", 1),
@@ -54,6 +56,16 @@ async def test_and_so_when_the_client_itself_stands_at_the_point(stage: Stage, f
     outcome = await run_cell(stage, Cell("oncelog", Moment(Hit("after", "send")), fault, aborts=True))
     assert outcome.problems == []
     assert outcome.aborted >= 1
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(("library", "is_v1"), [("aiokafka", True), ("oncelog", False), ("oncelog-v1", True)])
+async def test_each_library_has_the_transactions_that_its_table_names(stage: Stage, library: str, is_v1: bool) -> None:
+    """Only before V2 does a client add partitions by itself."""
+    stage.proxy.versions.clear()
+    outcome = await run_cell(stage, Cell(library, Moment(Hit("before", "reply-sent")), Fault.CONNECTION_CUT))
+    assert outcome.problems == []
+    assert (ApiKey.ADD_PARTITIONS_TO_TXN in stage.proxy.versions) == is_v1
 
 
 WHOLE = [Output("a", 2, "0"), Output("a", 2, "1"), Output("b", 1, "2")]

@@ -393,6 +393,8 @@ class ZooKeeperStore:
 
     def _tell(self, state: SessionState) -> None:
         if state is not self._state:
+            if self._state is SessionState.IN_DOUBT and state is SessionState.CONNECTED:
+                _log.warning("ZooKeeper has confirmed the session: what is led is served again")
             self._state = state
             self._session_watches.tell(state)
 

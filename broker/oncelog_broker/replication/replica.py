@@ -6,8 +6,9 @@ watermark and last stable offset are right at any time, since in the next moment
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+from oncelog.fail_points.point import FailPoint, fail_point
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.producers.state import NOTHING_UNSTABLE
 from oncelog_broker.metadata.image import NO_LEADER
@@ -15,9 +16,20 @@ from oncelog_broker.replication.high_watermark import at_start, high_watermark_o
 from oncelog_broker.replication.truncation import NO_EPOCH_IN_COMMON
 from oncelog_broker.replication.waiting import Waiting
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
+ATTRIBUTES_AT: Final = 22
+"""Where in a batch the byte lies that says whether it is transactional, or a marker."""
+
+
+def _replicated(_: Replica, records: memoryview, **__: Any) -> FailPoint | None:
+    """The fail point at which the follower is that takes these: as the first batch of them says."""
+    attributes = records[ATTRIBUTES_AT] if len(records) else 0
+    if attributes & CONTROL_BIT:
+        return "marker-replicated"
+    return "replicate" if attributes & TRANSACTIONAL_BIT else None
 
 
 class Replica:
@@ -109,6 +121,7 @@ class Replica:
         self.is_resigned = True
         self.waiting.on_resigned()
 
+    @fail_point("replicate", "marker-replicated", which=_replicated)
     def append_as_follower(
         self, records: memoryview, *, leader_epoch: int, high_watermark: int, log_start_offset: int
     ) -> None:

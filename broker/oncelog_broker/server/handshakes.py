@@ -39,6 +39,7 @@ class Handshakes:
         self._waiting: dict[Handshake, None] = {}
         self._ready: deque[Handshake] = deque()
         self._next_turn: asyncio.Handle | None = None
+        self._is_soon = False
 
     def __len__(self) -> int:
         return len(self._under_way)
@@ -59,9 +60,13 @@ class Handshakes:
             self._have_turn()
 
     def _have_turn(self, delay: float = 0.0) -> None:
-        if self._next_turn is None:
-            loop = asyncio.get_running_loop()
-            self._next_turn = loop.call_later(delay, self._turn) if delay else loop.call_soon(self._turn)
+        if self._next_turn is not None and (delay or self._is_soon):
+            return
+        if self._next_turn is not None:
+            self._next_turn.cancel()  # it was to be later
+        loop = asyncio.get_running_loop()
+        self._is_soon = not delay
+        self._next_turn = loop.call_later(delay, self._turn) if delay else loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._next_turn = None

@@ -195,7 +195,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             await self.log_in(login)
         except KafkaError as error:
-            logger.warning("%s: not logged in again: %s", self.address, error.message)
+            if self._error is None:
+                logger.warning("%s: not logged in again: %s", self.address, error.message)
             self._fail(error)
         held, self._held = self._held or [], None
         for write in held:

@@ -4,12 +4,14 @@
     send                 a Produce request goes to its leader (in the client)
     register-partitions  partitions become part of the transaction, in the coordinator's log
     append               a transactional batch is written to its partition
+    replicate            a follower writes transactional batches
     acknowledge          the answer to a Produce request leaves
     offsets-written      the offsets of a TxnOffsetCommit are written, pending
     prepare-logged       EndTxn: the decision is written to the coordinator's log
     reply-sent           the answer to EndTxn leaves
     marker-sent          the coordinator has the marker of one partition written
     marker-written       the marker is written to its partition
+    marker-replicated    a follower writes a marker
     marker-acknowledged  the coordinator takes in the answer about one marker
     complete-logged      the end of the transaction is written to the coordinator's log
 
@@ -34,12 +36,14 @@ FailPoint = Literal[
     "send",
     "register-partitions",
     "append",
+    "replicate",
     "acknowledge",
     "offsets-written",
     "prepare-logged",
     "reply-sent",
     "marker-sent",
     "marker-written",
+    "marker-replicated",
     "marker-acknowledged",
     "complete-logged",
 ]

@@ -26,6 +26,8 @@ SETTINGS = {
     "ssl.keystore.key": SERVER.key_pem(),
     "ssl.keystore.certificate.chain": SERVER.pem,
     "sasl.enabled.mechanisms": "PLAIN",
+    "max.connections": "20000",
+    "max.connections.per.ip": "20000",  # the honest client has the same address
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": 'Plain required user_alice="secret";',
 }
 

@@ -220,10 +220,10 @@ async def run_oncelog(job: Job) -> None:
 
 async def run_oncelog_v1(job: Job) -> None:
     """As before a broker that has no transactions V2."""
-    from oncelog.producer import transaction_requests
+    from older_transactions import before_transactions_v2  # beside this file, which is run by its path
 
-    transaction_requests.TRANSACTIONS_V2 = 1 << 15  # type: ignore[misc]
-    await run_oncelog(job)
+    with before_transactions_v2():
+        await run_oncelog(job)
 
 
 WORKERS: dict[str, Callable[[Job], Awaitable[None]]] = {

@@ -41,7 +41,8 @@ def _describe_each(
             if (text := image.config_of_user(name).get(mechanism.mechanism_name)) is not None
         ]
         if count > 1:
-            results.append(_failed(name, ErrorCode.DUPLICATE_RESOURCE, f"User {name} is named twice in the request."))
+            message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+            results.append(_failed(name, ErrorCode.DUPLICATE_RESOURCE, message))
         elif infos:
             results.append(Result(user=name, error_code=ErrorCode.NONE, credential_infos=infos))
         elif named:

@@ -17,7 +17,11 @@ from oncelog_protocol.messages.sasl_authenticate import SaslAuthenticateRequest,
 def handle(request: SaslAuthenticateRequest, context: RequestContext) -> Answer[SaslAuthenticateResponse]:
     gate = context.connection.gate
     if gate is None:
-        return _refused(KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received unexpectedly"))
+        return _refused(
+            KafkaError(
+                ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication"
+            )
+        )
     try:
         token, lifetime_ms = gate.authenticate(context.connection, bytes(request.auth_bytes))
     except Refused as error:

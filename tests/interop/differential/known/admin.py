@@ -11,9 +11,9 @@ from tests.interop.differential.side import CLOSED
 ERROR: Final = "error_code"
 
 NOT_SERVED: Final = (
-    *("SaslHandshake", "SaslAuthenticate", "AlterReplicaLogDirs"),
+    "AlterReplicaLogDirs",
     *("DescribeLogDirs", "ElectLeaders"),
-    *("DescribeClientQuotas", "AlterClientQuotas", "DescribeUserScramCredentials", "AlterUserScramCredentials"),
+    *("DescribeClientQuotas", "AlterClientQuotas"),
     *("DescribeQuorum", "UpdateFeatures", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ListConfigResources"),
     *("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "DescribeShareGroupOffsets"),
     *("AlterShareGroupOffsets", "DeleteShareGroupOffsets"),

@@ -24,5 +24,6 @@ KNOWN: Final = (
     Known("start-of-the-ended", "walk.transactions.*", START_TIME, "now", -1, seen_in=NOWHERE),
     Known("named-twice", "inspection.describe", "transaction_states", label="twice"),
     Known("offsets-of-nobody", "transaction_offsets.odd_values", ERROR, 0, 42, label="empty transactional id"),
-    Known("fenced-marker", "inspection.markers", ERROR, -1, 47, label="epoch before"),
+    Known("fenced-marker", "inspection.markers", ERROR, -1, 42, label="epoch before"),
+    Known("epoch-of-no-coordinator", "inspection.marker_of_no_coordinator", ERROR, 0, 75),
 )

@@ -15,6 +15,7 @@ from tests.interop.differential.scenarios import (
     group_rebalance,
     inspection,
     log_offsets,
+    logins,
     odd_batches,
     offsets,
     produce,
@@ -46,6 +47,7 @@ AREAS: Final[tuple[ModuleType, ...]] = (
     reassignments,
     configs,
     cluster,
+    logins,
     wire,
 )
 

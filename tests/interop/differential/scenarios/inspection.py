@@ -96,3 +96,17 @@ def markers(side: Side) -> None:
         fetch(side, "a", partition=partition, isolation=READ_COMMITTED)
     describe_producers(side, "a", 0, 1, 2)
     end_transaction(side, producer, False)
+
+
+@scenario
+def marker_of_no_coordinator(side: Side) -> None:
+    """WriteTxnMarkers with a coordinator epoch that is in the future: in a partition where nothing else happens."""
+    create(side, "a")
+    marker = {
+        "producer_id": idempotent_producer(side).id,
+        "producer_epoch": 0,
+        "transaction_result": False,
+        "topics": [{"name": side.own("a"), "partition_indexes": [0]}],
+        "coordinator_epoch": 1_000_000,
+    }
+    side.ask(ApiKey.WRITE_TXN_MARKERS, 1, {"markers": [marker]}, "epoch to come")

@@ -1,0 +1,117 @@
+"""`make kill-matrix-cluster`: run the cells, print the tables, keep them in --out. Ends with 1 if any is wrong."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from cluster_matrix.cells import LIBRARIES, Cell, Victims, all_cells
+from cluster_matrix.pool import run_all
+from cluster_matrix.run import Outcome
+from cluster_matrix.table import count_wrong, page
+from oncelog_broker.local_cluster.ensemble import Ensemble
+from oncelog_broker.local_cluster.java import find_java
+from oncelog_broker.local_cluster.server_config import Timing
+from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
+
+VICTIMS = [victims.name.lower() for victims in Victims]
+HEAD = """# Kill matrix of the cluster
+
+Written by `make kill-matrix-cluster`. Each cell is a live run: three brokers on ZooKeeper with three replicas of
+everything, of which two must be in sync, and a producer with three transactions. Each writes to three partitions, one
+led by each broker, and commits an offset of a group. Before or after one step of the second transaction, while the
+process that is there stands still, brokers are killed with -9: the coordinator of the transaction (which leads one of
+the partitions), the leader of another partition, or both. Where a victim does that step, it is the victim who is there.
+One that is killed comes back when all three transactions have ended, after others were elected; two come back at once.
+*Killed alone* is who does the step, half a second later, in which its followers got nothing from it any more: it dies
+with whatever it has answered before they had it.
+
+*ok* means that the checker of histories finds nothing wrong with what the producer was told, what is committed (as our
+consumer and librdkafka's read it), the committed offset of the group, and the logs of all replicas; that the producer
+knows the end of each transaction; and that no transaction is left open. The numbers are the transactions that were
+committed, and those that were aborted.
+"""
+
+
+def chosen(
+    libraries: tuple[str, ...], points: tuple[str, ...], victims: tuple[str, ...], ends: tuple[str, ...]
+) -> list[Cell]:
+    return [
+        cell
+        for cell in all_cells()
+        if cell.library in libraries
+        and cell.victims.name.lower() in victims
+        and ("abort" if cell.aborts else "commit") in ends
+        and (not points or cell.point in points)
+    ]
+
+
+@click.command()
+@click.option("--library", "libraries", multiple=True, type=click.Choice(list(LIBRARIES)), default=list(LIBRARIES))
+@click.option("--point", "points", multiple=True, help="Only at these points.")
+@click.option("--killed", "victims", multiple=True, type=click.Choice(VICTIMS), default=VICTIMS)
+@click.option("--end", "ends", multiple=True, type=click.Choice(["commit", "abort"]), default=["commit", "abort"])
+@click.option("--times", type=int, default=1, show_default=True, help="How often; the table has the last of them.")
+@click.option("--jobs", type=int, default=2, show_default=True, help="Clusters at a time.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Where to keep the tables.")
+def main(
+    libraries: tuple[str, ...],
+    points: tuple[str, ...],
+    victims: tuple[str, ...],
+    ends: tuple[str, ...],
+    times: int,
+    jobs: int,
+    out: Path | None,
+) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that was started
+    cells = chosen(libraries, points, victims, ends)
+    began, counter, wrong = time.monotonic(), itertools.count(1), 0
+
+    def told(cell: Cell, outcome: Outcome) -> None:
+        found = "; ".join(outcome.problems) or "ok"
+        click.echo(
+            f"{next(counter)}/{times * len(cells)} {cell}: {found} "
+            f"({outcome.committed} committed, {outcome.aborted} aborted, {outcome.seconds:.1f} s)"
+        )
+
+    directory = Path(tempfile.mkdtemp(prefix="oncelog-matrix-"))
+    timing = Timing(tick=250, least_session=500)
+    ensemble = Ensemble(
+        directory / "zookeeper",
+        find_java(),
+        provide_jars(click.echo),
+        size=1,
+        timing=timing,
+        is_synced=False,
+        dies_with_us=True,
+    )
+    ensemble.start()
+    try:
+        for round_number in range(times):
+            where = directory / str(round_number)
+            where.mkdir()
+            chroots = (f"{ensemble.connect_string}/{round_number}-{number}" for number in itertools.count())
+            outcomes = run_all(cells, where, lambda: next(chroots), jobs=jobs, told=told)  # noqa: B023
+            wrong += count_wrong(outcomes.values())
+    finally:
+        ensemble.kill()
+    lines = list(page(outcomes))
+    click.echo("\n".join(["", *lines, "", f"{time.monotonic() - began:.0f} s"]))
+    if out is not None:
+        out.write_text("\n".join([HEAD, *lines, ""]))
+    if wrong:
+        click.echo(f"{wrong} runs were wrong; data and logs are in {directory}")
+    else:
+        shutil.rmtree(directory)
+    sys.exit(wrong > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The rows and columns: a step of a transaction, before or after it, and who is killed there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum, StrEnum
+from typing import NamedTuple
+
+from oncelog.fail_points.point import FAIL_POINTS, FailPoint
+
+CLIENT = 0
+"""Stands among the ids of brokers for the process of the client."""
+
+
+class Victims(StrEnum):
+    COORDINATOR = "coordinator killed"
+    LEADER = "leader killed"
+    BOTH = "both killed"
+    ALONE = "killed alone"
+    """Who does the step: it goes on for a while without its followers, and dies with what they have not got."""
+
+
+class Role(Enum):
+    """Who does a step."""
+
+    CLIENT = "the client"
+    COORDINATOR = "the coordinator of the transaction"
+    LEADER = "the leader of a partition; the coordinator leads one, too"
+    FOLLOWER = "a follower of any of its partitions"
+    GROUP = "the coordinator of the group"
+
+
+ROLES: Mapping[FailPoint, Role] = {
+    "drain": Role.CLIENT,
+    "send": Role.CLIENT,
+    "register-partitions": Role.COORDINATOR,
+    "append": Role.LEADER,
+    "replicate": Role.FOLLOWER,
+    "acknowledge": Role.LEADER,
+    "offsets-written": Role.GROUP,
+    "prepare-logged": Role.COORDINATOR,
+    "reply-sent": Role.COORDINATOR,
+    "marker-sent": Role.LEADER,
+    "marker-written": Role.LEADER,
+    "marker-replicated": Role.FOLLOWER,
+    "marker-acknowledged": Role.COORDINATOR,
+    "complete-logged": Role.COORDINATOR,
+}
+BROKER_POINTS = tuple(point for point in FAIL_POINTS if ROLES[point] is not Role.CLIENT)
+CLIENT_POINTS = tuple(point for point in FAIL_POINTS if ROLES[point] is Role.CLIENT)
+
+LIBRARIES: Mapping[str, Sequence[FailPoint]] = {
+    "oncelog": FAIL_POINTS,
+    "oncelog-v1": FAIL_POINTS,
+    "librdkafka": BROKER_POINTS,
+}
+"""The client libraries, and the points that they meet."""
+
+
+class Cell(NamedTuple):
+    """`victims` are killed when the first one comes to the point in the second of three transactions."""
+
+    library: str
+    when: str
+    """before or after"""
+    point: FailPoint
+    victims: Victims
+    aborts: bool = False
+    """Whether that transaction ends so."""
+
+    def __str__(self) -> str:
+        return f"{self.library} {'aborts' if self.aborts else 'commits'}, {self.victims} {self.when} {self.point}"
+
+
+class Cast(NamedTuple):
+    """Which broker is what in a run."""
+
+    coordinator: int
+    leader: int
+    """Of a partition that the coordinator does not lead."""
+    group: int
+    """The coordinator of the group whose offsets are in the transaction."""
+
+    def killed(self, cell: Cell) -> Collection[int]:
+        match cell.victims:
+            case Victims.COORDINATOR:
+                return {self.coordinator}
+            case Victims.LEADER:
+                return {self.leader}
+            case Victims.BOTH:
+                return {self.coordinator, self.leader}
+            case Victims.ALONE:
+                return self.asked(cell, ())
+
+    def asked(self, cell: Cell, brokers: Collection[int]) -> Collection[int]:
+        """Whose steps count: of one that dies, where such a one does them."""
+        match ROLES[cell.point]:
+            case Role.CLIENT:
+                return {CLIENT}
+            case Role.COORDINATOR:
+                return {self.coordinator}
+            case Role.LEADER:
+                return {self.coordinator if cell.victims is Victims.COORDINATOR else self.leader}
+            case Role.FOLLOWER:
+                return brokers
+            case Role.GROUP:
+                return {self.group}
+
+
+def _is_possible(cell: Cell) -> bool:
+    """Who dies alone is one who leads; and librdkafka's group keeps its coordinator (see `run`)."""
+    role = ROLES[cell.point]
+    if cell.victims is not Victims.ALONE:
+        return True
+    return role in (Role.COORDINATOR, Role.LEADER) or (role is Role.GROUP and cell.library != "librdkafka")
+
+
+def all_cells() -> list[Cell]:
+    cells = [
+        Cell(library, when, point, victims, aborts)
+        for library, points in LIBRARIES.items()
+        for aborts in (False, True)
+        for point in points
+        for when in ("before", "after")
+        for victims in Victims
+    ]
+    return [cell for cell in cells if _is_possible(cell)]

@@ -1,0 +1,122 @@
+"""Several processes that run cells, each with a cluster of its own, which is exchanged now and then."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from cluster_matrix.cells import Cell
+from cluster_matrix.run import Outcome
+from cluster_matrix.stage import Stage
+from oncelog.fail_points.point import VARIABLE
+
+CELLS_OF_A_CLUSTER = 25
+"""Each leaves a topic, which makes the next start of every broker a little longer."""
+CELL_SECONDS = 300.0
+"""Far more than one takes, with everything that has to be started again."""
+
+
+class Job:
+    """A process of `job`, and all that it has started."""
+
+    def __init__(self, directory: Path, zookeeper: str) -> None:
+        directory.mkdir()
+        self.directory = directory
+        self.left = CELLS_OF_A_CLUSTER
+        self._log = (directory / "job.log").open("w")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "cluster_matrix.job", str(directory), zookeeper],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env={**os.environ, VARIABLE: Stage.client_points(directory)},
+            start_new_session=True,
+        )
+
+    def run(self, cell: Cell) -> Outcome:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self.left -= 1
+        line = ""
+        try:
+            self._process.stdin.write(json.dumps(cell) + "\n")
+            self._process.stdin.flush()
+            if select.select([self._process.stdout], [], [], CELL_SECONDS)[0]:
+                line = self._process.stdout.readline()
+        except OSError:
+            pass  # it has died
+        if not line:
+            self.left = 0
+            return Outcome([f"not at its end within {CELL_SECONDS:.0f} s, or the run died"], 0, 0, CELL_SECONDS)
+        return Outcome(*json.loads(line))
+
+    def end(self) -> None:
+        """With its brokers, also where it is stuck."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.communicate()
+        self._log.close()
+
+
+def run_all(
+    cells: Sequence[Cell],
+    directory: Path,
+    new_chroot: Callable[[], str],
+    *,
+    jobs: int,
+    told: Callable[[Cell, Outcome], None],
+) -> Mapping[Cell, Outcome]:
+    """`told` hears of each as it ends. The directory of a job in which a cell was wrong stays."""
+    waiting: queue.SimpleQueue[Cell] = queue.SimpleQueue()
+    for cell in cells:
+        waiting.put(cell)
+    outcomes: dict[Cell, Outcome] = {}
+
+    def work(number: int) -> None:
+        job: Job | None = None
+        clusters = 0
+        try:
+            while not waiting.empty():
+                if job is None:
+                    clusters += 1
+                    job = Job(directory / f"{number}-{clusters}", new_chroot())
+                try:
+                    cell = waiting.get_nowait()
+                except queue.Empty:
+                    break
+                outcomes[cell] = outcome = job.run(cell)
+                told(cell, outcome)
+                if outcome.problems or not job.left:
+                    job.end()
+                    job = None
+        finally:
+            if job is not None:
+                job.end()
+
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for done in [pool.submit(work, number) for number in range(jobs)]:
+                done.result()
+        except BaseException:  # we are told to end: those at work end with the cell that they have
+            _empty(waiting)
+            raise
+    return {cell: outcomes[cell] for cell in cells}
+
+
+def _empty(waiting: queue.SimpleQueue[Cell]) -> None:
+    try:
+        while True:
+            waiting.get_nowait()
+    except queue.Empty:
+        pass

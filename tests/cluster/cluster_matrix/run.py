@@ -1,0 +1,172 @@
+"""One cell: three transactions over partitions that all brokers lead, a strike in the second, and what came of it."""
+
+from __future__ import annotations
+
+import time
+import traceback
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from final_state import settle_and_check
+from kill_matrix.older_transactions import before_transactions_v2
+from kill_matrix.questions import Hit
+from raw_transactions import committed_offset
+from recording_clients import PRODUCERS, Abortable, RecordingProducer
+from replicated_cluster import BROKERS
+from tests.support.history.events import End, Place
+from tests.support.history.recorder import History
+
+from cluster_matrix.cells import Cast, Cell, Victims
+from cluster_matrix.stage import Armed, NotReached, Stage
+from oncelog_protocol.messages.find_coordinator import CoordinatorType
+
+TRANSACTIONS = 3
+TRIES = 3
+"""Where the machine lets a broker wait for longer than its session, the transaction may end before the point: then
+nothing was struck, and the run tells nothing."""
+STRUCK = 1
+STRUCK_SECONDS = 30.0
+"""Within which the point is reached when the client has been told the end."""
+CLINGS_TO_COORDINATORS = {"librdkafka"}
+"""2.16 waits for ever for a group's coordinator that it knew before, when that has died and is no longer in the
+metadata: with it the group's coordinator is the broker that lives on."""
+
+
+class Outcome(NamedTuple):
+    """How it ended: `problems` is empty where all is well."""
+
+    problems: list[str]
+    committed: int
+    aborted: int
+    seconds: float
+
+
+@contextmanager
+def transactions_of(library: str) -> Iterator[str]:
+    """The library's name among PRODUCERS; while this lasts, oncelog-v1 takes brokers for older than transactions V2."""
+    if library == "oncelog-v1":
+        with before_transactions_v2():
+            yield "oncelog"
+    else:
+        yield library
+
+
+class Run:
+    def __init__(self, stage: Stage, cell: Cell) -> None:
+        self.stage = stage
+        self.cell = cell
+        self.cluster = stage.cluster
+        self.history = History()
+        self.topic = f"cell-{uuid.uuid4().hex[:8]}"
+        self.places = [Place(self.topic, index) for index in range(len(BROKERS))]
+        self.missed_its_point = False
+        self.progress = 0
+        """The offset of the group in the transaction that was committed last."""
+
+    def play(self) -> None:
+        """Raises AssertionError, or whatever else went wrong."""
+        self.stage.tidy()
+        self._prepare()
+        with (
+            transactions_of(self.cell.library) as library,
+            PRODUCERS[library](self.cluster.addresses, self.history, "anna", self.topic) as producer,
+        ):
+            for number in range(TRANSACTIONS):
+                self._transaction(producer, number)
+        self.stage.disarm()
+        self._look()
+
+    def _prepare(self) -> None:
+        coordinator = self.cluster.coordinator(self.topic)
+        leader, third = (node_id for node_id in BROKERS if node_id != coordinator)
+        clings = self.cell.library in CLINGS_TO_COORDINATORS
+        self.cast = Cast(coordinator, leader, third if clings else leader)
+        self.group = self.stage.name_coordinated_by(self.cast.group, self.topic, CoordinatorType.GROUP)
+        self.cluster.create_topic(
+            self.topic, (coordinator, leader, third), (leader, third, coordinator), (third, coordinator, leader)
+        )
+
+    def _transaction(self, producer: RecordingProducer, number: int) -> None:
+        is_struck = number == STRUCK
+        if is_struck:
+            self._arm()
+        else:
+            self.stage.forget_ends()
+        producer.begin()
+        try:
+            for place in self.places:
+                producer.send(place)
+            producer.flush()
+            producer.send_offset(self.group, self.places[0], number + 1)
+            if is_struck and self.cell.aborts:
+                producer.abort()
+            else:
+                producer.commit()
+                self.progress = number + 1
+        except Abortable:
+            assert is_struck, "a transaction that nothing struck was not to be committed"
+            producer.abort()
+        if is_struck:
+            self._until_struck()
+        else:
+            self.stage.until_complete()
+
+    def _arm(self) -> None:
+        cell, cast = self.cell, self.cast
+        self.stage.arm(
+            Armed(
+                Hit(cell.when, cell.point),
+                cast.asked(cell, BROKERS),
+                cast.killed(cell),
+                come_back=cell.victims is Victims.BOTH,  # or there were too few in sync for ever
+                is_alone=cell.victims is Victims.ALONE,
+            )
+        )
+
+    def _until_struck(self) -> None:
+        try:
+            self.stage.until_struck(STRUCK_SECONDS)
+        except NotReached:
+            self.missed_its_point = True
+            raise
+
+    def _look(self) -> None:
+        history = self.history
+        self.cluster.mend()
+        asked = history.now()
+        offset = self.cluster.until(self._committed, "the group's offset is known")
+        history.offset_read(self.group, self.places[0], offset, asked=asked)
+        settle_and_check(self.cluster, history, self.topic)
+        assert offset == self.progress, f"the group is at {offset}, not at {self.progress}"
+        assert self.ended(End.UNKNOWN) == 0, "the producer was not told the end of a transaction"
+
+    def _committed(self) -> int:
+        with self.cluster.client(self.cluster.coordinator(self.group, CoordinatorType.GROUP)) as client:
+            code, offset = committed_offset(client, self.group, self.topic, stable=True)
+        return 0 if code else max(offset, 0)
+
+    def ended(self, end: End) -> int:
+        return sum(transaction.end is end for transaction in self.history.transactions)
+
+
+def run_cell(stage: Stage, cell: Cell) -> Outcome:
+    began = time.monotonic()
+    problems: list[str] = []
+    for _ in range(TRIES):
+        run = Run(stage, cell)
+        problems = _problems_of(run)
+        if not run.missed_its_point:
+            break
+    problems += stage.complaints()
+    return Outcome(problems, run.ended(End.COMMITTED), run.ended(End.ABORTED), time.monotonic() - began)
+
+
+def _problems_of(run: Run) -> list[str]:
+    try:
+        run.play()
+    except Exception as error:  # one run that goes wrong is one wrong cell
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return [f"{error or repr(error)} ({where.name}, line {where.lineno})"]
+    return []

@@ -1,0 +1,39 @@
+"""Having leaders elected, as an operator does."""
+
+from __future__ import annotations
+
+from replicated_cluster import ReplicatedCluster
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.elections import ElectionType
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.elect_leaders import ElectLeadersRequest
+
+NOT_NEEDED = {ErrorCode.ELECTION_NOT_NEEDED}
+
+
+def elect(cluster: ReplicatedCluster, topic: str | None, kind: ElectionType = ElectionType.PREFERRED) -> dict[int, int]:
+    """By the controller, of all partitions of a topic, or of all: error codes by partition."""
+    parts = None if topic is None else list(cluster.parts(topic))
+    wanted = None if topic is None else [ElectLeadersRequest.TopicPartitions(topic=topic, partitions=parts)]
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted, timeout_ms=10_000)
+
+    def ask() -> dict[int, int] | None:
+        answer = cluster.ask(request, ApiKey.ELECT_LEADERS, 2, cluster.controller())
+        if answer.error_code:
+            assert answer.error_code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
+            return None
+        return {each.partition_id: each.error_code for one in answer.replica_election_results
+                for each in one.partition_result} or {-1: 0}  # fmt: skip
+
+    return cluster.until(ask, "leaders are elected")  # type: ignore[return-value]
+
+
+def until_preferred_lead(cluster: ReplicatedCluster, topic: str) -> None:
+    """All partitions of it are led by the first of their replicas."""
+
+    def lead() -> bool:
+        return not set(elect(cluster, topic).values()) - NOT_NEEDED
+
+    cluster.until_whole(topic)
+    cluster.until(lead, f"preferred leaders lead {topic}")

@@ -1,0 +1,66 @@
+"""A part of the kill matrix of the cluster, which `make kill-matrix-cluster` runs as a whole: of both killed at once,
+and at a step of a follower. Where who is at a point is killed, see test_transactions_survive.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from cluster_matrix.cells import BROKER_POINTS, CLIENT, Cast, Cell, Victims, all_cells
+from cluster_matrix.run import Outcome, run_cell
+from cluster_matrix.stage import Stage
+from cluster_matrix.table import count_wrong, page
+
+BROKERS = (1, 2, 3)
+CAST = Cast(coordinator=2, leader=1, group=3)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, chroots: Callable[[], str]) -> Iterator[Stage]:
+    with Stage(tmp_path_factory.mktemp("stage"), chroots()) as stage:
+        yield stage
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        Cell("librdkafka", "after", "marker-written", Victims.BOTH),
+        Cell("oncelog", "after", "marker-written", Victims.ALONE, aborts=True),
+        Cell("oncelog", "after", "replicate", Victims.LEADER),
+    ],
+    ids=str,
+)
+def test_nothing_is_wrong_whoever_dies(stage: Stage, cell: Cell) -> None:
+    outcome = run_cell(stage, cell)
+    assert not outcome.problems
+    assert outcome.committed + outcome.aborted == 3
+    assert outcome.committed >= 2
+
+
+def test_a_point_that_nobody_reaches_is_wrong(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client of this process asks nowhere. That may be the machine's fault: it is tried again."""
+    monkeypatch.setattr("cluster_matrix.run.STRUCK_SECONDS", 0.1)
+    (problem,) = run_cell(stage, Cell("oncelog", "before", "send", Victims.LEADER)).problems
+    assert problem.startswith("the point was not reached")
+
+
+def test_every_point_is_struck_at_one_who_dies_if_such_a_one_comes_there() -> None:
+    assert CLIENT not in BROKERS
+    for cell in all_cells():
+        asked, killed = set(CAST.asked(cell, BROKERS)), set(CAST.killed(cell))
+        assert CLIENT not in killed
+        assert asked
+        if cell.point in ("append", "acknowledge", "marker-sent", "marker-written") or cell.victims is Victims.ALONE:
+            assert asked <= killed
+    assert {cell.point for cell in all_cells() if cell.library == "librdkafka"} == set(BROKER_POINTS)
+
+
+def test_the_page_names_what_was_wrong() -> None:
+    good = Cell("oncelog", "before", "append", Victims.LEADER)
+    bad = good._replace(victims=Victims.BOTH)
+    outcomes = {good: Outcome([], 3, 0, 4.0), bad: Outcome(["a record is lost"], 2, 1, 6.0)}
+    assert count_wrong(outcomes.values()) == 1
+    lines = list(page(outcomes))
+    assert lines[0] == "2 runs, 1 of them wrong."
+    assert "| before append | ok 3/0 | **wrong: 1** |" in lines
+    assert lines[-1] == "1. a record is lost"

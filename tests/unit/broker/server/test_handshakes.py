@@ -1,0 +1,94 @@
+"""Whose turn it is at a TLS handshake."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from oncelog_broker.server import handshakes
+from oncelog_broker.server.handshakes import Handshakes
+
+
+class Stranger:
+    """A client that begins a handshake and, unless it is told to, does not go on."""
+
+    def __init__(self, line: Handshakes) -> None:
+        self.line = line
+        self.steps = 0
+        self.closed = ""
+
+    def take_step(self) -> None:
+        self.steps += 1
+
+    def close(self, reason: str) -> None:
+        self.closed = reason
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_one_step_in_a_turn_of_the_loop() -> None:
+    line = Handshakes()
+    strangers = [Stranger(line) for _ in range(4)]
+    for stranger in strangers:
+        line.has_input(stranger)
+    counted = []
+    for _ in range(6):
+        await asyncio.sleep(0)
+        counted.append(sum(stranger.steps for stranger in strangers))
+    assert counted == [1, 2, 3, 4, 4, 4]
+
+
+async def test_who_is_under_way_goes_before_who_begins() -> None:
+    line = Handshakes()
+    first, second, third = (Stranger(line) for _ in range(3))
+    line.has_input(first)
+    await turns(1)
+    line.has_input(second)
+    line.has_input(third)
+    line.has_input(first)
+    await turns(1)
+    assert (first.steps, second.steps, third.steps) == (2, 0, 0)
+
+
+async def test_the_newest_begins_first_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 1)
+    monkeypatch.setattr(handshakes, "LEFT_SECONDS", 1000.0)
+    line = Handshakes()
+    first, second, third = (Stranger(line) for _ in range(3))
+    for stranger in (first, second, third):
+        line.has_input(stranger)
+    await turns()
+    assert (first.steps, second.steps, third.steps) == (0, 0, 1), "all three had come before the first turn"
+    line.leave(third)
+    await turns()
+    assert (first.steps, second.steps) == (0, 1), "as soon as there is room"
+    line.leave(second)
+    await turns()
+    assert first.steps == 1
+
+
+async def test_who_does_not_go_on_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 2)
+    monkeypatch.setattr(handshakes, "LEFT_SECONDS", 0.0)
+    line = Handshakes()
+    strangers = [Stranger(line) for _ in range(5)]
+    for stranger in strangers:
+        line.has_input(stranger)
+        await turns()
+    assert [bool(stranger.closed) for stranger in strangers] == [True, True, True, False, False]
+    assert len(line) == 2
+
+
+async def test_whoever_leaves_is_forgotten() -> None:
+    line = Handshakes()
+    stranger = Stranger(line)
+    line.has_input(stranger)
+    line.leave(stranger)
+    line.leave(stranger)
+    await turns()
+    assert stranger.steps == 0
+    assert len(line) == 0
