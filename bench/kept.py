@@ -96,6 +96,26 @@ PAGE: Final[Mapping[str, list[Line]]] = {
             "one-record consume-process-produce, aiokafka, transaction against naive",
         ),
     ],
+    "The pipeline: rows per CPU second of the JVM and all Python workers, 100 B": [
+        Line(
+            "source",
+            "source, 100 B, whole tree: oncelog",
+            "Spark's connector",
+            "source, 100 B, whole tree: Spark's connector",
+        ),
+        Line(
+            "sink, exactly once (beside at least once)",
+            "sink, 100 B, whole tree: exactly once",
+            "at least once",
+            "sink, 100 B, whole tree: at least once",
+        ),
+        Line(
+            "sink, at least once",
+            "sink, 100 B, whole tree: at least once",
+            "Spark's connector",
+            "sink, 100 B, whole tree: Spark's connector",
+        ),
+    ],
     "The client beside others (records of 100 B, our broker)": [
         Line(
             f"{kind} producer, {other}",
@@ -145,6 +165,8 @@ def page(parts: Parts) -> str:
     )
     text += "they are taken in [README.md](README.md). A shared machine of two slow cores: read the ratios.\n"
     for title, lines in PAGE.items():
+        if not any(line.ours in rows for line in lines):
+            continue
         text += f"\n## {title}\n\n| what | ours | peer | ours to peer |\n| --- | --- | --- | --- |\n"
         text += "".join(_line(line, rows) for line in lines if line.ours in rows)
     return text

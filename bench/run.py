@@ -31,6 +31,7 @@ import cluster  # noqa: E402
 import kept  # noqa: E402
 import library_clients as libraries  # noqa: E402
 import producers as many  # noqa: E402
+import spark  # noqa: E402
 import transactions  # noqa: E402
 from broker_process import BrokerProcess  # noqa: E402
 from groups import groups_cost  # noqa: E402
@@ -216,6 +217,7 @@ ALONE: Final[dict[str, Callable[[Table, int], None]]] = {
     "cleaner": lambda table, scale: compaction(table, 1_000_000 // scale),
     "transactions": lambda table, scale: transactions.measure(table.add, scale),
     "cluster": lambda table, scale: cluster.measure(table.add, scale),
+    "spark": lambda table, scale: spark.measure(table.add, scale),
 }
 """Parts that start what they need."""
 TOGETHER: Final[dict[str, Callable[[Table, RawClient, BrokerProcess, int], None]]] = {

@@ -3,4 +3,5 @@
 options/  what a user sets
 source/   reading topics
 sink/     writing to topics exactly once
+spark/    what Spark calls
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
 from oncelog import ColumnBatch, Consumer, TopicPartition
@@ -26,7 +26,7 @@ async def read_range(
     poll_timeout_ms: int,
     fails_on_data_loss: bool = True,
     settings: Mapping[str, Any] | None = None,
-) -> AsyncIterator[ColumnBatch]:
+) -> AsyncGenerator[ColumnBatch, None]:
     """What the range has of records, batch by batch. `settings` are keywords of `oncelog.Consumer`.
 
     It ends where the position has passed its end, never by a count: its last offsets may be markers, or of records that
@@ -37,9 +37,11 @@ async def read_range(
     """
     partition = TopicPartition(wanted.topic, wanted.partition)
     options = {"fetch_max_bytes": 8 << 20, "max_partition_fetch_bytes": 4 << 20} | dict(settings or {})
-    async with Consumer(bootstrap_servers, **options, auto_offset_reset="none", enable_auto_commit=False) as consumer:
-        consumer.assign([partition])
-        consumer.seek(partition, wanted.start)
+    consumer = Consumer(bootstrap_servers, **options, auto_offset_reset="none", enable_auto_commit=False)
+    # Before it starts: what it asks for first is then what it needs, and not again after a backoff.
+    consumer.assign([partition])
+    consumer.seek(partition, wanted.start)
+    async with consumer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + poll_timeout_ms / 1000
         position = wanted.start

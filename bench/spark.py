@@ -1,0 +1,206 @@
+"""Rows per CPU second of a whole Spark: the JVM and all its Python workers, but not the broker.
+
+Source and sink, 100 B and 1 KB, ours and Spark's own connector in turns in one session; the best of three rounds
+counts. Spark's own connector is four jars from Maven; where there are none of a release that this PySpark can run, it
+is left out, and a line says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+from broker_process import BrokerProcess
+from maven import BUILD, Unavailable, fetch, need
+from table import Add
+
+from oncelog import Admin, NewTopic, Producer
+
+ROOT: Final = Path(__file__).parent.parent
+ROUNDS: Final = 3
+PARTITIONS: Final = 2
+RELEASES: Final = ("4.3.0", "4.2.1", "4.2.0", "4.1.4", "4.0.0")
+"""Of Spark's connector, the newest first: not each of them is in every mirror."""
+KAFKA_CLIENTS: Final = "3.9.1"
+POOL: Final = "2.12.0"
+SETTINGS: Final = {"spark.executor.heartbeatInterval": "60s", "spark.network.timeout": "600s"}
+
+
+def measure(add: Add, scale: int) -> None:
+    if not _has_pyspark():
+        print("Spark is left out: make pipeline", file=sys.stderr)
+        return
+    sys.path.insert(0, str(ROOT / "tests" / "spark"))
+    from spark_session import started
+
+    jars = _connector()
+    settings = SETTINGS | ({"spark.jars": ",".join(map(str, jars))} if jars else {})
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        BrokerProcess(Path(directory) / "data") as broker,
+        started(settings, "local[2]") as spark,
+    ):
+        for size, rows in ((100, 200_000 // scale), (1000, 40_000 // scale)):
+            _source(add, spark, broker.address, size, rows, has_peer=bool(jars))
+            _sink(add, spark, broker.address, size, rows, has_peer=bool(jars))
+        _micro_batches(add, spark, broker.address, directory, 12 // scale + 2)
+
+
+def _has_pyspark() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("pyspark") is not None
+
+
+def _source(add: Add, spark: Any, address: str, size: int, rows: int, *, has_peer: bool) -> None:
+    topic = f"source-{size}"
+    asyncio.run(_fill(address, topic, size, rows))
+
+    def read(name: str) -> Callable[[], None]:
+        # The peer reads what is committed, too, as ours does by default.
+        options = {"subscribe": topic, "kafka.bootstrap.servers": address, "kafka.isolation.level": "read_committed"}
+        table = spark.read.format(name).options(**options).load()
+        return lambda: table.write.format("noop").mode("overwrite").save()
+
+    found = _best(spark, {name: read(name) for name in ("oncelog", *(["kafka"] if has_peer else []))}, rows)
+    add(f"source, {size} B, whole tree: oncelog", found["oncelog"], "rows/CPU s")
+    if has_peer:
+        add(f"source, {size} B, whole tree: Spark's connector", found["kafka"], "rows/CPU s")
+        add(
+            f"source, {size} B, whole tree, to Spark's connector",
+            found["oncelog"] / found["kafka"],
+            "ratio",
+            at_least=1,
+        )
+
+
+def _sink(add: Add, spark: Any, address: str, size: int, rows: int, *, has_peer: bool) -> None:
+    table = spark.range(0, rows, 1, PARTITIONS).selectExpr(f"rpad(cast(id as string), {size}, 'x') as value")
+
+    def write(name: str, **options: str) -> Callable[[], None]:
+        topic = f"sink-{uuid.uuid4().hex[:8]}"
+        asyncio.run(_create(address, topic))
+        given = {"kafka.bootstrap.servers": address, "topic": topic} | options
+        return lambda: table.write.format(name).options(**given).mode("append").save()
+
+    ways = {
+        "nothing": lambda: table.write.format("noop").mode("overwrite").save(),
+        "exactly once": write("oncelog"),
+        "at least once": write("oncelog", delivery="at-least-once"),
+    }
+    if has_peer:
+        ways["Spark's connector"] = write("kafka")
+    found = _best(spark, ways, rows)
+    for name, rate in found.items():
+        add(f"sink, {size} B, whole tree: {name}", rate, "rows/CPU s")
+    add(
+        f"sink, {size} B: exactly once to at least once",
+        found["exactly once"] / found["at least once"],
+        "ratio",
+        at_least=0.85,
+    )
+    if has_peer:
+        ratio = found["at least once"] / found["Spark's connector"]
+        add(f"sink, {size} B: at least once to Spark's connector", ratio, "ratio", at_least=1)
+
+
+def _micro_batches(add: Add, spark: Any, address: str, directory: str, count: int) -> None:
+    """How long one small batch takes, from trigger to trigger: medians."""
+    topic = "small"
+    asyncio.run(_fill(address, topic, 100, 20 * count))
+    asyncio.run(_create(address, "small-out"))
+
+    def run(name: str, **options: str) -> float:
+        table = spark.readStream.format("oncelog").options(
+            **{
+                "kafka.bootstrap.servers": address,
+                "subscribe": topic,
+                "startingOffsets": "earliest",
+                "maxOffsetsPerTrigger": "20",
+            }
+        )
+        given = {"checkpointLocation": f"{directory}/{uuid.uuid4().hex}"} | options
+        writer = table.load().select("value").writeStream.format(name).options(**given).trigger(availableNow=True)
+        query = writer.start()
+        query.awaitTermination()
+        taken = sorted(each["batchDuration"] for each in query.recentProgress if each["numInputRows"])
+        return float(taken[len(taken) // 2])
+
+    topic_options = {"kafka.bootstrap.servers": address, "topic": "small-out"}
+    run("noop")
+    add("one micro-batch of 20 rows: no sink", run("noop"), "ms")
+    add("one micro-batch of 20 rows: at least once", run("oncelog", delivery="at-least-once", **topic_options), "ms")
+    add("one micro-batch of 20 rows: exactly once", run("oncelog", **topic_options), "ms")
+
+
+def _best(spark: Any, ways: dict[str, Callable[[], None]], rows: int) -> dict[str, float]:
+    """Rows per CPU second of each, in turns; the first round warms up."""
+    pid = spark.sparkContext._gateway.proc.pid
+    best = dict.fromkeys(ways, 0.0)
+    for turn in range(ROUNDS + 1):
+        for name, do in ways.items():
+            with contextlib.suppress(psutil.Error):
+                before = _cpu_seconds(pid)
+                do()
+                spent = _cpu_seconds(pid) - before
+                if turn:
+                    best[name] = max(best[name], rows / spent)
+    return best
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Of a process and all below it, those that have ended included."""
+    root = psutil.Process(pid)
+    return sum(sum(_times(each)) for each in (root, *root.children(recursive=True)))
+
+
+def _times(process: psutil.Process) -> Iterator[float]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        times = process.cpu_times()
+        yield from (times.user, times.system, times.children_user, times.children_system)
+
+
+def _connector() -> list[Path]:
+    """The jars of Spark's own connector, without what PySpark has; none where there are none."""
+    for release in RELEASES:
+        directory = BUILD / f"spark-connector-{release}"
+        artifacts = (
+            f"org.apache.spark:spark-sql-kafka-0-10_2.13:{release}",
+            f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{release}",
+            f"org.apache.kafka:kafka-clients:{KAFKA_CLIENTS}",
+            f"org.apache.commons:commons-pool2:{POOL}",
+        )
+        try:
+            need("java", "mvn")
+            for artifact in artifacts:
+                name = "-".join(artifact.split(":")[1:]) + ".jar"
+                if not (directory / name).exists():
+                    plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+                    options = (f"-Dartifact={artifact}", f"-DoutputDirectory={directory}")
+                    fetch(["mvn", "-q", "-B", plugin, *options], artifact)
+        except Unavailable as error:
+            print(f"Spark's connector {release} is left out: {error}"[:200], file=sys.stderr)
+            continue
+        return sorted(directory.glob("*.jar"))
+    return []
+
+
+async def _create(address: str, topic: str) -> None:
+    async with Admin(address) as admin:
+        await admin.create_topics([NewTopic(topic, PARTITIONS)])
+
+
+async def _fill(address: str, topic: str, size: int, rows: int) -> None:
+    await _create(address, topic)
+    async with Producer(address, batch_size=100_000) as producer:
+        for partition in range(PARTITIONS):
+            for first in range(0, rows // PARTITIONS, 10_000):
+                count = min(10_000, rows // PARTITIONS - first)
+                await producer.send_columns(topic, partition, [b"x" * size] * count)

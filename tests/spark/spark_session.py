@@ -1,0 +1,45 @@
+"""A small Spark: what all tests and the processes that they kill start with."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from oncelog_pipeline.spark.java import set_java_home
+
+HERE = Path(__file__).parent
+MASTER = "local[2,3]"
+"""Two tasks at a time, each tried three times: plain local[2] tries none again."""
+MEMORY = "512m"
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": MEMORY,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss2m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stopTimeout": "60s",
+}
+
+
+@contextmanager
+def started(settings: Mapping[str, str] | None = None, master: str = MASTER) -> Iterator[SparkSession]:
+    """A session whose workers are of this environment, and find the modules beside this one."""
+    set_java_home()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.master(master).appName("oncelog-tests")
+    for name, value in (SETTINGS | dict(settings or {})).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()

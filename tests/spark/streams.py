@@ -1,0 +1,120 @@
+"""Topics that are filled and read by our client, and a stream from one to the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
+
+T = TypeVar("T")
+
+PARTITIONS = 2
+LATE = "connect back"
+"""What Spark says, in two ways, of a Python worker that did not start within ten seconds. That cannot be set, and a
+machine that does much else takes longer."""
+TRIES = 30
+
+
+def again_if_late(do: Callable[[], T]) -> T:
+    """What may be done again: a query with a checkpoint, a write with a writeId."""
+    for left in range(TRIES, 0, -1):
+        try:
+            return do()
+        except Exception as error:
+            if LATE not in str(error) or left == 1:
+                raise
+    raise AssertionError
+
+
+@dataclass(frozen=True)
+class Stream:
+    """From topic to topic, until everything that is there is written."""
+
+    address: str
+    source: str
+    target: str
+    checkpoint: str
+    reads: Mapping[str, str] = field(default_factory=dict)
+    writes: Mapping[str, str] = field(default_factory=dict)
+    """Options beside these."""
+
+    def start(self, spark: Any) -> Any:
+        from dying import DyingDataSource
+
+        spark.dataSource.register(DyingDataSource)
+        servers = {"kafka.bootstrap.servers": self.address}
+        reads = servers | {"subscribe": self.source, "startingOffsets": "earliest"} | dict(self.reads)
+        writes = servers | {"topic": self.target, "checkpointLocation": self.checkpoint} | dict(self.writes)
+        table = spark.readStream.format("dying").options(**reads).load()
+        rows = table.select("key", "value", "headers") if "includeHeaders" in reads else table.select("key", "value")
+        return rows.writeStream.format("dying").options(**writes).trigger(availableNow=True).start()
+
+    def run(self, spark: Any) -> list[Any]:
+        """The progress of each batch. Raises what the query ends with."""
+        return again_if_late(lambda: self._run(spark))
+
+    def _run(self, spark: Any) -> list[Any]:
+        query = self.start(spark)
+        query.awaitTermination()
+        return list(query.recentProgress)
+
+
+async def _create(address: str, topics: Sequence[str], partitions: int) -> None:
+    async with Admin(address) as admin:
+        await admin.create_topics([NewTopic(topic, partitions) for topic in topics])
+
+
+def create(address: str, *topics: str, partitions: int = PARTITIONS) -> None:
+    asyncio.run(_create(address, topics, partitions))
+
+
+def values(count: int, first: int = 0) -> list[bytes]:
+    return [b"value %d" % number for number in range(first, first + count)]
+
+
+async def _produce(address: str, topic: str, records: Sequence[bytes], options: Mapping[str, Any]) -> None:
+    async with Producer(address) as producer:
+        for number, value in enumerate(records):
+            await producer.send(topic, value, b"key %d" % (number % 17), partition=number % PARTITIONS, **options)
+
+
+def produce(address: str, topic: str, records: Sequence[bytes], **options: Any) -> None:
+    """To its partitions in turn, with keys."""
+    asyncio.run(_produce(address, topic, records, options))
+
+
+async def _committed(address: str, topic: str, partitions: int) -> list[Any]:
+    parts = [TopicPartition(topic, index) for index in range(partitions)]
+    async with Consumer(address, auto_offset_reset="earliest", isolation_level="read_committed") as stable:
+        async with Consumer(address, auto_offset_reset="earliest") as all_of_it:
+            ends = await stable.end_offsets(parts)
+            assert ends == await all_of_it.end_offsets(parts), "a transaction is still open"
+        stable.assign(parts)
+        records: list[Any] = []
+        async with asyncio.timeout(60):
+            while any([await stable.position(part) < ends[part] for part in parts]):
+                for found in (await stable.poll(200)).values():
+                    records += found
+    return records
+
+
+def committed(address: str, topic: str, partitions: int = PARTITIONS) -> list[Any]:
+    """All records that a read_committed reader sees; no transaction is left open."""
+    return asyncio.run(_committed(address, topic, partitions))
+
+
+def committed_values(address: str, topic: str, partitions: int = PARTITIONS) -> Counter[bytes]:
+    return Counter(record.value for record in committed(address, topic, partitions))
+
+
+async def _open_transactions(address: str) -> list[str]:
+    async with Admin(address) as admin:
+        return [each.transactional_id for each in await admin.transactions.list(states=["Ongoing"])]
+
+
+def open_transactions(address: str) -> list[str]:
+    return asyncio.run(_open_transactions(address))

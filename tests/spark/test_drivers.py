@@ -1,0 +1,250 @@
+"""Drivers, executors and brokers are killed at every point; the application is started again: each record once.
+
+Each test starts a JVM or more of its own: they are for `make spark-tests`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_process import BrokerFactory, BrokerProcess
+from driver_process import Application, dies, succeeds
+from dying import has_died
+from foreign_clients import eventually
+from replicated_cluster import ReplicatedCluster
+from streams import Stream, committed_values, create, open_transactions, produce, values
+
+from oncelog_broker.local_cluster.ports import reserved_ports
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1500)]
+
+ROWS = 600
+BATCH = 300
+WORKERS = ("127.0.0.2", "127.0.0.3")
+START_SECONDS = 120
+
+
+def made(address: str, topic: str, checkpoint: str) -> Stream:
+    """600 records, in batches of 300, which three tasks read and write."""
+    create(address, topic, f"{topic}-out")
+    produce(address, topic, values(ROWS))
+    reads = {"maxOffsetsPerTrigger": str(BATCH), "minPartitions": "3"}
+    return Stream(address, topic, f"{topic}-out", checkpoint, reads)
+
+
+@pytest.fixture
+def stream(address: str, topic: str, checkpoint: str) -> Stream:
+    return made(address, topic, checkpoint)
+
+
+@pytest.fixture
+def died(tmp_path: Path) -> Path:
+    return tmp_path / "died"
+
+
+def dying(stream: Stream, died: Path, **options: str) -> Stream:
+    return replace(stream, writes=dict(stream.writes) | {"dieFile": str(died)} | options)
+
+
+def check(stream: Stream) -> None:
+    assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("point", "seen"),
+    [
+        pytest.param("rows flushed", 0, id="K9"),
+        pytest.param("decision", 0, id="K10"),
+        pytest.param("decided", 0, id="K11"),
+        pytest.param("all ended", BATCH, id="K13"),
+    ],
+)
+def test_the_driver_is_killed(stream: Stream, died: Path, point: str, seen: int) -> None:
+    """Before the decision the batch is replayed; after it whoever starts again finishes it, and no task writes."""
+    part = {"diePart": "0"} if point == "rows flushed" else {}
+    dies(Application(dying(stream, died, dieAt=point, dieHow="driver", **part)))
+    assert has_died(died) == 1
+    succeeds(Application(stream))
+    check(stream)
+
+
+def test_k12_the_driver_is_killed_between_two_ends(stream: Stream, died: Path) -> None:
+    dies(Application(dying(stream, died, dieAt="one ended", dieHow="driver")))
+    assert has_died(died) == 1
+    succeeds(Application(stream))
+    check(stream)
+
+
+def test_k14_what_was_decided_has_timed_out(stream: Stream, died: Path) -> None:
+    """The coordinator has aborted all of it: found, and written again by the replay."""
+    timed = replace(stream, writes={"kafka.transaction.timeout.ms": "30000"})
+    dies(Application(dying(timed, died, dieAt="decided", dieHow="driver")))
+    assert has_died(died) == 1
+    eventually(lambda: not open_transactions(stream.address), "transactions time out")
+    assert not committed_values(stream.address, stream.target)
+    succeeds(Application(stream))
+    check(stream)
+
+
+def test_k24_a_batch_inside_foreach_batch(stream: Stream, tmp_path: Path) -> None:
+    application = Application(stream, foreach_batch=str(tmp_path / "foreach"))
+    dies(application)
+    assert sum(committed_values(stream.address, stream.target).values()) == BATCH
+    succeeds(application)
+    check(stream)
+
+
+def test_k16_an_executor_is_killed(stream: Stream, died: Path) -> None:
+    """Executors of their own, each a JVM."""
+    settings = {"spark.executor.memory": "512m", "spark.ui.enabled": "false"}
+    told = dying(stream, died, dieAt="rows flushed", dieHow="executor", diePart="0")
+    succeeds(Application(told, "local-cluster[2,1,512]", settings))
+    assert has_died(died) == 1
+    check(stream)
+
+
+def test_workers_that_are_not_used_again(stream: Stream, died: Path) -> None:
+    told = dying(stream, died, dieAt="rows flushed", diePart="0")
+    succeeds(Application(told, settings={"spark.python.worker.reuse": "false"}))
+    assert has_died(died) == 1
+    check(stream)
+
+
+def test_k19_a_query_is_stopped_in_mid_batch(spark: Any, stream: Stream, died: Path) -> None:
+    query = dying(stream, died, dieAt="rows flushed", dieHow="stand", diePart="0").start(spark)
+    eventually(lambda: has_died(died), "the task stands")
+    query.stop()
+    stream.run(spark)
+    check(stream)
+
+
+@pytest.mark.parametrize("point", ["rows flushed", "decided", "one ended"])
+def test_k20_the_broker_is_killed(
+    spark: Any, broker_factory: BrokerFactory, topic: str, checkpoint: str, died: Path, point: str
+) -> None:
+    """And started: the commit goes on, or fails and is done by the next start."""
+    broker = broker_factory(None)
+    broker.start()
+    stream = made(broker.address, topic, checkpoint)
+    with reviving(broker, died):
+        try:
+            dying(stream, died, dieAt=point, dieHow="broker", diePid=str(broker.pid)).run(spark)
+        except Exception as error:  # whatever it says, the next start knows better
+            print(error)
+    assert has_died(died) == 1
+    stream.run(spark)
+    check(stream)
+
+
+@pytest.mark.parametrize("point", ["rows flushed", "decided"])
+def test_k20_a_broker_of_three_is_killed(
+    spark: Any,
+    chroots: Callable[[], str],
+    tmp_path_factory: pytest.TempPathFactory,
+    topic: str,
+    checkpoint: str,
+    died: Path,
+    point: str,
+) -> None:
+    """The one that leads a partition of the target; the others take over, and it comes back when all is over."""
+    with ReplicatedCluster(tmp_path_factory.mktemp("replicated"), chroots()) as cluster:
+        stream = made(cluster.addresses, topic, checkpoint)
+        leader = cluster.until_led(stream.target).leader
+        pid = str(cluster.brokers[leader].pid)
+        try:
+            dying(stream, died, dieAt=point, dieHow="broker", diePid=pid).run(spark)
+        except Exception as error:  # as above
+            print(error)
+        assert has_died(died) == 1
+        cluster.note_death()
+        cluster.mend()
+        stream.run(spark)
+        check(stream)
+
+
+class reviving:  # noqa: N801  reads as a context
+    """Starts the broker again when it has died."""
+
+    def __init__(self, broker: BrokerProcess, died: Path) -> None:
+        self._thread = threading.Thread(target=self._revive, args=(broker, died))
+
+    @staticmethod
+    def _revive(broker: BrokerProcess, died: Path) -> None:
+        eventually(lambda: has_died(died), "the broker dies", START_SECONDS)
+        broker.wait_killed()
+        broker.start()
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+
+
+def test_k18_two_hosts_and_speculation(stream: Stream, died: Path, two_hosts: str) -> None:
+    """An attempt stands still with all its rows written; the one on the other host wins, and what the first has
+    written is aborted."""
+    settings = {
+        "spark.executor.memory": "512m",
+        "spark.speculation": "true",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "1s",
+        "spark.executor.cores": "2",
+    }
+    told = dying(stream, died, dieAt="rows flushed", dieHow="stand", diePart="0")
+    succeeds(Application(told, two_hosts, settings))
+    assert has_died(died) == 1
+    check(stream)
+
+
+@pytest.fixture
+def two_hosts(tmp_path: Path) -> Iterator[str]:
+    """A standalone master with two workers, each on a host of its own: two addresses of the loopback device."""
+    from pyspark.find_spark_home import _find_spark_home
+    from spark_session import HERE
+
+    from oncelog_pipeline.spark.java import set_java_home
+
+    set_java_home()
+    spark_class = [str(Path(_find_spark_home()) / "bin" / "spark-class")]
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(host: str, kind: str, *arguments: str) -> Callable[[], str]:
+        log = tmp_path / f"{kind}-{host}.log"
+        environment = os.environ | {
+            "SPARK_LOCAL_IP": host,
+            "SPARK_DAEMON_MEMORY": "200m",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(HERE),
+        }
+        command = [*spark_class, f"org.apache.spark.deploy.{kind.lower()}.{kind}", "--host", host, *arguments]
+        with log.open("wb") as output:
+            processes.append(subprocess.Popen(command, stdout=output, stderr=output, env=environment))
+        return log.read_text
+
+    try:
+        with reserved_ports(1) as ports:
+            port = str(ports[0])
+        log = start("127.0.0.1", "Master", "--port", port, "--webui-port", "0")
+        eventually(lambda: "I have been elected leader" in log(), "the master starts", START_SECONDS)
+        url = f"spark://127.0.0.1:{port}"
+        where = ("--webui-port", "0", "--cores", "2", "--memory", "600m", "--work-dir", str(tmp_path / "work"))
+        logs = [start(host, "Worker", *where, url) for host in WORKERS]
+        for each in logs:
+            eventually(lambda each=each: "Successfully registered with master" in each(), "a worker", START_SECONDS)
+        yield url
+    finally:
+        for process in reversed(processes):
+            process.send_signal(signal.SIGTERM)
+        for process in processes:
+            process.wait(START_SECONDS)

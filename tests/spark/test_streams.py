@@ -1,0 +1,107 @@
+"""Streams from topic to topic through a live Spark, whoever is killed: each record once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dying import has_died
+from pyspark.errors import StreamingQueryException
+from streams import Stream, committed, committed_values, create, produce, values
+
+ROWS = 600
+BATCH = 300
+PIECE = 75
+"""What the first of three tasks has of it: half of the 150 offsets of partition 0."""
+
+
+@pytest.fixture
+def stream(address: str, topic: str, checkpoint: str) -> Stream:
+    """600 records, in batches of 300, which three tasks read and write."""
+    target = f"{topic}-out"
+    create(address, topic, target)
+    produce(address, topic, values(ROWS))
+    return Stream(address, topic, target, checkpoint, {"maxOffsetsPerTrigger": str(BATCH), "minPartitions": "3"})
+
+
+def dying(stream: Stream, tmp_path: Path, **options: str) -> Stream:
+    """With a death in the sink."""
+    writes = dict(stream.writes) | {"dieFile": str(tmp_path / "died")} | options
+    return Stream(stream.address, stream.source, stream.target, stream.checkpoint, stream.reads, writes)
+
+
+def test_a_stream_goes_on_where_it_was(spark: Any, stream: Stream) -> None:
+    """Batch by batch; started again, it reads what has come since. Keys go along."""
+    assert [progress["numInputRows"] for progress in stream.run(spark)][:2] == [BATCH, BATCH]
+    assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
+    produce(stream.address, stream.source, values(10, ROWS))
+    progress = stream.run(spark)
+    assert sum(each["numInputRows"] for each in progress) == 10
+    records = committed(stream.address, stream.target)
+    assert Counter(record.value for record in records) == Counter(values(ROWS + 10))
+    assert {record.key for record in records} == {b"key %d" % number for number in range(17)}
+    by_key: dict[bytes, set[int]] = {}
+    for record in records:
+        by_key.setdefault(record.key, set()).add(record.partition)
+    assert all(len(partitions) == 1 for partitions in by_key.values())
+
+
+@pytest.mark.parametrize(
+    "point", [pytest.param("rows sent", marks=pytest.mark.soak, id="K1"), pytest.param("rows flushed", id="K2")]
+)
+def test_a_task_is_killed(spark: Any, stream: Stream, tmp_path: Path, point: str) -> None:
+    """Another attempt writes its rows; what the dead one has written is aborted."""
+    dying(stream, tmp_path, dieAt=point, diePart="0").run(spark)
+    assert has_died(tmp_path / "died") == 1
+    assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("decision", marks=pytest.mark.soak, id="K4"),
+        pytest.param("decided", id="K5"),
+        pytest.param("one ended", marks=pytest.mark.soak, id="K6"),
+        pytest.param("all ended", marks=pytest.mark.soak, id="K7"),
+    ],
+)
+def test_who_commits_is_killed(spark: Any, stream: Stream, tmp_path: Path, point: str) -> None:
+    """The query fails, with its batch seen as a whole or not at all; started again, it goes on."""
+    with pytest.raises(StreamingQueryException):
+        dying(stream, tmp_path, dieAt=point).run(spark)
+    assert has_died(tmp_path / "died") == 1
+    seen = committed_values(stream.address, stream.target)
+    assert sum(seen.values()) == (0 if point == "decision" else BATCH)
+    stream.run(spark)
+    assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
+
+
+def test_k22_at_least_once_duplicates(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    """The same kill brings duplicates where nothing decides: so these tests can fail."""
+    options = {"dieAt": "rows flushed", "diePart": "0", "delivery": "at-least-once"}
+    dying(stream, tmp_path, **options).run(spark)
+    assert has_died(tmp_path / "died") == 1
+    seen = committed_values(stream.address, stream.target)
+    assert set(seen) == set(values(ROWS))
+    assert sum(seen.values()) == ROWS + PIECE
+
+
+def test_k21_a_reader_is_killed(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    """What it had given to the sink is aborted with the sink's attempt, and read again."""
+    reads = dict(stream.reads) | {"dieAt": "reading", "dieFile": str(tmp_path / "died")}
+    Stream(stream.address, stream.source, stream.target, stream.checkpoint, reads).run(spark)
+    assert has_died(tmp_path / "died") == 1
+    assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
+
+
+def test_k21_a_first_batch_is_replayed_from_where_it_began(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    """A query that begins at "latest" fails in its first batch; what comes before it is started again is read."""
+    reads = dict(stream.reads) | {"startingOffsets": "latest"}
+    latest = Stream(stream.address, stream.source, stream.target, stream.checkpoint, reads)
+    with pytest.raises(Exception, match=r"before the rows"):
+        dying(latest, tmp_path, dieAt="before the rows", dieHow="raise", dieTimes="99").run(spark)
+    produce(stream.address, stream.source, values(5, ROWS))
+    latest.run(spark)
+    assert committed_values(stream.address, stream.target) == Counter(values(5, ROWS))
