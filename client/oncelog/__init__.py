@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oncelog.cluster import TopicPartition
     from oncelog.consumer.consumer import Consumer
     from oncelog.consumer.group.interest import RebalanceListener
-    from oncelog.consumer.records import ColumnBatch, ConsumerRecord
+    from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord
     from oncelog.errors import KafkaError
     from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from oncelog.prepared_transaction import PreparedTransaction
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
+    "BatchHeader",
     "ColumnBatch",
     "Consumer",
     "ConsumerGroupMetadata",
@@ -56,6 +57,7 @@ __all__ = [
 
 _HOMES: Final = {
     "Admin": "oncelog.admin",
+    "BatchHeader": "oncelog.consumer.records",
     "ColumnBatch": "oncelog.consumer.records",
     "Consumer": "oncelog.consumer.consumer",
     "ConsumerGroupMetadata": "oncelog.group_offsets",

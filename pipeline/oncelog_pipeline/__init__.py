@@ -3,5 +3,7 @@
 options/  what a user sets
 source/   reading topics
 sink/     writing to topics exactly once
+values/   bytes as columns: JSON and Avro
 spark/    what Spark calls
+jobs/     `oncelog pipeline`: jobs from files, the audit of a topic, archives
 """

@@ -139,7 +139,7 @@ def librdkafka(address: str, topic: str, settings: dict[str, Any]) -> bytes:
         "bootstrap.servers": address,
         "error_cb": on_error,
         "security.protocol": settings["security_protocol"],
-        "message.timeout.ms": TIMEOUT_MS,
+        "message.timeout.ms": settings.get("message_timeout_ms", TIMEOUT_MS),
     }
     for ours, theirs in (
         ("ssl_cafile", "ssl.ca.location"),
@@ -164,6 +164,8 @@ def librdkafka(address: str, topic: str, settings: dict[str, Any]) -> bytes:
         producer.purge()
         producer.flush()
         raise NotLetIn(refusals[0])
+    if placed and isinstance(placed[0], KafkaError):
+        raise NotLetIn(placed[0])  # with TLS 1.3 a client hears of it after its handshake, as of a lost connection
     del common["message.timeout.ms"]
     consumer = Consumer({**common, "group.id": topic, "enable.auto.commit": False})
     with closing(consumer):

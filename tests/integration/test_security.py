@@ -43,7 +43,7 @@ from oncelog_protocol.scram import ScramMechanism
 METADATA_VERSION = 9
 IMPATIENT: dict[str, dict[str, Any]] = {
     "oncelog": {"max_block_ms": 3_000},
-    "librdkafka": {},
+    "librdkafka": {"message_timeout_ms": 3_000},
     "aiokafka": {},
     "kafka-python": {"bootstrap_timeout_ms": 3_000},
 }
@@ -189,6 +189,9 @@ def test_before_the_login_nothing_else_is_decoded(secured: SecuredBroker) -> Non
             assert client.socket.recv(1) == b"", ApiKey(key).name
     with raw(secured) as client:
         assert client.call(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0).error_code == 0
+        from_the_future = b"\0\x12\0\x63\0\0\0\7\xff\xff"
+        answer = client.exchange(SIZE.pack(len(from_the_future)) + from_the_future)
+        assert answer[4:6] == int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big"), "an answer, not the end (T2)"
         assert handshake(client).mechanisms == list(MECHANISMS)
 
 

@@ -18,7 +18,7 @@ from oncelog.consumer.group.assignors import ASSIGNORS, assignors_for
 from oncelog.consumer.group.coordinator import GroupCoordinator
 from oncelog.consumer.group.interest import Interest, RebalanceListener
 from oncelog.consumer.positions import UNKNOWN_OFFSET, PartitionPosition, Positions
-from oncelog.consumer.records import ColumnBatch, ConsumerRecord
+from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord
 from oncelog.consumer.starts import Starts
 from oncelog.errors import ClientClosed, ConfigError, CorruptRecords, ErrorCode, KafkaError, RequestTimedOut
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, OffsetAndMetadata, check_offset, offset_and_metadata
@@ -323,7 +323,18 @@ class Consumer(Opened):
 
         For those who make tables of them: no object is made for a record. Raises as `poll`.
         """
-        return await self._poll(timeout_ms, lambda: self._positions.take_columns(damaged=self._fetcher.damaged))
+        return await self._poll(timeout_ms, self._taking(FetchedPartition.take_columns))
+
+    async def poll_headers(self, timeout_ms: int = 0) -> dict[TopicPartition, list[BatchHeader]]:
+        """As `poll_columns`, but of each batch only what the log says of it: who wrote it, and its sequence numbers.
+
+        For those who look whether a log is right: markers and what was aborted are among them, and nothing of a record
+        is decoded. Not to be called between polls for records, which would miss what this has passed. Raises as `poll`.
+        """
+        return await self._poll(timeout_ms, self._taking(FetchedPartition.take_headers))
+
+    def _taking(self, take: Callable[[FetchedPartition], list[T]]) -> Callable[[], dict[TopicPartition, list[T]]]:
+        return lambda: self._positions.take_all(take, damaged=self._fetcher.damaged)
 
     async def _poll(self, timeout_ms: int, take: Callable[[], dict[TopicPartition, T]]) -> dict[TopicPartition, T]:
         self._iterated = None

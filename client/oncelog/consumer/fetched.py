@@ -10,7 +10,15 @@ from typing import TypeVar
 
 from oncelog.cluster import NO_LEADER_EPOCH
 from oncelog.consumer.isolation import AbortedTransactions
-from oncelog.consumer.records import ColumnBatch, ConsumerRecord, columns_of, decode_batch, decode_columns
+from oncelog.consumer.records import (
+    BatchHeader,
+    ColumnBatch,
+    ConsumerRecord,
+    columns_of,
+    decode_batch,
+    decode_columns,
+    header_of,
+)
 from oncelog.errors import CorruptRecords
 from oncelog.group_offsets import MAX_OFFSET
 from oncelog_protocol.errors import ErrorCode
@@ -22,6 +30,10 @@ T = TypeVar("T")
 
 def _as_columns(batch: RecordBatch, _topic: str, _partition: int, from_offset: int, limit: int) -> ColumnBatch | None:
     return decode_columns(batch, from_offset, limit)
+
+
+def _as_header(batch: RecordBatch, _topic: str, _partition: int, _from_offset: int, _limit: int) -> BatchHeader:
+    return header_of(batch)
 
 
 class FetchedPartition:
@@ -143,18 +155,33 @@ class FetchedPartition:
             rest, self._records, self._index = self._records[self._index :], [], 0
             taken.append(columns_of(rest))
             self._advance(rest[-1])
-        while True:
-            try:
-                columns = self._next(_as_columns)
-            except CorruptRecords:
-                if taken:
-                    break
-                raise
-            if columns is None:
-                break
+        while (columns := self._next_of(_as_columns, has_some=bool(taken))) is not None:
             taken.append(columns)
             self.next_offset = columns.offsets[-1] + 1
         return taken
+
+    def take_headers(self) -> list[BatchHeader]:
+        """Of all batches that are left, also of those that `take` passes over. Raises as `take`."""
+        taken: list[BatchHeader] = []
+        while (header := self._next_of(_as_header, has_some=bool(taken), passes_over=False)) is not None:
+            taken.append(header)
+            self.next_offset = header.last_offset + 1
+        return taken
+
+    def _next_of(
+        self,
+        decode: Callable[[RecordBatch, str, int, int, int], T | None],
+        *,
+        has_some: bool,
+        passes_over: bool = True,
+    ) -> T | None:
+        """As `_next`; where what was taken before is to be handed out first, damage is the end for now."""
+        try:
+            return self._next(decode, passes_over=passes_over)
+        except CorruptRecords:
+            if has_some:
+                return None
+            raise
 
     def _advance(self, last: ConsumerRecord) -> None:
         self.next_offset = last.offset + 1
@@ -168,8 +195,11 @@ class FetchedPartition:
         self._records = records
         return True
 
-    def _next(self, decode: Callable[[RecordBatch, str, int, int, int], T | None]) -> T | None:
-        """What `decode` makes of the next batch that has anything to show; None at the end. Raises CorruptRecords."""
+    def _next(
+        self, decode: Callable[[RecordBatch, str, int, int, int], T | None], *, passes_over: bool = True
+    ) -> T | None:
+        """What `decode` makes of the next batch that has anything to show; None at the end. With `passes_over`, markers
+        and what was aborted have nothing to show. Raises CorruptRecords."""
         while self._position < self.size:
             shown: T | None = None
             try:
@@ -178,7 +208,7 @@ class FetchedPartition:
                     raise CorruptBatch("the CRC does not match")
                 if batch.next_offset > self.end_offset:
                     raise CorruptBatch(f"offset {batch.last_offset} comes before offset {self.end_offset - 1}")
-                if not self._is_hidden(batch):
+                if not (passes_over and self._is_hidden(batch)):
                     shown = decode(batch, self.topic, self.partition, self.next_offset, self._max_decompressed_bytes)
             except CorruptBatch as error:
                 raise self._corrupt(self.next_offset, str(error)) from error

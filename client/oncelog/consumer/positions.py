@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 from oncelog.backoff import backoff_s
 from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.config import ConsumerConfig
 from oncelog.consumer.fetched import FetchedPartition
-from oncelog.consumer.records import ColumnBatch, ConsumerRecord
+from oncelog.consumer.records import ConsumerRecord
 from oncelog.errors import CorruptRecords, KafkaError
+
+T = TypeVar("T")
 
 UNKNOWN_OFFSET: Final = -1
 
@@ -155,13 +157,13 @@ class PartitionPosition:
             self.drop_head()
         return taken
 
-    def take_columns(self) -> list[ColumnBatch]:
-        """All that is buffered. Raises CorruptRecords."""
-        taken: list[ColumnBatch] = []
+    def take_all(self, take: Callable[[FetchedPartition], list[T]]) -> list[T]:
+        """All that is buffered, as `take` has it. Raises CorruptRecords."""
+        taken: list[T] = []
         while self.fetched:
             head = self.fetched[0]
             try:
-                taken += head.take_columns()
+                taken += take(head)
             except CorruptRecords:
                 if taken:
                     break  # the next call raises it
@@ -284,11 +286,14 @@ class Positions:
                     break
         return taken
 
-    def take_columns(self, *, damaged: Callable[[PartitionPosition], None]) -> dict[TopicPartition, list[ColumnBatch]]:
-        """All that one partition, the next in turn, has buffered. Raises as `take`."""
+    def take_all(
+        self, take: Callable[[FetchedPartition], list[T]], *, damaged: Callable[[PartitionPosition], None]
+    ) -> dict[TopicPartition, list[T]]:
+        """All that one partition, the next in turn, has buffered: batch by batch, as `take` has it. Raises as `take`
+        of one."""
         for position in [position for position in self if position.fetched and not position.is_paused]:
             try:
-                batches = position.take_columns()
+                batches = position.take_all(take)
             except CorruptRecords:
                 damaged(position)
                 raise

@@ -57,6 +57,19 @@ class ColumnBatch:
         return ColumnBatch(*fields, self.timestamp_type, self.leader_epoch)
 
 
+class BatchHeader(NamedTuple):
+    """What a log says of one batch besides its records. `base_sequence` is -1, and so are the producer's id and epoch,
+    where nothing is numbered; of a control batch (the end of a transaction) it is -1, too."""
+
+    base_offset: int
+    last_offset: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_transactional: bool
+    is_control: bool
+
+
 # As `_make`, but without a Python call for each record.
 _as_record: Final[Callable[[tuple[object, ...]], ConsumerRecord]] = partial(tuple.__new__, ConsumerRecord)
 
@@ -74,6 +87,12 @@ def decode_columns(
     if columns.offsets and columns.offsets[0] >= from_offset:
         return decoded
     return decoded.cut(from_offset, batch.next_offset)
+
+
+def header_of(batch: RecordBatch) -> BatchHeader:
+    """Costs no look at the records."""
+    producer = batch.producer_id, batch.producer_epoch, batch.base_sequence
+    return BatchHeader(batch.base_offset, batch.last_offset, *producer, batch.is_transactional, batch.is_control)
 
 
 def columns_of(records: Sequence[ConsumerRecord]) -> ColumnBatch:

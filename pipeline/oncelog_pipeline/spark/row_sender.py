@@ -73,7 +73,8 @@ class RowSender:
         for topic, rows in self._by_topic(columns):
             for partition, part in self._by_partition(columns, rows, await self._count(topic)):
                 chosen = columns if part is None else columns.only(part)
-                await self._sender.send_columns(topic, partition, chosen.values, chosen.keys, headers=chosen.headers)
+                options = {"headers": chosen.headers, "timestamps_ms": chosen.timestamps_ms}
+                await self._sender.send_columns(topic, partition, chosen.values, chosen.keys, **options)
         self._turn += 1
 
     def _by_topic(self, columns: RecordColumns) -> list[tuple[str, range | list[int]]]:

@@ -8,19 +8,21 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
 
+from oncelog.clock import now_ms
 from oncelog_pipeline.options.reading import OptionError
 from oncelog_protocol.records.columns import NO_HEADERS
 
 VALUE: Final = "value"
-COLUMNS: Final = ("key", VALUE, "headers", "topic", "partition")
+COLUMNS: Final = ("key", VALUE, "headers", "topic", "partition", "timestamp")
 _KINDS: Final = {
     "key": "string or binary",
     VALUE: "string or binary",
     "headers": "array<struct<key: string, value: binary>>",
     "topic": "string",
     "partition": "int",
+    "timestamp": "timestamp",
 }
 
 
@@ -48,6 +50,8 @@ def _fits(name: str, kind: DataType) -> bool:
         return isinstance(kind, StringType)
     if name == "partition":
         return isinstance(kind, IntegerType)
+    if name == "timestamp":
+        return isinstance(kind, TimestampType)
     if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
         return False
     fields = [(field.name, type(field.dataType)) for field in kind.elementType.fields]
@@ -63,6 +67,7 @@ class RecordColumns:
     headers: list[Sequence[tuple[str, bytes | None]]] | None
     topics: list[str | None] | None
     partitions: list[int | None] | None
+    timestamps_ms: list[int] | None = None
 
     def only(self, rows: Sequence[int]) -> RecordColumns:
         """These rows, without where they go."""
@@ -72,6 +77,7 @@ class RecordColumns:
             None if self.headers is None else [self.headers[row] for row in rows],
             None,
             None,
+            None if self.timestamps_ms is None else [self.timestamps_ms[row] for row in rows],
         )
 
 
@@ -84,7 +90,15 @@ def record_columns(batch: pa.RecordBatch) -> RecordColumns:
         None if headers is None else [_headers(each) for each in headers.to_pylist()],
         columns["topic"].to_pylist() if "topic" in columns else None,
         columns["partition"].to_pylist() if "partition" in columns else None,
+        _milliseconds(columns["timestamp"]) if "timestamp" in columns else None,
     )
+
+
+def _milliseconds(column: pa.Array) -> list[int]:
+    """Without one, the time at which it is sent."""
+    found = [None if us is None else us // 1000 for us in column.cast(pa.int64()).to_pylist()]
+    now = now_ms()
+    return [now if each is None else each for each in found]
 
 
 def _bytes(column: pa.Array) -> list[bytes | None]:

@@ -37,6 +37,14 @@ def _connect(scene: Scene, listener: int) -> socket.socket:
     return scene.opened(RawClient(port, TIMEOUT_SECONDS)).socket
 
 
+def with_tls(scene: Scene) -> ssl.SSLSocket:
+    """A connection to the listener with TLS."""
+    context = ssl.create_default_context(cadata=AUTHORITY.pem)
+    shaken = context.wrap_socket(_connect(scene, 1), server_hostname="localhost")
+    scene.at_the_end(shaken.close)
+    return shaken
+
+
 def _client_hello() -> bytes:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = ssl.create_default_context(cadata=AUTHORITY.pem).wrap_bio(incoming, outgoing, server_hostname="localhost")

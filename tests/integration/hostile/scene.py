@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -44,6 +45,9 @@ class Scene:
     def opened(self, client: RawClient) -> RawClient:
         """To be closed at the end."""
         return self._opened.enter_context(client)
+
+    def at_the_end(self, close: Callable[[], None]) -> None:
+        self._opened.callback(close)
 
     def watch(self, seconds: float) -> None:
         """Do nothing while the honest client measures."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hostile.client import HostileClient
+from hostile.logins import SETTINGS, with_tls
 from hostile.scene import Scene, fetch_of_all
 
 PARTITIONS = 400
@@ -22,4 +23,19 @@ def _one_fetch_each(scene: Scene, _: None, size: int) -> str:
     return f"{size} connections with one Fetch of 50 MB each"
 
 
-CLIENTS = (HostileClient("slow readers", _one_fetch_each, size=30, small=4, prepare=_fill),)
+def _one_fetch_each_with_tls(scene: Scene, _: None, size: int) -> str:
+    """What is encrypted is on the heap, whatever it was before."""
+    data = fetch_of_all("big", PARTITIONS)
+    for _number in range(size):
+        shaken = with_tls(scene)
+        shaken.sendall(data)
+    scene.watch(WATCHED_SECONDS)
+    return f"{size} connections with one Fetch of 50 MB each, over TLS"
+
+
+CLIENTS = (
+    HostileClient("slow readers", _one_fetch_each, size=30, small=4, prepare=_fill),
+    HostileClient(
+        "slow readers with TLS", _one_fetch_each_with_tls, size=30, small=4, prepare=_fill, settings=SETTINGS
+    ),
+)

@@ -87,6 +87,25 @@ def test_columns_begin_where_they_were_asked_for_and_stop_before_damage() -> Non
     assert columns.cut(0, 9) is columns
 
 
+def test_headers_are_of_all_batches_and_stop_before_damage() -> None:
+    """Markers and what was aborted too: a log is looked at, not its records."""
+    end = EndTransactionMarker(ControlType.ABORT, 0)
+    marker = marker_batch(end, producer_id=7, producer_epoch=2, timestamp=0, base_offset=5)
+    written = batch(0, 5, producer_id=7, producer_epoch=2, base_sequence=40, transactional=True)
+    damaged = batch(8, 5)
+    damaged[-1] ^= 1
+    aborted = AbortedTransactions([AbortedTransaction(producer_id=7, first_offset=0)])
+    part = fetched(written + marker + batch(6, 2) + damaged, 3, aborted=aborted)
+    assert part.take_headers() == [
+        (0, 4, 7, 2, 40, True, False),
+        (5, 5, 7, 2, -1, True, True),
+        (6, 7, -1, -1, -1, False, False),
+    ]
+    assert part.next_offset == 8
+    with pytest.raises(CorruptRecords):
+        part.take_headers()
+
+
 def test_one_by_one_is_the_same() -> None:
     part = fetched(batch(0, 5) + batch(5, 1))
     assert part.take(2)

@@ -1,0 +1,99 @@
+"""What an archive says of each topic besides its records: what is needed to make it again and to see that all is there.
+
+    PATH/topic=orders/partition=0/*.parquet        or, by date, .../partition=0/date=2026-11-22/*.parquet
+    PATH/_oncelog/                                  these, a line of JSON for each topic; written last
+
+Without the latter an archive is not complete. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+VERSION: Final = 1
+FOLDER: Final = "_oncelog"
+"""Names that begin with an underscore are no data to those who read Parquet."""
+DATE: Final = "date"
+COLUMNS: Final = (
+    "offset bigint, timestamp timestamp, timestampType int, key binary, value binary,"
+    " headers array<struct<key: string, value: binary>>"
+)
+"""Of a file. `topic`, `partition` and `date` are in the names of folders."""
+NOT_RESTORED: Final = ("message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+"""Would have brokers replace or refuse the timestamps of what is restored."""
+RETENTION: Final = "retention.ms"
+
+
+class ArchiveError(Exception):
+    """An archive that cannot be written or restored so: the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """One topic. `offsets` are the ends of what was read, [from, to), of each partition by its number, as text;
+    `records` how many there are in each; `oldest_ms` is the timestamp of the oldest record, None without any."""
+
+    topic: str
+    partitions: int
+    configs: Mapping[str, str]
+    offsets: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    records: Mapping[str, int] = field(default_factory=dict)
+    oldest_ms: int | None = None
+    by_date: bool = False
+
+    @property
+    def total(self) -> int:
+        return sum(self.records.values())
+
+    def as_json(self) -> str:
+        return json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True)
+
+    def configs_to_restore(self, wanted: Mapping[str, str]) -> dict[str, str]:
+        """`wanted` are the user's, and win."""
+        return {key: value for key, value in self.configs.items() if key not in NOT_RESTORED} | dict(wanted)
+
+
+def archived_from_json(text: str) -> Archived:
+    """Raises ArchiveError."""
+    try:
+        read: Any = json.loads(text)
+        if read["version"] != VERSION:
+            raise ArchiveError(
+                f"the archive is of version {read['version']}, this is for {VERSION}: update the package"
+            )
+        return Archived(
+            str(read["topic"]),
+            int(read["partitions"]),
+            dict(read["configs"]),
+            {partition: (int(start), int(end)) for partition, (start, end) in read["offsets"].items()},
+            {partition: int(count) for partition, count in read["records"].items()},
+            read["oldest_ms"],
+            bool(read["by_date"]),
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise ArchiveError(f"no description of an archive: {text[:100]!r}: {error!r}") from error
+
+
+def check_retention(archived: Archived, retention_ms: int, now_ms: int) -> None:
+    """Raises ArchiveError where brokers would delete at once what is restored."""
+    if retention_ms < 0 or archived.oldest_ms is None or now_ms - archived.oldest_ms <= retention_ms:
+        return
+    days = (now_ms - archived.oldest_ms) / 86_400_000
+    raise ArchiveError(
+        f"{archived.topic}: its oldest record is {days:.1f} days old, and {RETENTION}={retention_ms} would have it"
+        f" deleted again: restore with --config {RETENTION}=-1"
+    )
+
+
+def check_counts(archived: Archived, found: Mapping[str, int], where: str) -> None:
+    """Raises ArchiveError where a partition has more or fewer records than it should; without any it may be missing."""
+    for partition in sorted({*archived.records, *found}, key=int):
+        expected, there = archived.records.get(partition, 0), found.get(partition, 0)
+        if expected != there:
+            raise ArchiveError(
+                f"{archived.topic}-{partition}: {where} has {there} records, and should have {expected}: files are"
+                " missing, or were added"
+            )

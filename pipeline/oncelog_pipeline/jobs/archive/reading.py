@@ -1,0 +1,92 @@
+"""Parquet to topics, in Spark: byte by byte what was archived, in its partitions and in its order.
+
+Offsets are new ones: those of a topic in which nothing was ever deleted, compacted or aborted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from oncelog_pipeline.jobs.archive.manifest import (
+    FOLDER,
+    Archived,
+    ArchiveError,
+    archived_from_json,
+    check_counts,
+)
+from oncelog_pipeline.jobs.archive.topics import make
+from oncelog_pipeline.jobs.archive.writing import stored
+from oncelog_pipeline.options.client_settings import SERVERS
+
+RECORD: Final = ("key", "value", "headers", "timestamp", "partition")
+
+
+def contents(spark: SparkSession, path: str) -> list[Archived]:
+    """What an archive has, counted. Raises ArchiveError where it is none, not complete, or has lost something."""
+    try:
+        lines = spark.read.text(f"{path}/{FOLDER}").collect()
+    except AnalysisException as error:
+        raise ArchiveError(f"{path} is no archive, or one whose writing was not finished: no {FOLDER}") from error
+    found = [archived_from_json(row.value) for row in lines]
+    if not any(each.total for each in found):
+        return found
+    counts = stored(spark, path).groupBy("topic", "partition").count().collect()
+    for each in found:
+        of_topic = {str(row.partition): row["count"] for row in counts if row.topic == each.topic}
+        check_counts(each, of_topic, path)
+    return found
+
+
+def restore(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    path: str,
+    topics: Sequence[str] = (),
+    *,
+    name: str | None = None,
+    configs: Mapping[str, str] | None = None,
+    delivery: str = "exactly-once",
+) -> list[tuple[Archived, str]]:
+    """These topics, or all; one can get another `name`. Returns what was restored as what.
+
+    Each topic is written at once, or not at all (`delivery`). Raises ArchiveError, KafkaError, what Spark raises.
+    """
+    there = {each.topic: each for each in contents(spark, path)}
+    for topic in topics:
+        if topic not in there:
+            raise ArchiveError(f"{path} has no topic {topic}, but {', '.join(sorted(there))}")
+    chosen = [there[topic] for topic in topics or sorted(there)]
+    if name is not None and len(chosen) > 1:
+        raise ArchiveError(f"{len(chosen)} topics cannot all be restored as {name}: name one of them")
+    done = []
+    for each in chosen:
+        target = name or each.topic
+        asyncio.run(make(bootstrap_servers, each, target, configs or {}))
+        if each.total:
+            _write(spark, bootstrap_servers, path, each, target, delivery)
+        done.append((each, target))
+    return done
+
+
+def _write(
+    spark: SparkSession, bootstrap_servers: str, path: str, archived: Archived, target: str, delivery: str
+) -> None:
+    """One task has all of a partition, in the order of its offsets: files are in none."""
+    options = {SERVERS: bootstrap_servers, "topic": target, "delivery": delivery}
+    (
+        stored(spark, path)
+        .where(F.col("topic") == archived.topic)
+        .repartition(archived.partitions, "partition")
+        .sortWithinPartitions("partition", "offset")
+        .select(*RECORD)
+        .write.format("oncelog")
+        .options(**options)
+        .mode("append")
+        .save()
+    )

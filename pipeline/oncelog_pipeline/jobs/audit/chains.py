@@ -1,0 +1,229 @@
+"""What sequence numbers in a log say: whether it has all that a producer was told it has, and nothing twice. Pure.
+
+A producer numbers its records for each partition: 0, 1, 2 ... and begins again at 0 with every epoch; brokers keep
+these numbers. So what one partition has of one producer, in the order of offsets, is
+
+    right      each batch goes on where the one before ended, or begins a later epoch at 0
+    a gap      it begins later: records are missing
+    twice      it begins earlier: records are there again
+    a zombie   it has an epoch that was over already: a marker or a batch with a later one came before
+
+A topic may be larger than any memory, so this is done in two steps. `Chains` joins the batches of a range of offsets
+for as long as they are right; it judges nothing, because it does not see what was before. `judged` goes through the
+chains of all ranges, of which there are few where little is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final, NamedTuple
+
+from oncelog_protocol.records.sequence import increment_sequence
+
+NO_PRODUCER: Final = -1
+SEQUENCES: Final = 2**31
+NO_SEQUENCE: Final = -1
+"""Of what begins with a marker: it has an epoch, and no number."""
+
+
+class Kind(Enum):
+    """What may be wrong."""
+
+    GAP = "gap"
+    TWICE = "twice"
+    ZOMBIE = "zombie"
+    HOLE = "hole"
+    """Offsets that no batch covers, in a log that is not compacted."""
+
+
+class Header(NamedTuple):
+    """What is needed of a batch. `sequence` is of its first record; a control batch has none."""
+
+    first_offset: int
+    last_offset: int
+    producer_id: int
+    epoch: int
+    sequence: int
+    is_control: bool
+
+    @property
+    def size(self) -> int:
+        return self.last_offset - self.first_offset + 1
+
+
+class Chain(NamedTuple):
+    """Batches of one producer in which each goes on from the one before.
+
+    `first_end` is the number of the last record of the first epoch, `last_sequence` that of the last one: NO_SEQUENCE
+    where an epoch has only a marker so far. `NO_PRODUCER` stands for all batches of the log, by their offsets alone;
+    `numbered` are the records among them that a producer has numbered.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    first_epoch: int
+    first_sequence: int
+    first_end: int
+    last_epoch: int
+    last_sequence: int
+    records: int
+    numbered: int
+
+
+class Finding(NamedTuple):
+    """`records` are how many are missing, there again or from a zombie, from `offset` on."""
+
+    kind: Kind
+    producer_id: int
+    epoch: int
+    offset: int
+    records: int
+
+
+class Chains:
+    """Joins the batches of one range of offsets. `finished` is taken while reading, so that little is kept."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, Chain] = {}
+        self.finished: list[Chain] = []
+
+    def add(self, header: Header) -> None:
+        """The next batch of the log."""
+        self._join(_of_log(header))
+        if header.producer_id != NO_PRODUCER:
+            self._join(_of_producer(header))
+
+    def taken(self) -> list[Chain]:
+        """Those that are finished, once."""
+        taken, self.finished = self.finished, []
+        return taken
+
+    def close(self) -> list[Chain]:
+        """All that are left, when the range has been read."""
+        left = [*self.taken(), *self._open.values()]
+        self._open.clear()
+        return left
+
+    def _join(self, chain: Chain) -> None:
+        before = self._open.get(chain.producer_id)
+        joined = None if before is None else _joined(before, chain)
+        if joined is None and before is not None:
+            self.finished.append(before)
+        self._open[chain.producer_id] = joined or chain
+
+
+def judged(chains: Iterable[Chain], *, is_whole: bool, is_compacted: bool) -> list[Finding]:
+    """What is wrong in the chains of one producer in one partition, which are in the order of offsets.
+
+    `is_whole`: the log has its first record still, so that a producer's first number must be 0. In a log that
+    `is_compacted` batches are missing rightly.
+    """
+    found: list[Finding] = []
+    last: Chain | None = None
+    for chain in chains:
+        if last is None or (not is_whole and _is_first_number(last, chain)):
+            last = _before_all(chain) if is_whole else _before(chain)
+        found += _between(last, chain)
+        last = _farther(last, chain)
+    missing = (Kind.GAP, Kind.HOLE)
+    return [each for each in found if not (is_compacted and each.kind in missing)]
+
+
+def _before_all(chain: Chain) -> Chain:
+    """What a log that has its first record still begins with."""
+    return Chain(chain.producer_id, -1, -1, -1, NO_SEQUENCE, NO_SEQUENCE, -1, NO_SEQUENCE, 0, 0)
+
+
+def _before(chain: Chain) -> Chain:
+    """What `chain` goes on from: where the log begins later, nothing is known of what was before."""
+    sequence = NO_SEQUENCE if chain.first_sequence in (0, NO_SEQUENCE) else chain.first_sequence - 1
+    epoch, offset = chain.first_epoch, chain.first_offset - 1
+    return Chain(chain.producer_id, offset, offset, epoch, sequence, sequence, epoch, sequence, 0, 0)
+
+
+def _is_first_number(last: Chain, chain: Chain) -> bool:
+    """Whether of its epoch only markers came before."""
+    return last.last_epoch == chain.first_epoch and last.last_sequence == NO_SEQUENCE != chain.first_sequence
+
+
+def _between(last: Chain, chain: Chain) -> list[Finding]:
+    """What is wrong where `chain` comes after `last`, which has the farthest epoch and number so far."""
+    what = chain.producer_id, chain.first_epoch, chain.first_offset
+    if chain.producer_id == NO_PRODUCER:
+        missing = chain.first_offset - last.last_offset - 1
+        return [Finding(Kind.HOLE, *what, missing)] if missing > 0 else []
+    size = 0 if chain.first_end == NO_SEQUENCE else _distance(chain.first_sequence, chain.first_end) + 1
+    if chain.first_epoch < last.last_epoch:
+        return [Finding(Kind.ZOMBIE, *what, size)]
+    if chain.first_sequence == NO_SEQUENCE:
+        return []
+    goes_on = chain.first_epoch == last.last_epoch and last.last_sequence != NO_SEQUENCE
+    expected = increment_sequence(last.last_sequence, 1) if goes_on else 0
+    ahead = _distance(expected, chain.first_sequence)
+    if ahead == 0:
+        return []
+    if not goes_on or ahead < SEQUENCES // 2:
+        return [Finding(Kind.GAP, *what, ahead)]
+    return [Finding(Kind.TWICE, *what, min(size, SEQUENCES - ahead))]
+
+
+def _farther(last: Chain, chain: Chain) -> Chain:
+    """Which of the two has the later end: records that are there again do not take a producer back."""
+    if chain.producer_id == NO_PRODUCER:
+        return chain if chain.last_offset > last.last_offset else last
+    if chain.last_epoch != last.last_epoch:
+        return chain if chain.last_epoch > last.last_epoch else last
+    if NO_SEQUENCE in (last.last_sequence, chain.last_sequence):
+        return chain if last.last_sequence == NO_SEQUENCE else last
+    return chain if _distance(last.last_sequence, chain.last_sequence) < SEQUENCES // 2 else last
+
+
+def _joined(before: Chain, after: Chain) -> Chain | None:
+    """Both as one; None where `after`, of one batch, does not go on from `before`."""
+    if before.producer_id == NO_PRODUCER:
+        if after.first_offset != before.last_offset + 1:
+            return None
+    elif after.first_sequence == NO_SEQUENCE:
+        if after.first_epoch < before.last_epoch:
+            return None
+        if after.first_epoch == before.last_epoch:
+            return before._replace(last_offset=after.last_offset)
+        return before._replace(last_offset=after.last_offset, last_epoch=after.last_epoch, last_sequence=NO_SEQUENCE)
+    elif after.first_epoch == before.last_epoch and before.last_sequence != NO_SEQUENCE:
+        if after.first_sequence != increment_sequence(before.last_sequence, 1):
+            return None
+    elif after.first_epoch < before.last_epoch or after.first_sequence != 0:
+        return None
+    grows = before.first_epoch == after.first_epoch and before.first_epoch == before.last_epoch
+    if grows and before.first_sequence == NO_SEQUENCE and after.first_sequence != NO_SEQUENCE:
+        before = before._replace(first_sequence=after.first_sequence)
+    return before._replace(
+        last_offset=after.last_offset,
+        first_end=after.last_sequence if grows else before.first_end,
+        last_epoch=after.last_epoch,
+        last_sequence=after.last_sequence,
+        records=before.records + after.records,
+        numbered=before.numbered + after.numbered,
+    )
+
+
+def _of_log(header: Header) -> Chain:
+    records = 0 if header.is_control else header.size
+    numbered = 0 if header.producer_id == NO_PRODUCER else records
+    return Chain(NO_PRODUCER, header.first_offset, header.last_offset, 0, 0, 0, 0, 0, records, numbered)
+
+
+def _of_producer(header: Header) -> Chain:
+    first, last, records = NO_SEQUENCE, NO_SEQUENCE, 0
+    if not header.is_control:
+        first, records = header.sequence, header.size
+        last = increment_sequence(first, header.size - 1)
+    bounds = header.first_offset, header.last_offset
+    return Chain(header.producer_id, *bounds, header.epoch, first, last, header.epoch, last, records, records)
+
+
+def _distance(start: int, end: int) -> int:
+    """How many steps forward it is from one number to another: after 2147483647 comes 0."""
+    return (end - start) % SEQUENCES

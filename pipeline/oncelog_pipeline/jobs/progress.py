@@ -1,0 +1,107 @@
+"""What a person wants to know of a batch, from the progress that Spark reports of a query. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from oncelog_pipeline.source.offsets import BadOffsets, offsets_from
+
+HEADINGS: Final = ("Batch", "Begun", "Rows", "Rows/s", "Lag", "Seconds", "Transaction")
+NOTHING: Final = "nothing to commit"
+LEFT_OUT: Final = "no rows written"
+"""By the query: it may filter all of a batch."""
+COMMITTED: Final = "committed"
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """Of an exactly-once query: the last batch that is decided, and how many transactions of its tasks are open."""
+
+    decided_batch: int
+    open: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """One batch. `lag` is how many offsets there were beyond its end; None where the source does not say."""
+
+    batch: int
+    begun: str
+    rows: int
+    rows_per_second: float
+    lag: int | None
+    seconds: float
+    transaction: str | None
+
+    def cells(self) -> tuple[str, ...]:
+        """For a table or a line, in the order of HEADINGS."""
+        return (
+            str(self.batch),
+            self.begun,
+            str(self.rows),
+            f"{self.rows_per_second:.0f}",
+            "-" if self.lag is None else str(self.lag),
+            f"{self.seconds:.1f}",
+            self.transaction or "-",
+        )
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def row_of(progress: Mapping[str, Any], transactions: Transactions | None = None) -> BatchRow:
+    """`progress` is the JSON of a StreamingQueryProgress, `transactions` what was seen after it; None where nothing is
+    written in transactions."""
+    batch, rows = int(progress["batchId"]), int(progress.get("numInputRows", 0))
+    rate = progress.get("processedRowsPerSecond")
+    duration_ms = progress.get("batchDuration", progress.get("durationMs", {}).get("triggerExecution", 0))
+    return BatchRow(
+        batch,
+        str(progress.get("timestamp", ""))[:19].replace("T", " "),
+        rows,
+        rate if isinstance(rate, (int, float)) and math.isfinite(rate) else 0.0,
+        lag_of(progress.get("sources", ())),
+        duration_ms / 1000,
+        None if transactions is None else said(batch, rows, transactions),
+    )
+
+
+def said(batch: int, rows: int, transactions: Transactions) -> str:
+    """What has become of a batch that Spark has called done."""
+    what = NOTHING if rows == 0 else LEFT_OUT
+    if transactions.decided_batch >= batch:
+        what = COMMITTED
+    return what if not transactions.open else f"{what}, {transactions.open} of the next batch open"
+
+
+def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
+    """Over all sources, how many offsets lay between where the batch ended and where the partitions did."""
+    total = None
+    for source in sources:
+        end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
+        if end is None or latest is None:
+            continue
+        behind = sum(max(0, offset - end.get(partition, 0)) for partition, offset in latest.items())
+        total = behind if total is None else total + behind
+    return total
+
+
+def total_line(rows: Sequence[BatchRow]) -> str:
+    """The last line of a job that has ended."""
+    count, written = len(rows), sum(row.rows for row in rows)
+    seconds = sum(row.seconds for row in rows)
+    rate = f", {written / seconds:.0f} rows/s" if seconds else ""
+    return f"{count} {'batch' if count == 1 else 'batches'}, {written} rows{rate}"
+
+
+def _offsets(value: Any) -> Any:
+    """Offsets of partitions, as Spark has them: JSON, or what was made of it; None for what is something else."""
+    try:
+        read = json.loads(value) if isinstance(value, str) else value
+        return offsets_from(read) if isinstance(read, Mapping) else None
+    except (ValueError, BadOffsets):
+        return None

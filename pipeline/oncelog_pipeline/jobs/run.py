@@ -1,0 +1,68 @@
+"""`oncelog pipeline run`: a job from its file to its end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oncelog_pipeline.jobs.checkpoint import check_checkpoint
+from oncelog_pipeline.jobs.job import Job, Trigger
+from oncelog_pipeline.jobs.job_file import URL
+from oncelog_pipeline.jobs.progress import BatchRow
+from oncelog_pipeline.jobs.session import session
+from oncelog_pipeline.jobs.watching import displayed, transactions_of, watch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+
+def run(job: Job, *, form: str, log_level: str) -> list[BatchRow]:
+    """Until it has read everything (available_now), or is stopped. Raises JobError, and what Spark raises."""
+    check(job)
+    with session(job.name, job.spark, log_level=log_level, folder=job.directory) as spark:
+        return run_in(spark, job, form=form)
+
+
+def run_in(spark: SparkSession, job: Job, *, form: str) -> list[BatchRow]:
+    """As `run`, in a session that is there."""
+    from oncelog_pipeline.jobs.query import start
+
+    query = start(spark, job)
+    with _stopping(query), displayed(form, job.name) as display:
+        return watch(query, display, transactions_of(job, query.id))
+
+
+def with_what_there_is(job: Job) -> Job:
+    """The same, to end when it has read what there is."""
+    return replace(job, trigger=Trigger(is_available_now=True))
+
+
+def check(job: Job) -> None:
+    """Raises JobError where the checkpoint is another query's. One that is elsewhere is for Spark to check."""
+    if URL.match(job.checkpoint):
+        return
+    batches = [path for path in (Path(job.checkpoint) / "offsets").glob("*") if path.name.isdecimal()]
+    if batches:
+        last = max(batches, key=lambda path: int(path.name))
+        check_checkpoint(job.checkpoint, last.read_text(encoding="utf-8"), job.inputs)
+
+
+@contextmanager
+def _stopping(query: StreamingQuery) -> Iterator[None]:
+    """What stops the command stops the query, in an orderly way: nothing of the batch under way is seen."""
+
+    def stop(_signal: int, _frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if query.isActive:
+            query.stop()

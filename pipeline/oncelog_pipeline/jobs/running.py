@@ -1,0 +1,44 @@
+"""What the commands that start Spark have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import click
+
+from oncelog.cli.options import KEY_VALUE
+from oncelog.cli.running import INTERRUPTED, Failure
+from oncelog_pipeline.jobs.failures import told
+from oncelog_pipeline.jobs.session import LOG_LEVELS
+
+log_option: Final = click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS, case_sensitive=False),
+    default="OFF",
+    show_default=True,
+    help="What Spark logs to standard error.",
+)
+spark_option: Final = click.option(
+    "--spark",
+    "spark_settings",
+    type=KEY_VALUE,
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Spark's configuration, such as spark.master=local[4]. May be repeated.",
+)
+
+
+@contextmanager
+def failing(stopped: str = "stopped") -> Iterator[None]:
+    """What a user can cause becomes one line; `stopped` is what to say after Ctrl-C. Raises Failure, Exit."""
+    try:
+        yield
+    except (click.ClickException, click.exceptions.Exit):
+        raise
+    except KeyboardInterrupt:
+        click.echo(f"oncelog: {stopped}", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    except Exception as error:  # Spark's are known by name: it may not be installed
+        raise Failure(told(type(error).__name__, str(error))) from error

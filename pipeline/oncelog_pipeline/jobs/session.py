@@ -1,0 +1,63 @@
+"""A session of Spark for one command: Java found, workers of this environment, and quiet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS: Final = {
+    "spark.master": "local[*,3]",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+    "spark.sql.streaming.stopTimeout": "60s",
+}
+"""Where nothing else is said. On this machine a task is tried three times, as plain local[*] tries none again."""
+LOCAL: Final = "local"
+LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""For a master on this machine: nobody else is to connect."""
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
+LOG_LEVELS: Final = ("OFF", "ERROR", "WARN", "INFO")
+
+
+@contextmanager
+def session(
+    name: str, settings: Mapping[str, str], *, log_level: str = "OFF", folder: str | None = None
+) -> Iterator[SparkSession]:
+    """Stopped at the end. `folder` is where modules of the user's are.
+
+    Raises ModuleNotFoundError without PySpark, JavaNotFound, PySparkRuntimeError.
+    """
+    from pyspark.sql import SparkSession
+
+    from oncelog_pipeline.spark.java import set_java_home
+
+    set_java_home()
+    chosen = SETTINGS | dict(settings)
+    if chosen["spark.master"].startswith(LOCAL):
+        chosen = {**LOOPBACK, **chosen}
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if folder is not None:
+        sys.path.insert(0, folder)
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+    options = [chosen.get(JAVA_OPTIONS), f"-Dlog4j2.configurationFile={LOG_CONFIGURATION.as_uri()}"]
+    chosen[JAVA_OPTIONS] = " ".join(filter(None, options))
+    os.environ["ONCELOG_SPARK_LOG_LEVEL"] = log_level
+    builder = SparkSession.builder.appName(name)
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()

@@ -1,0 +1,151 @@
+"""A query watched while it runs: a table that grows in a terminal, a line for each batch elsewhere."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import click
+
+from oncelog.errors import KafkaError
+from oncelog_pipeline.jobs.job import Job
+from oncelog_pipeline.jobs.progress import HEADINGS, BatchRow, Transactions, row_of
+from oncelog_pipeline.options.sink_options import Delivery, sink_options
+from oncelog_pipeline.sink.names import Query
+from oncelog_pipeline.sink.state import NO_BATCH
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+LOOK_SECONDS: Final = 0.5
+SHOWN: Final = 15
+"""Batches in the table."""
+RUN_BATCH: Final = "addBatch"
+"""Among the durations of a trigger that had a batch to run, and not only looked for one."""
+
+logger = logging.getLogger(__name__)
+
+Look = Callable[[], Transactions | None]
+
+
+class Display(Protocol):
+    """Where batches are shown."""
+
+    def add(self, row: BatchRow) -> None: ...
+
+    def say(self, what: str) -> None:
+        """What the query is about now."""
+
+
+def watch(query: StreamingQuery, display: Display, transactions: Look) -> list[BatchRow]:
+    """Until the query has ended. Returns what was shown. Raises what the query ends with."""
+    rows: list[BatchRow] = []
+    try:
+        while not query.awaitTermination(LOOK_SECONDS):
+            _show_news(query, display, transactions, rows)
+            display.say(str(query.status.get("message", "")))
+    finally:
+        _show_news(query, display, transactions, rows)
+    return rows
+
+
+def _show_news(query: StreamingQuery, display: Display, transactions: Look, rows: list[BatchRow]) -> None:
+    last = rows[-1].batch if rows else NO_BATCH
+    for each in query.recentProgress:
+        progress = _as_dict(each)
+        if RUN_BATCH in progress.get("durationMs", {}) and progress["batchId"] > last:
+            rows.append(row_of(progress, transactions()))
+            display.add(rows[-1])
+            last = rows[-1].batch
+
+
+def _as_dict(progress: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(progress.json) if hasattr(progress, "json") else dict(progress)
+    return found
+
+
+def transactions_of(job: Job, query_id: str) -> Look:
+    """Asks the cluster of the output what is decided and what is open; says nothing where nothing is to be decided."""
+    if job.output.parquet is not None:
+        return lambda: None
+    options = sink_options(job.output.options)
+    if options.delivery is not Delivery.EXACTLY_ONCE:
+        return lambda: None
+    from oncelog_pipeline.spark.connections import connections
+
+    query = Query(query_id)
+
+    async def look() -> Transactions:
+        cluster = await connections().cluster(options)
+        state = await cluster.read_state(query)
+        return Transactions(NO_BATCH if state is None else state.batch, len(await cluster.ongoing(query)))
+
+    def ask() -> Transactions | None:
+        try:
+            return connections().run(look())
+        except (KafkaError, TimeoutError) as error:
+            logger.warning("what is decided cannot be asked for: %s", error)
+            return None
+
+    return ask
+
+
+class Lines:
+    """`write` takes one line."""
+
+    def __init__(self, form: str, write: Callable[[str], None]) -> None:
+        self._form = form
+        self._write = write
+
+    def add(self, row: BatchRow) -> None:
+        self._write(row.as_json() if self._form == "json" else "\t".join(row.cells()))
+
+    def say(self, what: str) -> None:
+        pass
+
+
+class LiveTable:
+    """The last batches, and below them what the query is about."""
+
+    def __init__(self, title: str) -> None:
+        from rich.live import Live
+
+        self._title = title
+        self._rows: deque[BatchRow] = deque(maxlen=SHOWN)
+        self._said = "starting"
+        self.live = Live(self._drawn(), refresh_per_second=4)
+
+    def add(self, row: BatchRow) -> None:
+        self._rows.append(row)
+        self.live.update(self._drawn())
+
+    def say(self, what: str) -> None:
+        self._said = what
+        self.live.update(self._drawn())
+
+    def _drawn(self) -> Any:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title=Text(self._title), title_justify="left", title_style="bold", header_style="bold")
+        for heading in HEADINGS:
+            table.add_column(heading, justify="left" if heading in ("Begun", "Transaction") else "right")
+        for row in self._rows:
+            table.add_row(*(Text(cell) for cell in row.cells()))
+        return Group(table, Text(self._said, style="dim"))
+
+
+@contextmanager
+def displayed(form: str, title: str) -> Iterator[Display]:
+    """`form` is table, plain or json."""
+    if form != "table":
+        yield Lines(form, click.echo)
+        return
+    table = LiveTable(title)
+    with table.live:
+        yield table

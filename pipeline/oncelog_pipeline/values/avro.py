@@ -1,0 +1,98 @@
+"""Columns of Avro values as columns of what they say, and back."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from fastavro import schemaless_reader, schemaless_writer
+
+from oncelog_pipeline.values.avro_types import Schema, arrow_type, parsed
+from oncelog_pipeline.values.format import ValueFormat
+from oncelog_pipeline.values.schemas import schema_of
+from oncelog_pipeline.values.wire import InvalidValue, unframed
+
+Places = Iterable[tuple[str, int, int]]
+"""Of each value its topic, partition and offset, for the message."""
+
+
+@dataclass(frozen=True)
+class AvroDecoder:
+    """Plain values only, so that Spark can pickle it; schemas are parsed where it is used."""
+
+    format: ValueFormat
+
+    @property
+    def type(self) -> pa.DataType:
+        """Of the column that comes out. Raises SchemaError."""
+        return arrow_type(parsed(self.format.schema or ""))
+
+    def column(self, values: Iterable[bytes | None], places: Callable[[], Places]) -> pa.Array:
+        """Null for null. Raises InvalidValue, unless null is wanted for what is invalid; UnreachableSchemas."""
+        reader = parsed(self.format.schema or "")
+        made = arrow_type(reader)
+        decoded: list[Any] = []
+        for index, value in enumerate(values):
+            if value is None:
+                decoded.append(None)
+                continue
+            try:
+                decoded.append(self._value(value, reader))
+            except InvalidValue as error:
+                if self.format.fails_if_invalid:
+                    raise InvalidValue(_said(index, places(), error)) from error
+                decoded.append(None)
+        return self._array(decoded, made, places)
+
+    def _value(self, value: bytes, reader: Schema) -> Any:
+        """Raises InvalidValue."""
+        writer = reader
+        if self.format.is_framed:
+            number, value = unframed(value)
+            if self.format.registry is not None:
+                writer = schema_of(self.format.registry, number)
+        stream = io.BytesIO(value)
+        try:
+            decoded = schemaless_reader(stream, writer, reader)
+        except Exception as error:  # fastavro raises whatever the bytes lead it to
+            raise InvalidValue(f"is not of its schema: {type(error).__name__}: {error}") from error
+        if stream.tell() != len(value):
+            raise InvalidValue(f"has {len(value) - stream.tell()} bytes more than its schema says")
+        return decoded
+
+    def _array(self, decoded: list[Any], made: pa.DataType, places: Callable[[], Places]) -> pa.Array:
+        """A value may be beyond what a column can hold, as a time of the year 300,000 is."""
+        try:
+            return pa.array(decoded, made)
+        except (pa.ArrowException, OverflowError, TypeError) as error:
+            for index, value in enumerate(decoded):
+                try:
+                    pa.array([value], made)
+                except (pa.ArrowException, OverflowError, TypeError) as bad:
+                    if self.format.fails_if_invalid:
+                        raise InvalidValue(_said(index, places(), bad)) from error
+                    decoded[index] = None
+        return pa.array(decoded, made)
+
+
+def _said(index: int, places: Places, error: Exception) -> str:
+    topic, partition, offset = list(places)[index]
+    return f'{topic}-{partition}, offset {offset}: {error}. To have null in its place, set invalid = "null"'
+
+
+def encoded(values: pa.Array, schema_text: str) -> pa.Array:
+    """Rows as Avro; null, a tombstone, for null. Raises SchemaError; InvalidValue for a row that the schema has not."""
+    schema = parsed(schema_text)
+    found: list[bytes | None] = []
+    for row in values.to_pylist(maps_as_pydicts="strict"):
+        stream = io.BytesIO()
+        try:
+            if row is not None:
+                schemaless_writer(stream, schema, row, strict_allow_default=True)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InvalidValue(f"a row is not of the output's schema: {error}; the row is {row!r:.300}") from error
+        found.append(None if row is None else stream.getvalue())
+    return pa.array(found, pa.binary())

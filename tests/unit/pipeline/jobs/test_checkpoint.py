@@ -1,0 +1,39 @@
+"""The checkpoint of another query is refused before it makes a job skip what it should read."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_pipeline.jobs.checkpoint import check_checkpoint
+from oncelog_pipeline.jobs.job import Input
+from oncelog_pipeline.jobs.keys import JobError
+
+ORDERS = Input("orders", {"subscribe": "orders, refunds"})
+RATES = Input("rates", {"subscribePattern": "rate-.*"})
+HEAD = 'v1\n{"batchWatermarkMs":0}\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "inputs"),
+    [
+        ('{"orders":{"0":5},"_from":{"orders":{"0":0}}}', [ORDERS]),
+        ('{"orders":{"0":5},"refunds":{"0":1}}\n{"rate-eur":{"0":5}}', [ORDERS, RATES]),
+        ('-\n{"rate-eur":{"0":5}}', [ORDERS, RATES]),
+        ("no JSON", [ORDERS]),  # Spark says what it thinks of that
+    ],
+)
+def test_ones_own(lines: str, inputs: list[Input]) -> None:
+    check_checkpoint("x", HEAD + lines, inputs)
+
+
+@pytest.mark.parametrize(
+    ("lines", "inputs", "says"),
+    [
+        ('{"bills":{"0":5}}', [ORDERS], "it has read bills, which this job does not"),
+        ('{"xrate-eur":{"0":5}}', [RATES], "it has read xrate-eur"),
+        ('{"orders":{"0":5}}', [ORDERS, RATES], "it has 1 inputs, this job has 2"),
+    ],
+)
+def test_of_another_query(lines: str, inputs: list[Input], says: str) -> None:
+    with pytest.raises(JobError, match=f"x is the checkpoint of another query: {says}"):
+        check_checkpoint("x", HEAD + lines, inputs)
