@@ -44,7 +44,7 @@ def note_content(cluster: ReplicatedCluster, history: History, place: Place) -> 
     if found:
         other = Librdkafka(cluster.addresses)
         again = other.consume(place.topic, len(found), partition=place.index, isolation="read_committed")
-        assert _content(again) == found
+        assert _content(again) == found, f"{place}: the two libraries read what is not the same"
         other.close()
 
 
