@@ -28,6 +28,7 @@ from oncelog_broker.config.listeners import (
 )
 from oncelog_broker.config.resolve import resolve_topic
 from oncelog_broker.config.topic_defaults import UNCLEAN_LEADER_ELECTION_ENABLE
+from oncelog_broker.controller.acls import AclController
 from oncelog_broker.controller.balancing import balance_leaders
 from oncelog_broker.controller.configs import ConfigController
 from oncelog_broker.controller.elector import Elector
@@ -69,6 +70,7 @@ from oncelog_broker.runtime.open_files import OPEN_FILES
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.runtime.turns import TurnBudget
+from oncelog_broker.security.authorizer.configured import configured_authorizer
 from oncelog_broker.security.first_users import make_first_users, parse_first_users
 from oncelog_broker.security.listener_security import ListenerSecurity
 from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS
@@ -344,9 +346,11 @@ class Broker:
             elector=self.elector,
             topics=self.topics,
             configs=ConfigController(store),
+            acls=AclController(store),
             producer_ids=self.producer_ids,
             fetch_sessions=FetchSessions(self.config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]),
             create_topic=self._topic_creation().create,
+            authorizer=configured_authorizer(self.config, self.metadata),
         )
         await self._listeners.start(Dispatcher(self._services))
 

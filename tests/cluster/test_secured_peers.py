@@ -19,6 +19,17 @@ from tests.support.history.recorder import History
 
 from oncelog import Admin
 from oncelog.errors import AuthenticationFailed
+from oncelog_protocol.acls import (
+    CLUSTER_NAME,
+    SUPPORTED_OPERATIONS,
+    AclBinding,
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+)
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.metadata import MetadataRequest
 
@@ -40,6 +51,8 @@ def secured(zookeeper: str, tmp_path: Path) -> Iterator[ReplicatedCluster]:
         ),
         "sasl.scram.first.users": f"broker={PASSWORD}",
         "connections.max.reauth.ms": "3000",
+        "authorizer.class.name": "StandardAuthorizer",
+        "super.users": "User:broker",
     }
     (tmp_path / "authority.pem").write_text(authority.pem)
     authority.issue(("CN", "client")).store(tmp_path / "client.pem")
@@ -53,6 +66,7 @@ def secured(zookeeper: str, tmp_path: Path) -> Iterator[ReplicatedCluster]:
 def test_what_brokers_do_together_goes_on(
     secured: ReplicatedCluster, history: History, topic: str, tmp_path: Path
 ) -> None:
+    asyncio.run(let_clients_do_all_but_what_is_for_brokers(secured, tmp_path))
     secured.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     with PRODUCERS["oncelog"](secured.addresses, history, "anna", "anna") as producer:
         for _ in range(3):  # markers go to all brokers
@@ -71,6 +85,36 @@ def test_what_brokers_do_together_goes_on(
     strangers_stay_out(secured, tmp_path)
 
 
+async def let_clients_do_all_but_what_is_for_brokers(secured: ReplicatedCluster, directory: Path) -> None:
+    """Clients log in nowhere here. What brokers ask of each other they may because of who they are."""
+    everything = [(kind, "*", AclOperation.ALL) for kind in (ResourceType.TOPIC, ResourceType.GROUP)]
+    everything.append((ResourceType.TRANSACTIONAL_ID, "*", AclOperation.ALL))
+    everything += [
+        (ResourceType.CLUSTER, CLUSTER_NAME, operation)
+        for operation in SUPPORTED_OPERATIONS[ResourceType.CLUSTER]
+        if operation is not AclOperation.CLUSTER_ACTION
+    ]
+    async with Admin(f"127.0.0.1:{secured.peer_ports[1]}", **as_broker(directory)) as admin:
+        await admin.acls.create(
+            AclBinding(
+                ResourcePattern(kind, name, PatternType.LITERAL),
+                AclEntry("User:ANONYMOUS", "*", operation, AclPermission.ALLOW),
+            )
+            for kind, name, operation in everything
+        )
+
+
+def as_broker(directory: Path, password: str = PASSWORD) -> dict[str, str]:
+    return {
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": str(directory / "authority.pem"),
+        "ssl_certfile": str(directory / "client.pem"),
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "broker",
+        "sasl_plain_password": password,
+    }
+
+
 def strangers_stay_out(secured: ReplicatedCluster, directory: Path) -> None:
     port = secured.peer_ports[1]
     with RawClient(port) as client, pytest.raises(OSError, match=r"closed|reset"):
@@ -82,17 +126,9 @@ def strangers_stay_out(secured: ReplicatedCluster, directory: Path) -> None:
         pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"),
     ):
         shaken.recv(1)
-    settings = {
-        "security_protocol": "SASL_SSL",
-        "ssl_cafile": str(directory / "authority.pem"),
-        "ssl_certfile": str(directory / "client.pem"),
-        "sasl_mechanism": "SCRAM-SHA-512",
-        "sasl_plain_username": "broker",
-        "sasl_plain_password": "guessed",
-    }
 
     async def ask() -> None:
-        async with Admin(f"127.0.0.1:{port}", **settings) as admin:
+        async with Admin(f"127.0.0.1:{port}", **as_broker(directory, "guessed")) as admin:
             await admin.list_topics()
 
     with pytest.raises(AuthenticationFailed):

@@ -192,6 +192,7 @@ class Served:
         self.services: Any = SimpleNamespace(
             clock=self.clock,
             tasks=self.tasks,
+            authorizer=None,
             slices=Slices(self.clock, self.tasks),
             deadlines=self.deadlines,
             replicas=self,

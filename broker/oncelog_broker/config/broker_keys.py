@@ -1,7 +1,8 @@
 """The broker's configuration keys: the ones that it honours, with Kafka's names and, unless the doc says so, defaults.
 
 The keys that topics inherit are in `topic_defaults`, those about ZooKeeper in `zookeeper_keys`, those about who leads
-in `leadership_keys`, those about who may connect in `security_keys`; `BROKER_KEYS` here holds those, too.
+in `leadership_keys`, those about who may connect in `security_keys`, those about who may do what in `authorizer_keys`;
+`BROKER_KEYS` here holds those, too.
 Deviations from Kafka's defaults are limits that Kafka leaves open, so that no client can take all memory or files.
 """
 
@@ -11,7 +12,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from oncelog_broker.config import leadership_keys, security_keys, throttle_keys, topic_defaults, zookeeper_keys
+from oncelog_broker.config import (
+    authorizer_keys,
+    leadership_keys,
+    security_keys,
+    throttle_keys,
+    topic_defaults,
+    zookeeper_keys,
+)
 from oncelog_broker.config.declared import (
     ConfigKey,
     ConfigType,
@@ -523,7 +531,7 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE = ConfigKey[bool](
 
 BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {
     key.name: key
-    for module in (topic_defaults, zookeeper_keys, leadership_keys, throttle_keys, security_keys)
+    for module in (topic_defaults, zookeeper_keys, leadership_keys, throttle_keys, security_keys, authorizer_keys)
     for key in (*vars(module).values(), *globals().values())
     if isinstance(key, ConfigKey)
 }

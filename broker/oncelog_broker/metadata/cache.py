@@ -9,17 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from oncelog_broker.metadata import paths, reader
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.store import MetadataStore, StoreUnavailable, Unsubscribe
 from oncelog_broker.runtime.slices import Pause, no_pause
+from oncelog_protocol.acls import ResourcePattern
 
 _log = logging.getLogger(__name__)
 
 ImageCallback = Callable[[ClusterImage, ClusterImage], None]
 """`on_image(old, new)`: synchronous, quick; called after `MetadataCache.image` has become `new`."""
+
+
+WATCHED: Final = (paths.BROKERS, paths.CONFIG, paths.LITERAL_ACLS, paths.EXTENDED_ACLS)
+"""Named alone, anything beneath may have changed."""
 
 
 class _Stale:
@@ -33,6 +39,7 @@ class _Stale:
         self.partitions: set[PartitionKey] = set()
         self.topic_configs: set[str] = set()
         self.broker_configs: set[str] = set()
+        self.acls: set[ResourcePattern] = set()
         self.user_configs: set[str] = set()
 
     def add(self, path: str) -> None:
@@ -53,7 +60,9 @@ class _Stale:
             self.user_configs.add(name)
         elif path == paths.CONTROLLER:
             self.controller = True
-        elif path in (paths.BROKERS, paths.CONFIG):
+        elif (pattern := paths.parse_acl_path(path)) is not None:
+            self.acls.add(pattern)
+        elif path in WATCHED:
             self.everything = True
 
     def is_empty(self) -> bool:
@@ -84,7 +93,7 @@ class MetadataCache:
         """
         cache = cls(store, ClusterImage(""), pause)
         # Watch before reading, or a change between the two would be missed.
-        cache._watches = [store.watch(root, cache._on_change) for root in (paths.BROKERS, paths.CONFIG)]
+        cache._watches = [store.watch(root, cache._on_change) for root in WATCHED]
         cache._watches.append(store.watch(paths.CONTROLLER, cache._on_change))
         try:
             cache._image = await reader.read_image(store, pause=pause)
@@ -197,6 +206,9 @@ class MetadataCache:
         if stale.broker_configs:
             names = sorted(stale.broker_configs)
             image = image.with_broker_configs(await reader.read_broker_configs(self._store, image, names))
+        if stale.acls:
+            patterns = sorted(stale.acls)
+            image = image.with_acls(await reader.read_acls(self._store, image, patterns, self._pause))
         if stale.user_configs:
             names = sorted(stale.user_configs)
             image = image.with_user_configs(await reader.read_user_configs(self._store, image, names, self._pause))

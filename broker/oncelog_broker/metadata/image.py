@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from oncelog_broker.metadata.payloads import Endpoint
+from oncelog_protocol.acls import AclEntry, ResourcePattern
 from oncelog_protocol.uuids import ZERO_UUID
 
 NO_LEADER = -1
@@ -89,6 +90,8 @@ class ClusterImage:
     """SCRAM credentials and quotas by user; under None the quotas of every user."""
     unreadable_topics: frozenset[str] = frozenset()
     """Topics of which nobody knows more than that they are there: their nodes hold nonsense. Their logs are kept."""
+    acls: Mapping[ResourcePattern, frozenset[AclEntry]] = field(default_factory=dict)
+    """By pattern; one without entries is one whose node holds nonsense."""
 
     def topic(self, name: str) -> Topic | None:
         return self.topics.get(name)
@@ -192,6 +195,16 @@ class ClusterImage:
 
     def with_broker_config(self, broker: int | None, overrides: Mapping[str, str]) -> ClusterImage:
         return self.with_broker_configs({broker: overrides})
+
+    def with_acls(self, changed: Mapping[ResourcePattern, frozenset[AclEntry] | None]) -> ClusterImage:
+        """With the entries of these patterns in the place of those before; None takes a pattern away."""
+        acls = dict(self.acls)
+        for pattern, entries in changed.items():
+            if entries is None:
+                acls.pop(pattern, None)
+            else:
+                acls[pattern] = entries
+        return replace(self, acls=acls)
 
     def with_broker(self, broker: Broker) -> ClusterImage:
         return replace(self, brokers={**self.brokers, broker.id: broker})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
+
+from oncelog_protocol.acls import RESOURCE_TYPES, PatternType, ResourcePattern
 
 BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
@@ -20,6 +22,11 @@ DELETE_TOPICS = "/admin/delete_topics"
 CLUSTER = "/cluster"
 CLUSTER_ID = "/cluster/id"
 LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+LITERAL_ACLS = "/kafka-acl"
+EXTENDED_ACLS = "/kafka-acl-extended"
+PREFIXED_ACLS = "/kafka-acl-extended/prefixed"
+"""Beneath it and LITERAL_ACLS: a node for each type of resource (`Topic`), and beneath those one for each name. Who
+watches these needs no news of changes; Kafka's `/kafka-acl-changes` is not written."""
 
 ONCELOG = "/oncelog"
 """Beneath it is what Kafka has not."""
@@ -83,6 +90,30 @@ def topic_config(name: str) -> str:
 def broker_config(broker: int | None) -> str:
     """None: the settings of every broker."""
     return f"{BROKER_CONFIGS}/{DEFAULT_BROKER if broker is None else broker}"
+
+
+def acls(pattern: ResourcePattern) -> str:
+    return f"{acls_of_type(pattern)}/{pattern.name}"
+
+
+def acls_of_type(pattern: ResourcePattern) -> str:
+    """The node above the one of a pattern."""
+    return f"{_ACL_ROOTS[pattern.pattern]}/{pattern.type.shown}"
+
+
+_ACL_ROOTS: Final = {PatternType.LITERAL: LITERAL_ACLS, PatternType.PREFIXED: PREFIXED_ACLS}
+_ACLS_OF_TYPE: Final = {
+    f"{root}/{kind.shown}": (kind, pattern) for pattern, root in _ACL_ROOTS.items() for kind in RESOURCE_TYPES
+}
+ACLS_BY_TYPE: Final = tuple(_ACLS_OF_TYPE)
+"""The nodes above those of patterns, for each type of resource and of pattern."""
+
+
+def parse_acl_path(path: str) -> ResourcePattern | None:
+    """Which pattern's ACLs the node at `path` holds; None if it holds none."""
+    parent, _, name = path.rpartition("/")
+    kind = _ACLS_OF_TYPE.get(parent)
+    return None if kind is None or not name else ResourcePattern(kind[0], name, kind[1])
 
 
 def user_config(user: str | None) -> str:

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.acl_payload import parse_acls
 from oncelog_broker.metadata.image import NO_CONTROLLER, Broker, ClusterImage, PartitionState, Topic
 from oncelog_broker.metadata.payloads import (
     MalformedPayload,
@@ -29,6 +30,7 @@ from oncelog_broker.metadata.payloads import (
 )
 from oncelog_broker.metadata.store import MetadataStore, NoNode, Stat
 from oncelog_broker.runtime.slices import Pause, no_pause, with_pauses
+from oncelog_protocol.acls import AclEntry, ResourcePattern
 from oncelog_protocol.uuids import ZERO_UUID
 
 _log = logging.getLogger(__name__)
@@ -66,6 +68,7 @@ async def read_image(store: MetadataStore, before: ClusterImage | None = None, p
     image = image.with_broker_configs(
         await read_broker_configs(store, known, await _children(store, paths.BROKER_CONFIGS))
     )
+    image = image.with_acls(await read_acls(store, known, await _patterns(store), pause))
     return image.with_user_configs(
         await read_user_configs(store, known, await _children(store, paths.USER_CONFIGS), pause)
     )
@@ -204,6 +207,26 @@ async def read_broker_configs(
     return await _read_configs(store, brokers, wanted, lambda broker: before.broker_configs.get(broker, {}))
 
 
+async def read_acls(
+    store: MetadataStore, before: ClusterImage, patterns: Sequence[ResourcePattern], pause: Pause = no_pause
+) -> dict[ResourcePattern, frozenset[AclEntry] | None]:
+    """The ACLs of each pattern, None without any. What cannot be read is as it was, or else nobody's: a pattern
+    without entries."""
+    read: dict[ResourcePattern, frozenset[AclEntry] | None] = {}
+    for start in range(0, len(patterns), STATES_AT_A_TIME):
+        some = patterns[start : start + STATES_AT_A_TIME]
+        wanted = [paths.acls(pattern) for pattern in some]
+        for pattern, path, node in zip(some, wanted, await store.get_many(wanted), strict=True):
+            known = before.acls.get(pattern)
+            entries = None if node is None else _parsed(parse_acls, node[0], path)
+            if node is not None and entries is None:
+                read[pattern] = frozenset() if known is None else known
+            else:
+                read[pattern] = known if entries == known else entries
+        await pause()
+    return read
+
+
 async def read_user_configs(
     store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
 ) -> dict[str | None, Mapping[str, str]]:
@@ -216,6 +239,17 @@ async def read_user_configs(
         read |= await _read_configs(store, users, wanted, lambda user: before.user_configs.get(user, {}))
         await pause()
     return read
+
+
+async def _patterns(store: MetadataStore) -> list[ResourcePattern]:
+    """All that have ACLs."""
+    found = []
+    for root in (paths.LITERAL_ACLS, paths.PREFIXED_ACLS):
+        for kind in await _children(store, root):
+            parent = f"{root}/{kind}"
+            if parent in paths.ACLS_BY_TYPE:
+                found += [paths.parse_acl_path(f"{parent}/{name}") for name in await _children(store, parent)]
+    return [pattern for pattern in found if pattern is not None]
 
 
 async def _read_configs(

@@ -36,7 +36,9 @@ class TextFormatter(logging.Formatter):
         parts = [_timestamp(record), record.levelname.lower(), record.getMessage()]
         for key, value in _fields(record).items():
             text = str(value)
-            parts.append(f"{key}={json.dumps(text) if ' ' in text or not text else text}")
+            # A name that somebody else chose may have line breaks, which would look like lines of ours.
+            is_plain = text.isprintable() and not (" " in text or '"' in text) and text
+            parts.append(f"{key}={text if is_plain else json.dumps(text)}")
         line = " ".join(parts)
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)

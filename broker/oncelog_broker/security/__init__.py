@@ -1,5 +1,5 @@
 """Who asks, and what they may do. Nothing in here knows connections or handlers: `server/` asks these rooms.
 
 `principal` is who somebody turned out to be. `tls/` and `sasl/` are how that is proved, `listener_security` all that
-one listener asks for, `first_users` are made at the start.
+one listener asks for, `first_users` are made at the start, `authorizer/` is what they may do, `quotas/` how much.
 """

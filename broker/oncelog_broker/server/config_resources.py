@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from oncelog_broker.metadata.topic_names import check_topic_name
+from oncelog_broker.security.authorizer.rules import Rule
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.shown import wait_until_shown
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -44,6 +45,14 @@ def broker_of(name: str, context: RequestContext) -> int | None:
             ErrorCode.INVALID_REQUEST, f"This is broker {context.services.node_id}; '{name}' must be asked for its own."
         )
     return context.services.node_id
+
+
+def check_may_change(of_topic: Rule, of_cluster: Rule, resource_type: int, name: str, context: RequestContext) -> None:
+    """Raises KafkaError, as the rules of the API say, where who asks may not."""
+    if resource_type == ResourceType.TOPIC:
+        context.require(of_topic, name)
+    else:
+        context.require(of_cluster)
 
 
 async def change_configs(

@@ -20,6 +20,7 @@ import logging
 import socket
 from typing import Any, Final, Protocol, cast
 
+from oncelog_broker.security.authorizer.authorizer import Rights
 from oncelog_broker.security.principal import ANONYMOUS, Principal
 from oncelog_broker.server.answer_queue import AnswerQueue, Slot
 from oncelog_broker.server.connections import Connections
@@ -90,6 +91,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "last_active",
         "listener",
         "principal",
+        "rights",
         "state",
     )
 
@@ -132,6 +134,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._frame_progress = Progress(self._loop.time())
         self._answer_progress = Progress(self._loop.time())
         self.listener = listener
+        self.rights: Rights | None = None
+        """What the principal was found to be allowed; None again when it is another one."""
         self.principal = principal
         self.gate = gate
         self._is_encrypted = is_encrypted
@@ -442,6 +446,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def authenticated(self, principal: Principal, *, may_expire: bool) -> None:
         """Somebody has logged in; where that `may_expire` the gate is asked on, before each request."""
         self.principal = principal
+        self.rights = None
         self._received.accept_up_to(self._connections.limits.request_max_bytes)
         if not may_expire:
             self.gate = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import has_brokers_only_listener, inter_broker_listener
+from oncelog_broker.controller.acls import AclController
 from oncelog_broker.controller.configs import ConfigController
 from oncelog_broker.controller.elector import Elector
 from oncelog_broker.controller.topics import TopicController
@@ -27,15 +28,30 @@ from oncelog_broker.replication.throttle import Throttles
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.slices import Slices
-from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.runtime.steps import Steps, run_steps
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_broker.security.authorizer.authorizer import ALL_OPERATIONS, Rights, StandardAuthorizer
+from oncelog_broker.security.authorizer.rules import Rule
 from oncelog_broker.server.answer_queue import Slot
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.fetch_sessions import FetchSessions
+from oncelog_protocol.acls import CLUSTER_NAME, ResourceType
 from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import KafkaError
 
 R = TypeVar("R")
 
+
+class NamedTopic(Protocol):
+    """A topic of a request."""
+
+    name: str
+
+
+T = TypeVar("T", bound=NamedTopic)
+
+TOPICS_PER_STEP: Final = 200
+"""Of those that are asked for whether they may; some milliseconds where they are asked for the first time."""
 LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 """Requests that wait for what others do, and whose effects, if they have any, are done by then."""
 
@@ -63,10 +79,13 @@ class Services:
     elector: Elector
     topics: TopicController
     configs: ConfigController
+    acls: AclController
     producer_ids: ProducerIdManager
     fetch_sessions: FetchSessions
     create_topic: Callable[[str], Awaitable[None]]
     """Creates a topic that nobody asked for by name of an API; see `topic_creation.TopicCreation.create`."""
+    authorizer: StandardAuthorizer | None = None
+    """None: everybody may do everything."""
 
     @property
     def image(self) -> ClusterImage:
@@ -83,6 +102,7 @@ class RequestContext:
 
     __slots__ = (
         "_effects_are_done",
+        "_refusals",
         "_slot",
         "api_key",
         "client_id",
@@ -111,6 +131,7 @@ class RequestContext:
         self.reads_frame = False
         """Whether the frame must stay as it is while the request waits: something is still to be read from it."""
         self._effects_are_done = False
+        self._refusals = 0
         self._slot: Slot | None = None
 
     @property
@@ -120,10 +141,66 @@ class RequestContext:
 
     @property
     def is_for_brokers(self) -> bool:
-        """Whether what brokers alone may ask (Kafka's ClusterAction) is served here: on the inter-broker listener, if
-        that is one of its own. While nobody logs in, a listener for everybody cannot tell brokers from others."""
+        """Whether what brokers alone may ask is served here: on the inter-broker listener, if that is one of its own.
+        Where nobody logs in, a listener for everybody cannot tell brokers from others."""
         config = self.services.config
         return not has_brokers_only_listener(config) or self.connection.listener == inter_broker_listener(config)
+
+    # --- what who asks may do, in words of `security/authorizer/rules.py`
+
+    def may(self, rule: Rule, name: str | None = CLUSTER_NAME) -> bool:
+        """Whether they may, by a rule of the request's API, do that with the resource of that name. None: with any
+        resource of the rule's type that there is or might be."""
+        authorizer = self.services.authorizer
+        if authorizer is None:
+            return True
+        rights = self.connection.rights
+        if rights is None or rights.epoch is not authorizer.epoch:
+            rights = self._rights(authorizer)
+        if (rule.kind, name) in rights.allowed:
+            return True
+        if authorizer.may(rights, rule, name, self._refusals):
+            return True
+        self._refusals += rule.is_told
+        return False
+
+    def _rights(self, authorizer: StandardAuthorizer) -> Rights:
+        connection = self.connection
+        connection.rights = authorizer.rights_of(connection.principal, connection.client_host)
+        return connection.rights
+
+    def require(self, rule: Rule, name: str = CLUSTER_NAME) -> None:
+        """As `may`; raises KafkaError, as the rule says, where they may not."""
+        if not self.may(rule, name):
+            raise KafkaError(rule.refused)
+
+    def divided(self, rule: Rule, topics: Iterable[T]) -> tuple[list[T], list[T]]:
+        """Those topics that they may, and the others. For few; see `divided_in_steps`."""
+        return run_steps(self.divided_in_steps(rule, topics))
+
+    def divided_in_steps(self, rule: Rule, topics: Iterable[T]) -> Steps[tuple[list[T], list[T]]]:
+        """As `divided`, of any number."""
+        verdicts: dict[str, bool] = {}
+        divided: tuple[list[T], list[T]] = ([], [])
+        for number, topic in enumerate(topics, 1):
+            name = topic.name
+            if name not in verdicts:
+                verdicts[name] = self.may(rule, name)
+            divided[not verdicts[name]].append(topic)
+            if number % TOPICS_PER_STEP == 0:
+                yield None
+        return divided
+
+    def may_as_broker(self, rule: Rule) -> bool:
+        """Whether what brokers alone may ask is served, here and for them."""
+        return self.is_for_brokers and self.may(rule)
+
+    def operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """What they may do with the resource, a bit for each operation (KIP-430)."""
+        authorizer = self.services.authorizer
+        if authorizer is None:
+            return ALL_OPERATIONS[kind]
+        return authorizer.operations(self._rights(authorizer), kind, name)
 
     # --- how a handler answers: with its response, with None (acks=0), or with one of these
 

@@ -14,6 +14,7 @@ from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
 from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_broker.replication.partition import READ_COMMITTED, Partition
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.answer_queue import SCATTER_BYTES
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.fetch_sessions import FetchPlan, Wanted
@@ -148,6 +149,8 @@ class ConsumerRead(FetchRead):
     def _find(self, wanted: Wanted) -> Partition:
         """The partition, led or, where consumers are sent to followers, followed here. Raises KafkaError."""
         (name, topic_id), index = wanted.topic, wanted.request.partition
+        if self._context.services.authorizer is not None:
+            self._check_may_read(name, topic_id)
         try:
             return self._replicas.leader_by_id(topic_id, index) if self._by_id else self._replicas.leader(name, index)
         except KafkaError:
@@ -159,6 +162,14 @@ class ConsumerRead(FetchRead):
                 raise
             self._followed[partition] = partition.leader_epoch
             return partition
+
+    def _check_may_read(self, name: str, topic_id: bytes) -> None:
+        """Raises KafkaError, unless nobody knows what topic that is: then it is not there for others either."""
+        if self._by_id:
+            topic = self._context.services.image.topic_by_id(topic_id)
+            name = "" if topic is None else topic.name
+        if name:
+            self._context.require(rules.FETCH, name)
 
     def _without_records(self, partition: Partition, asked: PartitionRequest) -> PartitionResponse | None:
         partition.check_leader_epoch(asked.current_leader_epoch)

@@ -12,6 +12,7 @@ reassignments.py partitions on their way to other brokers
 users.py         who logs in by SCRAM
 groups.py        consumer groups: `admin.groups`
 transactions.py  transactions: `admin.transactions`
+acls.py          who may do what: `admin.acls`
 admin.py         the public face
 """
 
@@ -30,13 +31,33 @@ from oncelog.admin.resources import (
     ResourceType,
 )
 from oncelog.admin.users import ScramCredentialInfo, ScramDeletion, ScramUpsertion
+from oncelog_protocol.acls import (
+    EVERY_ACL,
+    AclBinding,
+    AclEntry,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    EntryFilter,
+    PatternFilter,
+    PatternType,
+    ResourcePattern,
+)
+from oncelog_protocol.acls import ResourceType as AclResourceType
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 __all__ = [
     "EARLIEST_TIMESTAMP",
+    "EVERY_ACL",
     "LATEST_TIMESTAMP",
+    "AclBinding",
+    "AclEntry",
+    "AclFilter",
+    "AclOperation",
+    "AclPermission",
+    "AclResourceType",
     "Admin",
     "AlterConfig",
     "AlterOperation",
@@ -44,14 +65,18 @@ __all__ = [
     "ConfigResource",
     "CreatedTopic",
     "ElectionType",
+    "EntryFilter",
     "Explanation",
     "Hang",
     "HangingTransaction",
     "LogDirectory",
     "NewPartitions",
     "NewTopic",
+    "PatternFilter",
+    "PatternType",
     "ProducerIdAndEpoch",
     "Reassignment",
+    "ResourcePattern",
     "ResourceType",
     "ScramCredentialInfo",
     "ScramDeletion",

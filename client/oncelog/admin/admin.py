@@ -1,4 +1,4 @@
-"""Administration: topics, partitions, configuration, offsets; groups and transactions each in a module of their own.
+"""Administration: topics, partitions, configuration, offsets; groups, transactions and ACLs in modules of their own.
 
 Calls about several items do what they can for each of them. If one item was asked for and failed, its error is raised;
 if several were, PartialFailure, whose `errors` and `results` tell them apart.
@@ -13,6 +13,7 @@ from oncelog.admin import configs as of_configs
 from oncelog.admin import log_dirs as of_log_dirs
 from oncelog.admin import reassignments as of_reassignments
 from oncelog.admin import users as of_users
+from oncelog.admin.acls import AclAdmin
 from oncelog.admin.calls import Calls, brokers_of
 from oncelog.admin.groups import GroupAdmin
 from oncelog.admin.items import Outcomes, sorted_out
@@ -58,6 +59,8 @@ class Admin(Opened):
         """Consumer groups: `await admin.groups.describe(["billing"])`."""
         self.transactions = TransactionAdmin(self._calls)
         """Transactions: `await admin.transactions.explain([TopicPartition("orders", 0)])`."""
+        self.acls = AclAdmin(self._calls)
+        """Who may do what: `await admin.acls.describe()`."""
 
     async def start(self) -> None:
         """Connect to the cluster. Raises KafkaError if no broker can be reached."""

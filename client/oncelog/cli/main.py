@@ -22,6 +22,7 @@ BUILT_IN: Final = {
     "groups": "oncelog.cli.groups:groups",
     "txns": "oncelog.cli.txns:txns",
     "reassign": "oncelog.cli.reassign:reassign",
+    "acls": "oncelog.cli.acls:acls",
     "log-dirs": "oncelog.cli.log_dirs:log_dirs",
     "explain": "oncelog.cli.explain:explain",
     "produce": "oncelog.cli.produce:produce",

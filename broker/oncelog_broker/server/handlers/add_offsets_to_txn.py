@@ -6,6 +6,7 @@ from __future__ import annotations
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.runtime.answers import Answer, settled, then
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -17,6 +18,10 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Answer[AddOffsetsToTxnResponse]:
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if not context.may(rules.ADD_OFFSETS, request.transactional_id):
+        return AddOffsetsToTxnResponse(error_code=rules.ADD_OFFSETS.refused)
+    if not context.may(rules.ADD_OFFSETS_GROUP, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=rules.ADD_OFFSETS_GROUP.refused)
     if context.services.image.topic(CONSUMER_OFFSETS) is None:
         return context.in_a_task(_create_then_add(request, context))
     return _add(request, context)

@@ -15,6 +15,7 @@ from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS, TRANSACTION_STATE
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode
@@ -42,8 +43,8 @@ CodeOf = Callable[[TopicPartition], ErrorCode]
 
 def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Answer[AddPartitionsToTxnResponse]:
     if context.version >= FIRST_BATCHED_VERSION:
-        if not context.is_for_brokers:
-            return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        if not context.may_as_broker(rules.ADD_PARTITIONS_FOR_OTHERS):
+            return AddPartitionsToTxnResponse(error_code=rules.ADD_PARTITIONS_FOR_OTHERS.refused)
         answers = context.services.slices.run(_serve_each(request, context), must_finish=True)
         results = then(answers, partial(_when_committed, context))
         return then(results, lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
@@ -86,13 +87,17 @@ def _serve(transaction: Transaction, context: RequestContext) -> Steps[Answer[Re
 
     if not transactional_id:
         return result(lambda _: ErrorCode.INVALID_REQUEST)
+    is_of_client = context.version < FIRST_BATCHED_VERSION
+    if is_of_client and not context.may(rules.ADD_PARTITIONS, transactional_id):
+        return result(lambda _: rules.ADD_PARTITIONS.refused)
     partitions: list[TopicPartition] = []
     refused: dict[TopicPartition, ErrorCode] = {}
     for topic in transaction.topics:
+        is_closed = topic.name in closed or (is_of_client and not context.may(rules.ADD_PARTITIONS_TOPIC, topic.name))
         for index in topic.partitions:
             where = TopicPartition(topic.name, index)
             partitions.append(where)
-            if topic.name in closed:
+            if is_closed:
                 refused[where] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif not image.has_partition(topic.name, index):
                 # Not where it has no leader just now: clients take that answer for the end of the transaction.

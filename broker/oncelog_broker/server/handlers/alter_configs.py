@@ -16,7 +16,8 @@ from oncelog_broker.config.alter import (
     one_change_each,
 )
 from oncelog_broker.runtime.answers import Answer
-from oncelog_broker.server.config_resources import change_configs, named_twice
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.config_resources import change_configs, check_may_change, named_twice
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -39,6 +40,13 @@ async def _alter(request: AlterConfigsRequest, context: RequestContext) -> Alter
         try:
             if (resource.resource_type, resource.resource_name) in refused:
                 raise refused[resource.resource_type, resource.resource_name]
+            check_may_change(
+                rules.ALTER_CONFIGS_OF_TOPIC,
+                rules.ALTER_CONFIGS_OF_CLUSTER,
+                resource.resource_type,
+                resource.resource_name,
+                context,
+            )
             one_change_each(settings)
             await change_configs(
                 resource.resource_type,

@@ -17,6 +17,7 @@ from oncelog_broker.controller.partitions import Altered
 from oncelog_broker.controller.store_errors import translated
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -30,8 +31,8 @@ FIRST_VERSION_WITH_EPOCHS: Final = 3
 
 
 def handle(request: AlterPartitionRequest, context: RequestContext) -> Answer[AlterPartitionResponse]:
-    if not context.is_for_brokers:
-        return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[])
+    if not context.may_as_broker(rules.ALTER_PARTITION):
+        return AlterPartitionResponse(error_code=rules.ALTER_PARTITION.refused, topics=[])
     return context.in_a_task(alter(request, context.version, context.services.elector, context.services.slices))
 
 

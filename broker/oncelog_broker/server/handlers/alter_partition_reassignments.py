@@ -14,6 +14,7 @@ from oncelog_broker.controller.partitions import Wanted
 from oncelog_broker.controller.store_errors import translated
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_partition_reassignments import (
@@ -41,6 +42,7 @@ async def _reassign(
         await pauses.here()
         wanted.append(each)
     try:
+        context.require(rules.REASSIGN)
         term = context.services.elector.term()
         with translated("the assignment of partitions"):
             errors = iter(await term.reassign(wanted, may_change_replication_factor=may_change))

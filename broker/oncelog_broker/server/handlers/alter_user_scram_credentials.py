@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.sasl.credentials import credential_of
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.shown import wait_until_shown
@@ -35,6 +36,7 @@ async def _handle(
     for name in dict.fromkeys(users):
         code, message = ErrorCode.NONE, None
         try:
+            context.require(rules.ALTER_SCRAM)
             await _alter(name, _changes(name, request), context)
         except KafkaError as error:
             code, message = error.code, error.message

@@ -11,6 +11,7 @@ from collections import Counter
 from oncelog_broker.controller.topics import too_many
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -42,6 +43,7 @@ async def _grow_all(request: CreatePartitionsRequest, context: RequestContext) -
         try:
             if named[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is named twice in the request.")
+            context.require(rules.CREATE_PARTITIONS, topic.name)
             await _grow(topic, request, context)
         except KafkaError as error:
             results.append(_failed(topic.name, error))

@@ -16,6 +16,7 @@ from oncelog_broker.config.resolve import describe_topic
 from oncelog_broker.controller.topics import too_many
 from oncelog_broker.metadata.topic_names import check_topic_may_be_made
 from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -33,6 +34,7 @@ def handle(request: CreateTopicsRequest, context: RequestContext) -> Answer[Crea
 async def _create_all(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     pauses = context.services.slices.pauses()
     named = Counter(topic.name for topic in request.topics)
+    may_create_any = context.may(rules.CREATE_ANY_TOPIC)
     refused = await _refused(request, named, context)
     results = []
     for topic in request.topics:
@@ -45,6 +47,9 @@ async def _create_all(request: CreateTopicsRequest, context: RequestContext) -> 
             results.append(_failed(topic.name, error))
             continue
         try:
+            context.services.elector.term()  # clients look for the controller when they are told NOT_CONTROLLER
+            if not may_create_any:
+                context.require(rules.CREATE_TOPIC, topic.name)
             results.append(await _create(topic, request, context))
         except KafkaError as error:
             results.append(_failed(topic.name, error))
@@ -63,7 +68,6 @@ async def _refused(request: CreateTopicsRequest, named: Counter[str], context: R
 
 async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: RequestContext) -> TopicResult:
     services = context.services
-    services.elector.term()  # clients look for the controller when they are told NOT_CONTROLLER
     # First, as Kafka does: whoever makes sure that a topic exists sends settings too, and cares for this answer alone.
     check_topic_may_be_made(topic.name)
     if services.image.topic(topic.name) is not None:
@@ -80,9 +84,17 @@ async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: Re
     if not request.validate_only:
         count = len(created.partitions)
         await wait_until_usable(services.metadata, services.replicas, topic.name, count, request.timeout_ms)
+    topic_id = ZERO_UUID if request.validate_only or created.topic_id is None else created.topic_id
+    if not context.may(rules.CREATED_CONFIGS, topic.name):
+        return TopicResult(
+            name=topic.name,
+            topic_id=topic_id,
+            error_code=ErrorCode.NONE,
+            topic_config_error_code=rules.CREATED_CONFIGS.refused,
+        )
     return TopicResult(
         name=topic.name,
-        topic_id=ZERO_UUID if request.validate_only or created.topic_id is None else created.topic_id,
+        topic_id=topic_id,
         error_code=ErrorCode.NONE,
         num_partitions=len(created.partitions),
         replication_factor=len(next(iter(created.partitions.values())).replicas),

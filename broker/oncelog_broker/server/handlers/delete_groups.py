@@ -8,6 +8,7 @@ from oncelog_broker.coordinator.effects import Effects, Waiter
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import once
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -25,6 +26,10 @@ def _delete_each(request: DeleteGroupsRequest, context: RequestContext) -> Steps
     runtime = context.services.groups.runtime
     answers = list[Answer[Result]]()
     for group_id in once(request.groups_names):
+        if not context.may(rules.DELETE_GROUP, group_id):
+            answers.append(Result(group_id=group_id, error_code=rules.DELETE_GROUP.refused))
+            yield None
+            continue
         answers.append(runtime.write(group_id, partial(_delete, group_id), partial(_failed, group_id)))
         yield None
     return answers

@@ -16,6 +16,7 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Errand, Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -58,7 +59,12 @@ class _Delete:
         topics = []
         for topic in self._request.topics:
             results = []
+            may = self._context.may(rules.DELETE_RECORDS, topic.name)
             for wanted in topic.partitions:
+                if not may:
+                    results.append(_failed(wanted.partition_index, rules.DELETE_RECORDS.refused))
+                    yield None
+                    continue
                 results.append(self._delete(topic.name, wanted.partition_index, wanted.offset))
                 yield None
             topics.append(TopicResult(name=topic.name, partitions=results))
@@ -71,7 +77,7 @@ class _Delete:
         return DeleteRecordsResponse(topics=topics)
 
     def _delete(self, topic: str, index: int, offset: int) -> PartitionResult:
-        result = PartitionResult(partition_index=index, low_watermark=-1, error_code=ErrorCode.NONE)
+        result = _failed(index, ErrorCode.NONE)
         try:
             partition = self._context.services.replicas.leader(topic, index)
             target = _delete(topic, partition, offset)
@@ -102,6 +108,10 @@ class _Delete:
             return response
 
         return then(all_of(answers), note)
+
+
+def _failed(index: int, code: ErrorCode) -> PartitionResult:
+    return PartitionResult(partition_index=index, low_watermark=-1, error_code=code)
 
 
 def _delete(topic: str, partition: Partition, offset: int) -> int:

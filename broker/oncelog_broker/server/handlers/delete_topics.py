@@ -8,7 +8,9 @@ Served by the controller alone.
 from __future__ import annotations
 
 from oncelog_broker.config.broker_keys import DELETE_TOPIC_ENABLE
+from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.shown import lacks_topic, wait_until_shown
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -33,7 +35,9 @@ async def _delete_all(request: DeleteTopicsRequest, context: RequestContext) -> 
         await pauses.here()
         code, message = ErrorCode.NONE, None
         try:
-            topic = _resolved(topic, context)
+            topic = _named(topic, context)
+            context.require(rules.DELETE_TOPIC, topic.name or "")
+            topic = _identified(topic, context.services.image)
             await _delete(topic, request.timeout_ms, context)
         except KafkaError as error:
             code, message = error.code, error.message
@@ -41,8 +45,8 @@ async def _delete_all(request: DeleteTopicsRequest, context: RequestContext) -> 
     return DeleteTopicsResponse(responses=responses)
 
 
-def _resolved(wanted: TopicState, context: RequestContext) -> TopicState:
-    """The topic with name and id. Raises KafkaError."""
+def _named(wanted: TopicState, context: RequestContext) -> TopicState:
+    """The topic with its name. Raises KafkaError."""
     context.services.elector.term()  # clients look for the controller when they are told NOT_CONTROLLER
     if not context.services.config[DELETE_TOPIC_ENABLE]:
         known = context.version >= FIRST_DISABLED_ERROR_VERSION
@@ -54,9 +58,15 @@ def _resolved(wanted: TopicState, context: RequestContext) -> TopicState:
         found = image.topic_by_id(wanted.topic_id)
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        context.require(rules.DELETE_BY_ID, found.name)
         return TopicState(name=found.name, topic_id=found.topic_id)
-    by_name = image.topic(wanted.name)
-    return TopicState(name=wanted.name, topic_id=ZERO_UUID if by_name is None else by_name.topic_id)
+    return wanted
+
+
+def _identified(topic: TopicState, image: ClusterImage) -> TopicState:
+    """Also with its id, if there is one: that is for those who may delete it to know."""
+    found = image.topic(topic.name or "")
+    return topic if found is None else TopicState(name=found.name, topic_id=found.topic_id)
 
 
 async def _delete(topic: TopicState, timeout_ms: int, context: RequestContext) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
-from oncelog_protocol.authorized_operations import ALL_CLUSTER_OPERATIONS, AUTHORIZED_OPERATIONS_OMITTED
+from oncelog_protocol.acls import ResourceType
+from oncelog_protocol.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
@@ -42,8 +44,11 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         brokers=brokers,
-        # Without an authorizer everybody may do everything.
         cluster_authorized_operations=(
-            ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
+            _operations(context) if request.include_cluster_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
         ),
     )
+
+
+def _operations(context: RequestContext) -> int:
+    return context.operations(ResourceType.CLUSTER) if context.may(rules.DESCRIBE_CLUSTER) else 0

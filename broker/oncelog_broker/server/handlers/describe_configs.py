@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from oncelog_broker.config.resolve import DescribedConfig, describe_broker, describe_topic
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.config_resources import broker_of, existing_topic
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -58,9 +59,11 @@ def _describe_each(request: DescribeConfigsRequest, context: RequestContext) -> 
 def _describe(resource_type: int, name: str, context: RequestContext) -> Iterable[DescribedConfig]:
     services = context.services
     if resource_type == ResourceType.TOPIC:
+        context.require(rules.DESCRIBE_CONFIGS_OF_TOPIC, name)
         existing_topic(name, context)
         return describe_topic(services.image.config_of_topic(name), services.config)
     if resource_type == ResourceType.BROKER:
+        context.require(rules.DESCRIBE_CONFIGS_OF_CLUSTER)
         if broker_of(name, context) is None:
             defaults = services.image.broker_configs.get(None, {})
             return [line for line in describe_broker(services.config) if line.name in defaults]

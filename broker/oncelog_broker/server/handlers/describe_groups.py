@@ -1,8 +1,7 @@
 """DescribeGroups (15), v0-6: state and members of groups.
 
 Metadata of members is shown while the group is stable; assignments always, while it rebalances the last ones. An
-unknown group is GROUP_ID_NOT_FOUND from v6 on (KIP-1043), before that a group in state Dead. Without an authorizer
-everybody may do everything (v3).
+unknown group is GROUP_ID_NOT_FOUND from v6 on (KIP-1043), before that a group in state Dead.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import once
-from oncelog_protocol.authorized_operations import ALL_GROUP_OPERATIONS
+from oncelog_protocol.acls import ResourceType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 
@@ -27,13 +27,20 @@ FIRST_NOT_FOUND_VERSION: Final = 6
 
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> Answer[DescribeGroupsResponse]:
     answers = context.in_slices(_describe_each(request, context))
-    return then(then(answers, all_of), partial(_response, request.include_authorized_operations))
+    described = then(answers, all_of)
+    if not request.include_authorized_operations:
+        return then(described, lambda groups: DescribeGroupsResponse(groups=groups))
+    return then(described, lambda groups: context.in_slices(_with_operations(groups, context)))
 
 
 def _describe_each(request: DescribeGroupsRequest, context: RequestContext) -> Steps[list[Answer[DescribedGroup]]]:
     runtime = context.services.groups.runtime
     answers = list[Answer[DescribedGroup]]()
     for group_id in once(request.groups):
+        if not context.may(rules.DESCRIBE_GROUPS, group_id):
+            answers.append(_failed(group_id, context.version, KafkaError(rules.DESCRIBE_GROUPS.refused)))
+            yield None
+            continue
         answers.append(
             runtime.read(group_id, partial(_describe, group_id), partial(_failed, group_id, context.version))
         )
@@ -41,10 +48,11 @@ def _describe_each(request: DescribeGroupsRequest, context: RequestContext) -> S
     return answers
 
 
-def _response(with_operations: bool, groups: list[DescribedGroup]) -> DescribeGroupsResponse:
-    for group in groups if with_operations else ():
+def _with_operations(groups: list[DescribedGroup], context: RequestContext) -> Steps[DescribeGroupsResponse]:
+    for group in groups:
         if group.error_code == ErrorCode.NONE:
-            group.authorized_operations = ALL_GROUP_OPERATIONS
+            group.authorized_operations = context.operations(ResourceType.GROUP, group.group_id)
+            yield None
     return DescribeGroupsResponse(groups=groups)
 
 

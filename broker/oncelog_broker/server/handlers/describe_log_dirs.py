@@ -11,6 +11,7 @@ from collections.abc import Collection
 from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Errand, Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import by_topic
 from oncelog_protocol.errors import ErrorCode
@@ -24,6 +25,8 @@ LOGS_PER_STEP = 100
 
 
 def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Answer[DescribeLogDirsResponse]:
+    if not context.may(rules.DESCRIBE_LOG_DIRS):
+        return DescribeLogDirsResponse(error_code=rules.DESCRIBE_LOG_DIRS.refused, results=[])
     return context.in_slices(_describe(request, context))
 
 

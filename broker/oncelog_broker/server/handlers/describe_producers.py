@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import by_topic
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -23,19 +24,26 @@ def _describe_each(request: DescribeProducersRequest, context: RequestContext) -
     for name, indexes in named.items():
         partitions: list[PartitionResponse] = []
         response.topics.append(TopicResponse(name=name, partitions=partitions))
+        may = context.may(rules.DESCRIBE_PRODUCERS, name)
         for index in indexes:
-            partitions.append(_describe(name, index, context))
+            partitions.append(
+                _describe(name, index, context) if may else _failed(index, KafkaError(rules.DESCRIBE_PRODUCERS.refused))
+            )
             yield None
     return response
+
+
+def _failed(index: int, error: KafkaError) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=index, error_code=error.code, error_message=error.message, active_producers=[]
+    )
 
 
 def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:
     try:
         partition = context.services.replicas.leader(topic, index)
     except KafkaError as error:
-        return PartitionResponse(
-            partition_index=index, error_code=error.code, error_message=error.message, active_producers=[]
-        )
+        return _failed(index, error)
     return PartitionResponse(
         partition_index=index,
         error_code=ErrorCode.NONE,

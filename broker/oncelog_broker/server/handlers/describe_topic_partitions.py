@@ -12,8 +12,9 @@ from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
-from oncelog_protocol.authorized_operations import ALL_TOPIC_OPERATIONS
+from oncelog_protocol.acls import ResourceType
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -35,7 +36,8 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
 
 def _page(request: DescribeTopicPartitionsRequest, context: RequestContext) -> Steps[DescribeTopicPartitionsResponse]:
     image = context.services.image
-    names = sorted({topic.name for topic in request.topics} or image.topics)
+    named = {topic.name for topic in request.topics}
+    names = sorted(named or image.topics)
     first_topic, first_partition = "", 0
     if request.cursor is not None:
         first_topic, first_partition = request.cursor.topic_name, request.cursor.partition_index
@@ -45,13 +47,13 @@ def _page(request: DescribeTopicPartitionsRequest, context: RequestContext) -> S
         yield None
         if name < first_topic:
             continue
+        if not context.may(rules.TOPIC_PARTITIONS if named else rules.TOPIC_PARTITIONS_OF_ALL, name):
+            if named:
+                answers.append(_failed(name, rules.TOPIC_PARTITIONS.refused))
+            continue
         topic = image.topic(name)
         if topic is None:
-            answers.append(
-                TopicResponse(
-                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, topic_id=ZERO_UUID, partitions=[]
-                )
-            )
+            answers.append(_failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
         start = first_partition if name == first_topic else 0
         wanted = [index for index in sorted(topic.partitions) if index >= start]
@@ -59,7 +61,7 @@ def _page(request: DescribeTopicPartitionsRequest, context: RequestContext) -> S
             return DescribeTopicPartitionsResponse(
                 topics=answers, next_cursor=NextCursor(topic_name=name, partition_index=start)
             )
-        answers.append(_describe(topic, wanted[:room], image))
+        answers.append(_describe(topic, wanted[:room], image, context.operations(ResourceType.TOPIC, name)))
         if len(wanted) > room:
             cursor = NextCursor(topic_name=name, partition_index=wanted[room])
             return DescribeTopicPartitionsResponse(topics=answers, next_cursor=cursor)
@@ -67,7 +69,11 @@ def _page(request: DescribeTopicPartitionsRequest, context: RequestContext) -> S
     return DescribeTopicPartitionsResponse(topics=answers)
 
 
-def _describe(topic: Topic, indexes: list[int], image: ClusterImage) -> TopicResponse:
+def _failed(name: str, code: ErrorCode) -> TopicResponse:
+    return TopicResponse(error_code=code, name=name, topic_id=ZERO_UUID, partitions=[])
+
+
+def _describe(topic: Topic, indexes: list[int], image: ClusterImage, operations: int) -> TopicResponse:
     partitions = []
     for index in indexes:
         partition = topic.partitions[index]
@@ -92,5 +98,5 @@ def _describe(topic: Topic, indexes: list[int], image: ClusterImage) -> TopicRes
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=partitions,
-        topic_authorized_operations=ALL_TOPIC_OPERATIONS,  # without an authorizer everybody may do everything
+        topic_authorized_operations=operations,
     )

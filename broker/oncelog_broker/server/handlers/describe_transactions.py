@@ -11,6 +11,7 @@ from oncelog_broker.coordinator.transaction.metadata import NO_TIMESTAMP
 from oncelog_broker.coordinator.transaction.states import IDLE
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import once
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -35,12 +36,27 @@ def _describe_each(request: DescribeTransactionsRequest, context: RequestContext
 def _describe(transactional_id: str, context: RequestContext) -> Answer[State]:
     if not transactional_id:
         return _failed(transactional_id, ErrorCode.INVALID_REQUEST)
+    if not context.may(rules.DESCRIBE_TRANSACTION, transactional_id):
+        return _failed(transactional_id, rules.DESCRIBE_TRANSACTION.refused)
     transactions = context.services.transactions
-    return transactions.runtime.read(
+    state: Answer[State] = transactions.runtime.read(
         transactional_id,
         lambda machine: _found(transactional_id, machine, transactions.last_clients.of(transactional_id)),
         lambda error: _failed(transactional_id, error.code),
     )
+    if context.services.authorizer is None:
+        return state
+    return then(state, lambda state: context.in_slices(_as_they_may_see(state, context)))
+
+
+def _as_they_may_see(state: State, context: RequestContext) -> Steps[State]:
+    topics = []
+    for topic in state.topics:
+        if context.may(rules.TOPIC_OF_TRANSACTION, topic.topic):
+            topics.append(topic)
+        yield None
+    state.topics = topics
+    return state
 
 
 def _found(transactional_id: str, machine: TransactionMachine, client: Client | None) -> State:

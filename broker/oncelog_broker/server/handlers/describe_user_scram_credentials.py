@@ -6,6 +6,7 @@ from collections import Counter
 
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.sasl.credentials import parse_credential
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode
@@ -22,6 +23,8 @@ Info = Result.CredentialInfo
 def handle(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> Answer[DescribeUserScramCredentialsResponse]:
+    if not context.may(rules.DESCRIBE_SCRAM):
+        return DescribeUserScramCredentialsResponse(error_code=rules.DESCRIBE_SCRAM.refused, results=[])
     return context.in_slices(_describe_each(request, context))
 
 

@@ -16,6 +16,7 @@ from oncelog_broker.controller.store_errors import translated
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.shown import wait_until_shown
 from oncelog_protocol.elections import ElectionType
@@ -37,6 +38,7 @@ async def _elect(request: ElectLeadersRequest, context: RequestContext) -> Elect
     services = context.services
     asked = None if request.topic_partitions is None else await _asked(request.topic_partitions, context)
     try:
+        context.require(rules.ELECT_LEADERS)
         kind = _kind(request)
         term = services.elector.term()
         with translated("the leaders of partitions"):

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from oncelog_broker.runtime.answers import Answer, then
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -24,6 +25,8 @@ FIRST_TRANSACTIONS_V2_VERSION: Final = 5
 def handle(request: EndTxnRequest, context: RequestContext) -> Answer[EndTxnResponse]:
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if not context.may(rules.END_TXN, request.transactional_id):
+        return EndTxnResponse(error_code=rules.END_TXN.refused)
     version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V1
     asking = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     answer = context.services.transactions.end_txn(request.transactional_id, asking, request.committed, version)

@@ -19,6 +19,7 @@ from oncelog_broker.replication.partition import READ_COMMITTED
 from oncelog_broker.replication.waiting import WaitingFetch
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.fetch_reads import FIRST_TOPIC_ID_VERSION, ConsumerRead, FetchRead, ReplicaRead
 from oncelog_broker.server.fetch_sessions import NO_SESSION, PARTITIONS_PER_STEP, FetchPlan
@@ -53,7 +54,8 @@ def _follower(request: FetchRequest, context: RequestContext) -> Follower:
     """Who it is that sees past the high watermark and moves it: another broker of this cluster, of which the image
     knows, on the listener for brokers (CVE-2018-1288). Raises KafkaError."""
     state, brokers = request.replica_state, context.services.image.brokers
-    if state is None or context.version < FIRST_REPLICA_EPOCH_VERSION or not context.is_for_brokers:
+    is_follower = state is not None and context.version >= FIRST_REPLICA_EPOCH_VERSION
+    if state is None or not is_follower or not context.may_as_broker(rules.FETCH_AS_FOLLOWER):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     known = brokers.get(state.replica_id)
     if known is None or state.replica_id == context.services.node_id:

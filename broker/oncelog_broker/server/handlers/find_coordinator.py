@@ -16,6 +16,7 @@ from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_broker.runtime.answers import Answer, settled, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import once
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -31,6 +32,7 @@ INTERNAL_TOPIC: Final = {
     int(CoordinatorType.TRANSACTION): TRANSACTION_STATE,
 }
 """Where the keys of a type are kept."""
+RULES: Final = {int(CoordinatorType.GROUP): rules.FIND_GROUP, int(CoordinatorType.TRANSACTION): rules.FIND_TRANSACTION}
 
 
 def handle(request: FindCoordinatorRequest, context: RequestContext) -> Answer[FindCoordinatorResponse]:
@@ -38,7 +40,8 @@ def handle(request: FindCoordinatorRequest, context: RequestContext) -> Answer[F
         return _failed(request, context, ErrorCode.INVALID_REQUEST)
     topic = INTERNAL_TOPIC.get(request.key_type)
     if topic is None:
-        return _failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        may = context.may(rules.FIND_SHARE_GROUP)
+        return _failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE if may else rules.FIND_SHARE_GROUP.refused)
     if context.services.image.topic(topic) is None:
         return context.in_a_task(_create_then_answer(request, context, topic))
     return _answer(request, context, topic)
@@ -48,10 +51,20 @@ async def _create_then_answer(
     request: FindCoordinatorRequest, context: RequestContext, topic: str
 ) -> FindCoordinatorResponse:
     try:
-        await context.services.create_topic(topic)
+        if await _may_find_any(request, context):
+            await context.services.create_topic(topic)
     except KafkaError:
         return _failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return await settled(_answer(request, context, topic))
+
+
+async def _may_find_any(request: FindCoordinatorRequest, context: RequestContext) -> bool:
+    pauses, rule = context.services.slices.pauses(), RULES[request.key_type]
+    for key in _keys(request, context):
+        await pauses.here()
+        if context.may(rule, key):
+            return True
+    return False
 
 
 def _answer(request: FindCoordinatorRequest, context: RequestContext, topic: str) -> Answer[FindCoordinatorResponse]:
@@ -60,10 +73,11 @@ def _answer(request: FindCoordinatorRequest, context: RequestContext, topic: str
 
 
 def _leaders(request: FindCoordinatorRequest, context: RequestContext, topic: str) -> Steps[list[Coordinator]]:
-    image, listener = context.services.image, context.connection.listener
+    image, listener, rule = context.services.image, context.connection.listener, RULES[request.key_type]
     coordinators = []
     for key in _keys(request, context):
-        coordinators.append(_leader(key, topic, image, listener))
+        may = context.may(rule, key)
+        coordinators.append(_leader(key, topic, image, listener) if may else _no_coordinator(key, rule.refused))
         yield None
     return coordinators
 

@@ -9,7 +9,8 @@ from functools import partial
 
 from oncelog_broker.config.alter import ConfigChange, alter_broker_overrides, alter_topic_overrides, one_change_each
 from oncelog_broker.runtime.answers import Answer
-from oncelog_broker.server.config_resources import change_configs, named_twice
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.config_resources import change_configs, check_may_change, named_twice
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.incremental_alter_configs import (
@@ -35,6 +36,13 @@ async def _alter(request: IncrementalAlterConfigsRequest, context: RequestContex
         try:
             if (resource.resource_type, resource.resource_name) in refused:
                 raise refused[resource.resource_type, resource.resource_name]
+            check_may_change(
+                rules.CHANGE_CONFIGS_OF_TOPIC,
+                rules.CHANGE_CONFIGS_OF_CLUSTER,
+                resource.resource_type,
+                resource.resource_name,
+                context,
+            )
             one_change_each(changes)
             await change_configs(
                 resource.resource_type,

@@ -12,6 +12,7 @@ from functools import partial
 
 from oncelog_broker.metadata.producer_ids import ProducerIdsExhausted
 from oncelog_broker.runtime.answers import Answer, then
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -23,7 +24,11 @@ def handle(request: InitProducerIdRequest, context: RequestContext) -> Answer[In
     if request.transactional_id == "" or (request.producer_id == -1) != (request.producer_epoch == -1):
         return _failed(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
+        if not (context.may(rules.INIT_PRODUCER_ID) or context.may(rules.INIT_FOR_ANY_TOPIC, None)):
+            return _failed(rules.INIT_FOR_ANY_TOPIC.refused)
         return context.in_a_task(_new_producer(context))
+    if not context.may(rules.INIT_TRANSACTION, request.transactional_id):
+        return _failed(rules.INIT_TRANSACTION.refused)
     shown = None if request.producer_id == -1 else ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     answer = context.services.transactions.init_producer_id(
         request.transactional_id, request.transaction_timeout_ms, shown

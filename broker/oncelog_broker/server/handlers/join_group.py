@@ -10,6 +10,7 @@ from typing import Final
 
 from oncelog_broker.coordinator.group.joining import Join
 from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -28,6 +29,8 @@ def handle(request: JoinGroupRequest, context: RequestContext) -> Answer[JoinGro
             error_code=error.code, protocol_name=no_protocol, leader="", member_id=request.member_id, members=[]
         )
 
+    if not context.may(rules.JOIN_GROUP, request.group_id):
+        return failed(KafkaError(rules.JOIN_GROUP.refused))
     client = context.client
     return context.services.groups.runtime.write(
         request.group_id,

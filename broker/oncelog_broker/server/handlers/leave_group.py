@@ -11,6 +11,7 @@ from typing import Final
 
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -27,6 +28,8 @@ MEMBERS_PER_STEP: Final = 500
 
 
 def handle(request: LeaveGroupRequest, context: RequestContext) -> Answer[LeaveGroupResponse]:
+    if not context.may(rules.LEAVE_GROUP, request.group_id):
+        return LeaveGroupResponse(error_code=rules.LEAVE_GROUP.refused)
     if context.version < FIRST_BATCHED_VERSION:
         return then(_leave(request, [Member(member_id=request.member_id)], context), _of_one_member)
     if len(request.members) <= MEMBERS_PER_STEP:

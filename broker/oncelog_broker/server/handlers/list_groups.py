@@ -9,6 +9,7 @@ from typing import Final
 
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -26,11 +27,14 @@ def _list(request: ListGroupsRequest, context: RequestContext) -> Steps[ListGrou
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=[])
     states = {state.lower() for state in request.states_filter}
     types = {group_type.lower() for group_type in request.types_filter}
+    sees_all = context.may(rules.LIST_ALL_GROUPS)
     groups = []
     for machine in list(runtime.machines()):
         for group in list(machine.known()):
             yield None
             if (states and group.state.value.lower() not in states) or (types and CLASSIC not in types):
+                continue
+            if not (sees_all or context.may(rules.LIST_GROUPS, group.group_id)):
                 continue
             groups.append(
                 ListGroupsResponse.ListedGroup(

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps, holds_nothing
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -60,8 +61,11 @@ def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListO
     topics = []
     for topic in request.topics:
         answers = []
+        may = context.may(rules.LIST_OFFSETS, topic.name)
         for wanted in topic.partitions:
             try:
+                if not may:
+                    raise KafkaError(rules.LIST_OFFSETS.refused)
                 if named[topic.name, wanted.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 partition = context.services.replicas.leader(topic.name, wanted.partition_index)

@@ -14,6 +14,7 @@ from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import by_topic
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -38,6 +39,7 @@ async def _answer(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     try:
+        context.require(rules.LIST_REASSIGNMENTS)
         term = context.services.elector.term()
         with translated("the assignment of partitions"):
             view = await term.current_view()

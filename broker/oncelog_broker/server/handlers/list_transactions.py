@@ -11,6 +11,7 @@ from oncelog_broker.coordinator.transaction.patterns import IdPattern, InvalidPa
 from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
 from oncelog_broker.runtime.answers import Answer, settled
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import once
 from oncelog_protocol.errors import ErrorCode
@@ -46,7 +47,7 @@ def _list(request: ListTransactionsRequest, context: RequestContext) -> Steps[Li
     found = []
     for machine in list(context.services.transactions.runtime.machines()):
         for metadata in list(machine.transactions.values()):
-            if is_wanted(metadata):
+            if is_wanted(metadata) and context.may(rules.LIST_TRANSACTIONS, metadata.transactional_id):
                 found.append(
                     ListTransactionsResponse.TransactionState(
                         transactional_id=metadata.transactional_id,

@@ -17,8 +17,9 @@ from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
 from oncelog_broker.runtime.answers import Answer, settled, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
-from oncelog_protocol.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
+from oncelog_protocol.acls import ResourceType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.schema import ZERO_UUID
@@ -30,19 +31,19 @@ BrokerResponse = MetadataResponse.MetadataResponseBroker
 
 FIRST_AUTO_CREATION_FLAG_VERSION: Final = 4
 FIRST_NULL_NAME_VERSION: Final = 12
+NAMES_AT_ONCE: Final = 500
+"""Of topics that are not there: more are looked at in a task."""
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> Answer[MetadataResponse]:
     if request.topics is None or (context.version == 0 and not request.topics):
-        return _answer(request, context, _all_topics(context.services.image))
+        return _answer(request, context, _all_topics(request, context))
     request.topics = _named_once(request.topics)
-    missing = [
-        wanted.name
-        for wanted in request.topics
-        if wanted.name is not None and wanted.topic_id == ZERO_UUID and wanted.name not in context.services.image.topics
-    ]
-    if missing and _may_create(request, context):
-        return context.in_a_task(_create_then_answer(request, context, missing))
+    if _may_create(request, context):
+        missing = _missing(request.topics, context.services.image)
+        # Where they may not know of any of them, it takes as long as if all were there.
+        if len(missing) > NAMES_AT_ONCE or any(context.may(rules.METADATA, name) for name in missing):
+            return context.in_a_task(_create_then_answer(request, context, missing))
     return _answer(request, context, _described(request, context, {}))
 
 
@@ -52,12 +53,22 @@ def _answer(
     return then(context.in_slices(topics), partial(_response, request, context))
 
 
-def _all_topics(image: ClusterImage) -> Steps[list[TopicResponse]]:
+def _all_topics(request: MetadataRequest, context: RequestContext) -> Steps[list[TopicResponse]]:
+    image = context.services.image
     answers = []
     for topic in image.topics.values():
-        answers.append(describe(topic, image))
+        if context.may(rules.METADATA_OF_ALL, topic.name):
+            answers.append(_shown(topic, image, request, context))
         yield None
     return answers
+
+
+def _missing(topics: list[TopicRequest], image: ClusterImage) -> list[str]:
+    return [
+        wanted.name
+        for wanted in topics
+        if wanted.name is not None and wanted.topic_id == ZERO_UUID and wanted.name not in image.topics
+    ]
 
 
 def _named_once(topics: list[TopicRequest]) -> list[TopicRequest]:
@@ -76,7 +87,11 @@ async def _create_then_answer(
     pauses = context.services.slices.pauses()
     for name in missing:
         await pauses.here()
+        if not context.may(rules.METADATA, name):
+            continue  # whether it is there is not for them to know
         try:
+            if not context.may(rules.METADATA_CREATE_ANY):
+                context.require(rules.METADATA_CREATE, name)
             await context.services.create_topic(name)
         except KafkaError as error:
             failures[name] = error.as_value()
@@ -95,11 +110,16 @@ def _described(
                 answers.append(_failed(ErrorCode.INVALID_REQUEST, wanted.name or "", wanted.topic_id))
                 continue
             topic = image.topic_by_id(wanted.topic_id)
+            name = None if topic is None else topic.name
             missing = _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
         else:
-            topic = image.topic(wanted.name or "")
-            missing = _failed(_why_missing(wanted.name or "", failures), wanted.name or "", ZERO_UUID)
-        answers.append(missing if topic is None else describe(topic, image))
+            name = wanted.name or ""
+            topic = image.topic(name)
+            missing = _failed(_why_missing(name, failures), name, ZERO_UUID)
+        if name is not None and not context.may(rules.METADATA, name):
+            answers.append(_failed(rules.METADATA.refused, missing.name, wanted.topic_id))
+        else:
+            answers.append(missing if topic is None else _shown(topic, image, request, context))
     return answers
 
 
@@ -115,6 +135,13 @@ def _why_missing(name: str, failures: dict[str, KafkaError]) -> ErrorCode:
 
 def _failed(code: ErrorCode, name: str | None, topic_id: bytes) -> TopicResponse:
     return TopicResponse(error_code=code, name=name, topic_id=topic_id, partitions=[])
+
+
+def _shown(topic: Topic, image: ClusterImage, request: MetadataRequest, context: RequestContext) -> TopicResponse:
+    answer = describe(topic, image)
+    if request.include_topic_authorized_operations:
+        answer.topic_authorized_operations = context.operations(ResourceType.TOPIC, topic.name)
+    return answer
 
 
 def describe(topic: Topic, image: ClusterImage) -> TopicResponse:
@@ -152,11 +179,7 @@ def _response(request: MetadataRequest, context: RequestContext, topics: list[To
     response = MetadataResponse(
         brokers=brokers, cluster_id=image.cluster_id, controller_id=image.controller_id, topics=topics
     )
-    # Without an authorizer everybody may do everything.
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
-    if request.include_topic_authorized_operations:
-        for topic in topics:
-            if topic.error_code == ErrorCode.NONE:
-                topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+        may = context.may(rules.METADATA_CLUSTER)
+        response.cluster_authorized_operations = context.operations(ResourceType.CLUSTER) if may else 0
     return response

@@ -12,6 +12,7 @@ from typing import Final
 
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.parts import is_long, joined, parts
 from oncelog_broker.server.topic_ids import resolve_names
@@ -25,6 +26,8 @@ FIRST_TOPIC_ID_VERSION: Final = 10
 
 
 def handle(request: OffsetCommitRequest, context: RequestContext) -> Answer[OffsetCommitResponse]:
+    if not context.may(rules.OFFSET_COMMIT_GROUP, request.group_id):
+        return context.in_slices(_refused_all(request))
     if not is_long(request.topics):
         return _commit(request, request.topics, context)
     answers = context.services.slices.run(_commit_in_parts(request, context), must_finish=True)
@@ -40,6 +43,9 @@ def _commit(
     if context.version >= FIRST_TOPIC_ID_VERSION:
         topics, unknown = resolve_names(topics, context.services.image)
     refused = [_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown]
+    if context.services.authorizer is not None:
+        topics, denied = context.divided(rules.OFFSET_COMMIT, topics)
+        refused += [_refused(topic, rules.OFFSET_COMMIT.refused) for topic in denied]
     exists = context.services.image.has_partition
 
     def failed(error: KafkaError) -> OffsetCommitResponse:
@@ -60,6 +66,14 @@ def _commit_in_parts(
         answers.append(_commit(request, part, context))
         yield None
     return answers
+
+
+def _refused_all(request: OffsetCommitRequest) -> Steps[OffsetCommitResponse]:
+    answers = []
+    for part in parts(request.topics):
+        answers.append([_refused(topic, rules.OFFSET_COMMIT_GROUP.refused) for topic in part])
+        yield None
+    return OffsetCommitResponse(topics=(yield from joined(answers)))
 
 
 def _refused(topic: TopicRequest, code: ErrorCode) -> TopicResponse:

@@ -17,6 +17,7 @@ from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.offsets import CommittedOffset
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import TOPICS_PER_STEP, by_topic
 from oncelog_broker.server.parts import is_long, joined, parts
@@ -84,14 +85,25 @@ def _fetch(group: GroupRequest, require_stable: bool, context: RequestContext) -
     def failed(error: KafkaError) -> GroupResponse:
         return GroupResponse(group_id=group.group_id, topics=[], error_code=error.code)
 
+    if not context.may(rules.OFFSET_FETCH_GROUP, group.group_id):
+        return failed(KafkaError(rules.OFFSET_FETCH_GROUP.refused))
+    asks_for_all = group.topics is None
+
     def fetch_part(topics: list[TopicRequest]) -> Answer[GroupResponse]:
         unknown: list[TopicRequest] = []
+        denied: list[TopicRequest] = []
         if context.version >= FIRST_TOPIC_ID_VERSION:
             topics, unknown = resolve_names(topics, context.services.image)
+        if context.services.authorizer is not None:
+            rule = rules.OFFSET_FETCH_ALL if asks_for_all else rules.OFFSET_FETCH
+            topics, denied = context.divided(rule, topics)
+            if asks_for_all:
+                denied = []
 
         def query(machine: GroupMachine) -> GroupResponse:
             answers = [_offsets(machine, group.group_id, topic, require_stable) for topic in topics]
             refused = [_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown]
+            refused += [_refused(topic, rules.OFFSET_FETCH.refused) for topic in denied]
             return GroupResponse(group_id=group.group_id, topics=answers + refused)
 
         return context.services.groups.runtime.read(group.group_id, query, failed)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -21,10 +22,14 @@ def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Ans
 
 def _answer(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Steps[OffsetForLeaderEpochResponse]:
     topics = []
+    sees_all = context.may(rules.EPOCH_OF_ALL)
     for topic in request.topics:
         answers = []
+        may = sees_all or context.may(rules.OFFSET_FOR_LEADER_EPOCH, topic.topic)
         for wanted in topic.partitions:
             try:
+                if not may:
+                    raise KafkaError(rules.OFFSET_FOR_LEADER_EPOCH.refused)
                 partition = context.services.replicas.leader(topic.topic, wanted.partition)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
                 epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)

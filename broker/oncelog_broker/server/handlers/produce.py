@@ -32,6 +32,7 @@ from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.runtime.tasks import heard_or_not
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.leader_hints import FIRST_PRODUCE_VERSION, LeaderHints
 from oncelog_broker.server.transactional_errors import code_for
@@ -71,7 +72,9 @@ Appended = tuple[int, int]
 def handle(request: ProduceRequest, context: RequestContext) -> Answer[ProduceResponse | None]:
     produce = _Produce(request, context)
     topics = request.topic_data
-    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+    if request.transactional_id is not None and not context.may(rules.PRODUCE_TRANSACTION, request.transactional_id):
+        answer = produce.refuse_all(KafkaError(rules.PRODUCE_TRANSACTION.refused))
+    elif len(topics) == 1 and len(topics[0].partition_data) == 1:
         late = produce.append_one(topics[0], topics[0].partition_data[0])
         if late is None and produce.is_replicated:
             return produce.answer()
@@ -88,7 +91,15 @@ def handle(request: ProduceRequest, context: RequestContext) -> Answer[ProduceRe
 class _Produce:
     """One request on its way: what its partitions answer is put into the response as it comes."""
 
-    __slots__ = ("_context", "_failed", "_is_misplaced", "_late", "_request", "_response", "_unreplicated")
+    __slots__ = (
+        "_context",
+        "_failed",
+        "_is_misplaced",
+        "_late",
+        "_request",
+        "_response",
+        "_unreplicated",
+    )
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
         self._request = request
@@ -120,6 +131,7 @@ class _Produce:
                         return _not_transactional()
                     producers.add(PRODUCER.unpack_from(batch, PRODUCER_AT))
                 with suppress(KafkaError):  # what is wrong with these, `append` says
+                    _check_may_write(topic, context)
                     led[_leader(topic, data.index, context)] = None
                 yield None
         if len(producers) > 1:
@@ -138,6 +150,10 @@ class _Produce:
         answer = _unanswered(data)
         self._answers_of(topic).append(answer)
         return self._append(topic, data, answer)
+
+    def refuse_all(self, refused: KafkaError) -> Answer[ProduceResponse | None]:
+        """Append nothing, and say why."""
+        return then(self.append_all(refused), self.when_replicated)
 
     def append_all(self, refused: KafkaError | None) -> Answer[None]:
         """Append each batch, unless the request is refused as a whole; done when no append is late any more."""
@@ -180,6 +196,8 @@ class _Produce:
         request, context = self._request, self._context
         partition = None
         try:
+            if context.services.authorizer is not None:
+                _check_may_write(topic, context)
             partition = _leader(topic, data.index, context)
             records = _checked(data.records, request, context)
             if partition.log.walks_records and not walked:
@@ -343,6 +361,13 @@ def _leader(topic: TopicData, index: int, context: RequestContext) -> Partition:
     if partition.topic in INTERNAL_TOPICS:
         raise _internal(partition.topic)
     return partition
+
+
+def _check_may_write(topic: TopicData, context: RequestContext) -> None:
+    """Raises KafkaError, unless there is no such topic: that, `_leader` says."""
+    name = _name_of(topic, context)
+    if name and not context.may(rules.PRODUCE, name):
+        raise KafkaError(rules.PRODUCE.refused)
 
 
 def _name_of(topic: TopicData, context: RequestContext) -> str:

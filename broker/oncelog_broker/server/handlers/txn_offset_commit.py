@@ -17,6 +17,7 @@ from oncelog_broker.coordinator.transaction.verification import check_in_transac
 from oncelog_broker.replication.verification_guards import Guard
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.parts import is_long, joined, parts
 from oncelog_broker.server.transactional_errors import code_for
@@ -24,6 +25,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
+TopicRequest = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 TopicResponse = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 PartitionResponse = TopicResponse.TxnOffsetCommitResponsePartition
 
@@ -37,17 +39,44 @@ ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[TxnOffsetCommitResponse]:
     try:
-        return _commit(request, context)
+        _check(request, context)
+        if context.services.authorizer is None:
+            return _commit(request, context)
     except KafkaError as error:
         return _refuse(request, context, error)
+    divided = context.in_slices(context.divided_in_steps(rules.TXN_OFFSET_COMMIT, request.topics))
+    return then(divided, lambda divided: _commit_some(request, *divided, context))
 
 
-def _commit(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[TxnOffsetCommitResponse]:
-    """Write the offsets, if their partition is in the open transaction. Raises KafkaError."""
+def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
+    """Raises KafkaError for what is refused as a whole."""
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    context.require(rules.TXN_OFFSET_COMMIT_ID, request.transactional_id)
+    context.require(rules.TXN_OFFSET_COMMIT_GROUP, request.group_id)
+
+
+def _commit_some(
+    request: TxnOffsetCommitRequest, topics: list[TopicRequest], denied: list[TopicRequest], context: RequestContext
+) -> Answer[TxnOffsetCommitResponse]:
+    """Write the offsets of `topics`, and refuse those of the others."""
+    refused = _refuse(replace(request, topics=denied), context, KafkaError(rules.TXN_OFFSET_COMMIT.refused))
+    if not topics:
+        return refused
+    allowed = replace(request, topics=topics)
+    try:
+        written = _commit(allowed, context)
+    except KafkaError as error:
+        written = _refuse(allowed, context, error)
+    return then(
+        all_of([written, refused]), lambda each: TxnOffsetCommitResponse(topics=each[0].topics + each[1].topics)
+    )
+
+
+def _commit(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[TxnOffsetCommitResponse]:
+    """Write the offsets, if their partition is in the open transaction. Raises KafkaError."""
     services = context.services
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     transactional_id = request.transactional_id

@@ -16,6 +16,7 @@ from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -31,11 +32,17 @@ COMMIT_SECONDS: Final = 5.0
 
 
 def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Answer[WriteTxnMarkersResponse]:
-    if not context.is_for_brokers:
+    if not _may(context):
         count = sum(len(topic.partition_indexes) for asked in request.markers for topic in asked.topics)
-        return _response(request, [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * count)
+        return _response(request, [rules.WRITE_MARKERS.refused] * count)
     answers = context.services.slices.run(_write_each(request, context), must_finish=True)
     return then(then(answers, partial(_when_committed, context)), partial(_response, request))
+
+
+def _may(context: RequestContext) -> bool:
+    """An administrator may, on any listener, where somebody says who that is; else only brokers may."""
+    by_acls = context.services.authorizer is not None and context.may(rules.WRITE_MARKERS_AS_ADMIN)
+    return by_acls or context.may_as_broker(rules.WRITE_MARKERS)
 
 
 def _when_committed(context: RequestContext, answers: list[Answer[ErrorCode]]) -> Answer[list[ErrorCode]]:

@@ -11,7 +11,7 @@ from tests.interop.differential.side import CLOSED
 ERROR: Final = "error_code"
 
 NOT_SERVED: Final = (
-    *("DescribeAcls", "CreateAcls", "DeleteAcls", "AlterReplicaLogDirs"),
+    "AlterReplicaLogDirs",
     *("DescribeLogDirs", "ElectLeaders"),
     *("DescribeClientQuotas", "AlterClientQuotas"),
     *("DescribeQuorum", "UpdateFeatures", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ListConfigResources"),

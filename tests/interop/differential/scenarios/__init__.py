@@ -7,6 +7,7 @@ from typing import Final
 
 from tests.interop.differential.scenario import Scenario, scenarios_of
 from tests.interop.differential.scenarios import (
+    acls,
     cluster,
     configs,
     fetch,
@@ -38,6 +39,7 @@ AREAS: Final[tuple[ModuleType, ...]] = (
     transaction_offsets,
     transaction_timeouts,
     inspection,
+    acls,
     group_membership,
     group_rebalance,
     offsets,

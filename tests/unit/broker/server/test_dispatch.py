@@ -57,7 +57,9 @@ class RecordingRoute:
 
 
 def services() -> SimpleNamespace:
-    return SimpleNamespace(slices=Slices(ManualClock(), Tasks()), config={GROUP_METADATA_MAX_BYTES: 1 << 20})
+    return SimpleNamespace(
+        authorizer=None, slices=Slices(ManualClock(), Tasks()), config={GROUP_METADATA_MAX_BYTES: 1 << 20}
+    )
 
 
 async def events_of(answer: Any) -> list[str]:

@@ -74,6 +74,7 @@ def replicas(tmp_path: Path) -> Iterator[OnePartition]:
 def context(replicas: OnePartition) -> Any:
     clock, tasks = TickingClock(), Tasks()
     broker = SimpleNamespace(
+        authorizer=None,
         clock=clock,
         replicas=replicas,
         fetch_sessions=FetchSessions(10),

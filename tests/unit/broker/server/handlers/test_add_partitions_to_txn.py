@@ -20,6 +20,7 @@ from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRe
 async def codes(image: ClusterImage, *indexes: int) -> list[int]:
     """As a client of transactions V1 is answered, whose coordinator agrees to everything."""
     services: Any = SimpleNamespace(
+        authorizer=None,
         image=image,
         slices=Slices(ManualClock(), Tasks()),
         transactions=SimpleNamespace(add_partitions=lambda *_: ErrorCode.NONE),

@@ -57,6 +57,7 @@ class Scene:
     async def ask(self, request, version=3, settings=None, listener="PLAINTEXT"):
         tasks = Tasks()
         services = SimpleNamespace(
+            authorizer=None,
             config=BrokerConfig.of(settings or {}),
             tasks=tasks,
             slices=Slices(SystemClock(), tasks),

@@ -37,7 +37,8 @@ async def test_a_full_disk_is_an_error_of_each_partition() -> None:
     partitions = [Topic.DeleteRecordsPartition(partition_index=index, offset=5) for index in (0, 1)]
     request = DeleteRecordsRequest(topics=[Topic(name="t", partitions=partitions)], timeout_ms=1000)
     slices = Slices(ManualClock(), Tasks())
-    context: Any = SimpleNamespace(services=SimpleNamespace(logs=FullDisk(), replicas=OneLeader(), slices=slices))
+    services = SimpleNamespace(logs=FullDisk(), replicas=OneLeader(), slices=slices)
+    context: Any = SimpleNamespace(services=services, may=lambda *_: True)
     answer = await settled(handle(request, context))
     assert [result.error_code for result in answer.topics[0].partitions] == [
         ErrorCode.KAFKA_STORAGE_ERROR,

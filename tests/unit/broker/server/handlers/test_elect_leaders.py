@@ -47,6 +47,7 @@ class Scene:
 
     def context(self, api, version):
         services = SimpleNamespace(
+            authorizer=None,
             config=BrokerConfig.of({}),
             tasks=self.tasks,
             slices=Slices(SystemClock(), self.tasks),

@@ -28,7 +28,7 @@ NAMED = LISTENERS | {"inter.broker.listener.name": "BROKERS"}
 
 def context(listener: str, settings: dict[str, str] = NAMED, api: ApiKey = ApiKey.WRITE_TXN_MARKERS) -> RequestContext:
     services: Any = SimpleNamespace(
-        config=BrokerConfig.of(settings), slices=Slices(ManualClock(), Tasks()), deadlines=Deadlines()
+        authorizer=None, config=BrokerConfig.of(settings), slices=Slices(ManualClock(), Tasks()), deadlines=Deadlines()
     )
     connection: Any = SimpleNamespace(listener=listener)
     return RequestContext(services, connection, api, 5, 0, "test")

@@ -126,6 +126,7 @@ def runtime() -> Runtime:
 @pytest.fixture
 def services(runtime: Runtime) -> Any:
     return SimpleNamespace(
+        authorizer=None,
         image=SimpleNamespace(
             has_partition=lambda topic, partition: topic != "gone",
             leader_of=lambda topic, partition: None if topic == "gone" else 1,

@@ -57,6 +57,7 @@ def runtime() -> Runtime:
 @pytest.fixture
 def context(runtime: Runtime) -> Any:
     services: Any = SimpleNamespace(
+        authorizer=None,
         image=SimpleNamespace(has_partition=lambda topic, partition: topic in ("a", "b", "small")),
         groups=SimpleNamespace(runtime=runtime),
         slices=Slices(ManualClock(), Tasks()),

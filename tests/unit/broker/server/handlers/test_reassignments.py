@@ -41,6 +41,7 @@ class Scene:
     async def ask(self, module, request, key, version=0):
         tasks = Tasks()
         services = SimpleNamespace(
+            authorizer=None,
             tasks=tasks,
             slices=Slices(SystemClock(), tasks),
             at_work=asyncio.Semaphore(1),

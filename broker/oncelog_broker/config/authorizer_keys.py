@@ -1,0 +1,44 @@
+"""The broker's keys about who may do what. `BROKER_KEYS` in `broker_keys` holds them, too."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_broker.config.declared import Allowed, ConfigKey, ConfigType, Importance, one_of
+
+STANDARD_AUTHORIZERS: Final = (
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.authorizer.AclAuthorizer",
+    "StandardAuthorizer",
+)
+"""Names of Kafka's own authorizers, which all stand for ours."""
+
+
+def _are_principals(value: object) -> bool:
+    each = (principal.strip().partition(":") for principal in str(value).split(";") if principal.strip())
+    return all(kind and name for kind, _, name in each)
+
+
+AUTHORIZER_CLASS_NAME = ConfigKey[str](
+    "authorizer.class.name",
+    ConfigType.STRING,
+    "",
+    "StandardAuthorizer, also by the names of Kafka's classes: ACLs decide who may do what. Empty: everybody may do "
+    "everything.",
+    one_of("", *STANDARD_AUTHORIZERS),
+    Importance.LOW,
+)
+SUPER_USERS = ConfigKey[str](
+    "super.users",
+    ConfigType.STRING,
+    "",
+    "Who may do everything, whatever the ACLs say: User:admin;User:CN=broker,O=x, separated by semicolons. Brokers are "
+    "to be among them, or to have ClusterAction.",
+    Allowed("User:name;User:name", _are_principals),
+)
+ALLOW_EVERYONE_IF_NO_ACL_FOUND = ConfigKey[bool](
+    "allow.everyone.if.no.acl.found",
+    ConfigType.BOOLEAN,
+    False,
+    "Whether everybody may do everything with what has no ACL at all.",
+)

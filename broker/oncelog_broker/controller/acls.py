@@ -1,0 +1,92 @@
+"""Changes ACLs in the store: by any broker, as in Kafka with ZooKeeper.
+
+A pattern's ACLs are one node, which goes with the last of them. A change is made to the entries as they are, behind
+their version, so that of two who change the same at once nobody's change is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from oncelog_broker.controller.configs import MAX_ATTEMPTS, commit
+from oncelog_broker.controller.store_errors import too_contended, translated
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.acl_payload import encode_acls, parse_acls
+from oncelog_broker.metadata.payloads import MalformedPayload
+from oncelog_broker.metadata.store import (
+    BadVersion,
+    Create,
+    Delete,
+    MetadataStore,
+    NodeExists,
+    NoNode,
+    Operation,
+    Set,
+    Stat,
+)
+from oncelog_protocol.acls import AclEntry, ResourcePattern
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+Entries = frozenset[AclEntry]
+Change = Callable[[Entries], Entries]
+"""Old entries -> new entries. Pure, since it may be called again."""
+MAX_BYTES_OF_A_PATTERN: Final = 128 * 1024
+"""Some thousand entries, which every broker reads at once when one of them changes."""
+
+
+class AclController:
+    """ACLs in the store. All errors are KafkaErrors."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    async def change(self, pattern: ResourcePattern, change: Change) -> Entries:
+        """Change the entries of a pattern; those before. Raises KafkaError: REQUEST_TIMED_OUT, POLICY_VIOLATION (too
+        many), UNKNOWN_SERVER_ERROR (what stands there is not to be read, and is not overwritten)."""
+        path = paths.acls(pattern)
+        with translated(path):
+            for _ in range(MAX_ATTEMPTS):
+                found = (await self._store.get_many([path]))[0]
+                before = _parsed(found, path)
+                after = change(before)
+                if after == before:
+                    return before
+                data = encode_acls(after) if after else None
+                if data is not None and len(data) > MAX_BYTES_OF_A_PATTERN:
+                    raise KafkaError(
+                        ErrorCode.POLICY_VIOLATION, f"Too many ACLs of {pattern.type.shown} {pattern.name}."
+                    )
+                try:
+                    await commit(self._store, [_write(path, data, found)], partial(self._holds, path, data))
+                except NoNode:
+                    await self._make_parent(pattern)
+                except (BadVersion, NodeExists):
+                    continue
+                else:
+                    return before
+            raise too_contended(path, MAX_ATTEMPTS)
+
+    async def _make_parent(self, pattern: ResourcePattern) -> None:
+        with contextlib.suppress(NodeExists):
+            await self._store.create(paths.acls_of_type(pattern), make_parents=True)
+
+    async def _holds(self, path: str, data: bytes | None) -> bool:
+        found = (await self._store.get_many([path]))[0]
+        return (None if found is None else found[0]) == data
+
+
+def _write(path: str, data: bytes | None, found: tuple[bytes, Stat] | None) -> Operation:
+    if found is None:
+        assert data is not None, "nothing was there, and nothing is to be"
+        return Create(path, data)
+    return Delete(path, found[1].version) if data is None else Set(path, data, found[1].version)
+
+
+def _parsed(found: tuple[bytes, Stat] | None, path: str) -> Entries:
+    try:
+        return frozenset() if found is None else parse_acls(found[0], path)
+    except MalformedPayload as error:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The ACLs in the store cannot be read: {error}") from error

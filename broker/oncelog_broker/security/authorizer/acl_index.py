@@ -1,0 +1,196 @@
+"""The ACLs of a cluster, so that those which hold for one resource are found quickly however many there are.
+
+A resource's ACLs are those of its own name, those of each prefix of it, and those of the wildcard. Of them those that
+deny go before those that allow; where there are none at all, `allow.everyone.if.no.acl.found` decides. An index does
+not change: a change makes another one, which shares what stayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+
+from oncelog_protocol.acls import (
+    EVERYBODY,
+    OPERATIONS,
+    RESOURCE_TYPES,
+    WILDCARD,
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+)
+
+Acls = Mapping[ResourcePattern, frozenset[AclEntry]]
+"""A pattern without entries is one whose ACLs nobody can read: whoever they would let in stays out."""
+
+_O = AclOperation
+ALLOWING: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
+    **{operation: frozenset({operation, _O.ALL}) for operation in OPERATIONS},
+    _O.DESCRIBE: frozenset({_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER, _O.ALL}),
+    _O.DESCRIBE_CONFIGS: frozenset({_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.ALL}),
+}
+"""An operation, and those that an ACL may allow so that it is allowed, too. To deny, it must be the same, or ALL."""
+NAME_OF_NOTHING: Final = "hardcode"
+"""Kafka asks for it to find out whether somebody may do something whatever the name is."""
+
+
+class Decision(NamedTuple):
+    """May they, and by which ACL, or else by what rule."""
+
+    is_allowed: bool
+    reason: str
+
+
+ALLOWED_BY_DEFAULT: Final = Decision(True, "DefaultAllow")
+DENIED_BY_DEFAULT: Final = Decision(False, "DefaultDeny")
+
+_ByPrincipal = Mapping[str, tuple[AclEntry, ...]]
+
+
+class _Patterns:
+    """The patterns of one type of resource. Made by one index, and never changed afterwards."""
+
+    __slots__ = ("lengths", "literal", "prefixed")
+
+    def __init__(self, literal: dict[str, _ByPrincipal], prefixed: dict[str, _ByPrincipal]) -> None:
+        self.literal = literal
+        self.prefixed = prefixed
+        self.lengths = sorted({len(prefix) for prefix in prefixed})
+
+    def holding_for(self, name: str) -> Iterator[tuple[ResourcePattern, _ByPrincipal]]:
+        """`type` of these patterns is not filled in: it is known to whoever asks."""
+        found = self.literal.get(name)
+        if found is not None:
+            yield ResourcePattern(ResourceType.UNKNOWN, name, PatternType.LITERAL), found
+        if name != WILDCARD and (found := self.literal.get(WILDCARD)) is not None:
+            yield ResourcePattern(ResourceType.UNKNOWN, WILDCARD, PatternType.LITERAL), found
+        for length in self.lengths:
+            if length > len(name):
+                break
+            prefix = name[:length]
+            if (found := self.prefixed.get(prefix)) is not None:
+                yield ResourcePattern(ResourceType.UNKNOWN, prefix, PatternType.PREFIXED), found
+
+
+NO_PATTERNS: Final = _Patterns({}, {})
+
+
+class AclIndex:
+    """See the module's docstring."""
+
+    __slots__ = ("_acls", "_by_type")
+
+    def __init__(self) -> None:
+        self._acls: Acls = {}
+        self._by_type: Mapping[ResourceType, _Patterns] = dict.fromkeys(RESOURCE_TYPES, NO_PATTERNS)
+
+    def of(self, acls: Acls) -> AclIndex:
+        """An index of these ACLs. What it costs is a look at each pattern, and work for those that are not the same."""
+        changed = [(pattern, entries) for pattern, entries in acls.items() if self._acls.get(pattern) is not entries]
+        gone = [pattern for pattern in self._acls if pattern not in acls]
+        types = {pattern.type for pattern, _ in changed} | {pattern.type for pattern in gone}
+        copies = {kind: (dict(self._by_type[kind].literal), dict(self._by_type[kind].prefixed)) for kind in types}
+        for pattern in gone:
+            copies[pattern.type][pattern.pattern is PatternType.PREFIXED].pop(pattern.name, None)
+        for pattern, entries in changed:
+            copies[pattern.type][pattern.pattern is PatternType.PREFIXED][pattern.name] = _by_principal(entries)
+        index = AclIndex()
+        index._acls = acls
+        index._by_type = {**self._by_type, **{kind: _Patterns(*copy) for kind, copy in copies.items()}}
+        return index
+
+    def decide(
+        self, principal: str, host: str, operation: AclOperation, kind: ResourceType, name: str, *, default: Decision
+    ) -> Decision:
+        """`principal` is `User:alice`, `host` as `plain_host` has it; `default` holds where the resource has no ACL."""
+        decision = default
+        for pattern, by_principal in self._by_type[kind].holding_for(name):
+            if decision is default:
+                decision = DENIED_BY_DEFAULT  # it has ACLs, so somebody must be allowed by one
+            for entry in _entries_of(principal, by_principal):
+                if entry.host not in (WILDCARD, host):
+                    continue
+                if entry.permission is AclPermission.DENY:
+                    if entry.operation in (operation, AclOperation.ALL):
+                        return Decision(False, _shown(pattern, kind, entry))
+                elif entry.operation in ALLOWING[operation] and not decision.is_allowed:
+                    decision = Decision(True, _shown(pattern, kind, entry))
+        return decision
+
+    def decide_for_any(
+        self, principal: str, host: str, operation: AclOperation, kind: ResourceType, *, default: Decision
+    ) -> Decision:
+        """Whether there is any name that they may do it with (KIP-679): one that is allowed, and that no ACL denies
+        wholly. Operations that imply others do not count here, as in Kafka."""
+        if self.decide(principal, host, operation, kind, NAME_OF_NOTHING, default=default).is_allowed:
+            return ALLOWED_BY_DEFAULT
+        patterns = self._by_type[kind]
+        allowed, denied = _Names(), _Names()
+        for where, place in ((patterns.literal, 0), (patterns.prefixed, 1)):
+            for name, by_principal in where.items():
+                for entry in _entries_of(principal, by_principal):
+                    if entry.host in (WILDCARD, host) and entry.operation in (operation, AclOperation.ALL):
+                        (denied if entry.permission is AclPermission.DENY else allowed)[place].add(name)
+        if WILDCARD in denied.literal:
+            return DENIED_BY_DEFAULT
+        if WILDCARD in allowed.literal:
+            return ALLOWED_BY_DEFAULT
+        for names, is_literal in ((allowed.literal, True), (allowed.prefixed, False)):
+            for name in names:
+                is_denied = (is_literal and name in denied.literal) or any(map(name.startswith, denied.prefixed))
+                if not is_denied:
+                    return ALLOWED_BY_DEFAULT
+        return DENIED_BY_DEFAULT
+
+
+class _Names(tuple[set[str], set[str]]):
+    """Names that stand in literal and in prefixed patterns."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> _Names:
+        return super().__new__(cls, (set[str](), set[str]()))
+
+    @property
+    def literal(self) -> set[str]:
+        return self[0]
+
+    @property
+    def prefixed(self) -> set[str]:
+        return self[1]
+
+
+def plain_host(host: str) -> str:
+    """An address as addresses are compared: Kafka writes `0:0:0:0:0:0:0:1` for `::1`, and IPv4 as it is where it comes
+    through IPv6."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
+def _by_principal(entries: frozenset[AclEntry]) -> _ByPrincipal:
+    found: dict[str, list[AclEntry]] = {}
+    for entry in entries:
+        found.setdefault(entry.principal, []).append(entry._replace(host=plain_host(entry.host)))
+    return {principal: tuple(some) for principal, some in found.items()}
+
+
+def _entries_of(principal: str, by_principal: _ByPrincipal) -> Iterator[AclEntry]:
+    yield from by_principal.get(principal, ())
+    if principal != EVERYBODY:
+        yield from by_principal.get(EVERYBODY, ())
+
+
+def _shown(pattern: ResourcePattern, kind: ResourceType, entry: AclEntry) -> str:
+    """`Allow User:alice Read Topic:PREFIXED:orders from *`."""
+    return (
+        f"{entry.permission.shown} {entry.principal} {entry.operation.shown} "
+        f"{kind.shown}:{pattern.pattern.name}:{pattern.name} from {entry.host}"
+    )

@@ -1,0 +1,30 @@
+"""The authorizer that the configuration asks for, which follows the ACLs of the cluster image."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_broker.config.authorizer_keys import ALLOW_EVERYONE_IF_NO_ACL_FOUND, AUTHORIZER_CLASS_NAME, SUPER_USERS
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.metadata.cache import MetadataCache
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.security.authorizer.authorizer import StandardAuthorizer, parse_super_users
+
+NO_AUTHORIZER: Final = ""
+
+
+def configured_authorizer(config: BrokerConfig, metadata: MetadataCache) -> StandardAuthorizer | None:
+    """None where everybody may do everything. Else it has the ACLs of each image before anybody who waits for that."""
+    if config[AUTHORIZER_CLASS_NAME] == NO_AUTHORIZER:
+        return None
+    authorizer = StandardAuthorizer(
+        parse_super_users(config[SUPER_USERS]), allows_without_acls=config[ALLOW_EVERYONE_IF_NO_ACL_FOUND]
+    )
+    authorizer.use(metadata.image.acls)
+
+    def on_image(old: ClusterImage, new: ClusterImage) -> None:
+        if new.acls is not old.acls:
+            authorizer.use(new.acls)
+
+    metadata.subscribe(on_image)
+    return authorizer

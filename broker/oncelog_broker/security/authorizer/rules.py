@@ -1,0 +1,225 @@
+"""What each API asks for: the one table (S6). Handlers ask by its rows, tests and docs/authorizations.md show it.
+
+A row is one question: may who asks do this operation with that resource? The answers are those of Apache Kafka 3.9,
+`KafkaApis`. Whoever may not describe a thing gets the same answer whether it is there or not.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from oncelog_protocol.acls import AclOperation, ResourceType
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DELETE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+)
+CLUSTER_ACTION, IDEMPOTENT_WRITE = AclOperation.CLUSTER_ACTION, AclOperation.IDEMPOTENT_WRITE
+DESCRIBE_CONFIGS, ALTER_CONFIGS = AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
+    ResourceType.TOPIC,
+    ResourceType.GROUP,
+    ResourceType.CLUSTER,
+    ResourceType.TRANSACTIONAL_ID,
+)
+REFUSAL: Final = {
+    TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""How a resource of a type is refused."""
+
+
+class Rule(NamedTuple):
+    """One question of one API."""
+
+    api: ApiKey
+    operation: AclOperation
+    resource: ResourceType
+    when: str
+    """For which things of a request it is asked, in words."""
+    answer: str
+    """What the answer is where it is refused, in words; "" where another rule may still allow it."""
+    refused: ErrorCode
+    is_told: bool
+    """Whether a refusal goes to the audit log: not where somebody only lists what there is, or may by another rule."""
+    kind: int
+    """The same for all rules that ask for the same operation with the same type of resource."""
+
+
+def kind_of(operation: AclOperation, resource: ResourceType) -> int:
+    return resource << 8 | operation
+
+
+RULES: Final[list[Rule]] = []
+"""All of them, in the order of the API keys."""
+
+
+def _rule(
+    api: ApiKey,
+    operation: AclOperation,
+    resource: ResourceType,
+    when: str,
+    answer: str | None = None,
+    *,
+    refused: ErrorCode | None = None,
+    is_told: bool = True,
+) -> Rule:
+    code = refused or REFUSAL[resource]
+    rule = Rule(
+        api,
+        operation,
+        resource,
+        when,
+        code.name if answer is None else answer,
+        code,
+        is_told,
+        kind_of(operation, resource),
+    )
+    RULES.append(rule)
+    return rule
+
+
+LEFT_OUT: Final = "left out"
+NO_BITS: Final = "authorized operations are 0"
+
+PRODUCE_TRANSACTION = _rule(
+    ApiKey.PRODUCE, WRITE, TRANSACTIONAL_ID, "transactional records", "every partition: {refused}"
+)
+PRODUCE = _rule(ApiKey.PRODUCE, WRITE, TOPIC, "each topic")
+FETCH = _rule(ApiKey.FETCH, READ, TOPIC, "each topic, for a consumer")
+FETCH_AS_FOLLOWER = _rule(ApiKey.FETCH, CLUSTER_ACTION, CLUSTER, "for a follower", "the whole: {refused}")
+LIST_OFFSETS = _rule(ApiKey.LIST_OFFSETS, DESCRIBE, TOPIC, "each topic")
+METADATA = _rule(ApiKey.METADATA, DESCRIBE, TOPIC, "each topic that is named")
+METADATA_OF_ALL = _rule(
+    ApiKey.METADATA, DESCRIBE, TOPIC, "each topic, where all are asked for", LEFT_OUT, is_told=False
+)
+METADATA_CREATE_ANY = _rule(
+    ApiKey.METADATA, CREATE, CLUSTER, "topics that would be created", "asks for the next", is_told=False
+)
+METADATA_CREATE = _rule(ApiKey.METADATA, CREATE, TOPIC, "each topic that would be created")
+METADATA_CLUSTER = _rule(ApiKey.METADATA, DESCRIBE, CLUSTER, "authorized operations of the cluster (v8-10)", NO_BITS)
+CONTROLLED_SHUTDOWN = _rule(ApiKey.CONTROLLED_SHUTDOWN, CLUSTER_ACTION, CLUSTER, "always")
+OFFSET_COMMIT_GROUP = _rule(ApiKey.OFFSET_COMMIT, READ, GROUP, "the group", "every partition: {refused}")
+OFFSET_COMMIT = _rule(ApiKey.OFFSET_COMMIT, READ, TOPIC, "each topic")
+OFFSET_FETCH_GROUP = _rule(ApiKey.OFFSET_FETCH, DESCRIBE, GROUP, "each group")
+OFFSET_FETCH = _rule(ApiKey.OFFSET_FETCH, DESCRIBE, TOPIC, "each topic that is named")
+OFFSET_FETCH_ALL = _rule(
+    ApiKey.OFFSET_FETCH, DESCRIBE, TOPIC, "each topic, where all are asked for", LEFT_OUT, is_told=False
+)
+FIND_GROUP = _rule(ApiKey.FIND_COORDINATOR, DESCRIBE, GROUP, "each group")
+FIND_TRANSACTION = _rule(ApiKey.FIND_COORDINATOR, DESCRIBE, TRANSACTIONAL_ID, "each transactional id")
+FIND_SHARE_GROUP = _rule(ApiKey.FIND_COORDINATOR, CLUSTER_ACTION, CLUSTER, "keys of share groups (v6)")
+JOIN_GROUP = _rule(ApiKey.JOIN_GROUP, READ, GROUP, "the group")
+HEARTBEAT = _rule(ApiKey.HEARTBEAT, READ, GROUP, "the group")
+LEAVE_GROUP = _rule(ApiKey.LEAVE_GROUP, READ, GROUP, "the group")
+SYNC_GROUP = _rule(ApiKey.SYNC_GROUP, READ, GROUP, "the group")
+DESCRIBE_GROUPS = _rule(ApiKey.DESCRIBE_GROUPS, DESCRIBE, GROUP, "each group")
+LIST_ALL_GROUPS = _rule(ApiKey.LIST_GROUPS, DESCRIBE, CLUSTER, "all groups", "asks for the next", is_told=False)
+LIST_GROUPS = _rule(ApiKey.LIST_GROUPS, DESCRIBE, GROUP, "each group", LEFT_OUT, is_told=False)
+CREATE_ANY_TOPIC = _rule(
+    ApiKey.CREATE_TOPICS, CREATE, CLUSTER, "topics of any name", "asks for the next", is_told=False
+)
+CREATE_TOPIC = _rule(ApiKey.CREATE_TOPICS, CREATE, TOPIC, "each topic")
+CREATED_CONFIGS = _rule(
+    ApiKey.CREATE_TOPICS,
+    DESCRIBE_CONFIGS,
+    TOPIC,
+    "settings in the answer (v5)",
+    "not shown, topic_config_error_code {refused}",
+    is_told=False,
+)
+DELETE_TOPIC = _rule(ApiKey.DELETE_TOPICS, DELETE, TOPIC, "each topic")
+DELETE_BY_ID = _rule(ApiKey.DELETE_TOPICS, DESCRIBE, TOPIC, "each topic named by its id (v6)", "{refused}, no name")
+DELETE_RECORDS = _rule(ApiKey.DELETE_RECORDS, DELETE, TOPIC, "each topic")
+INIT_PRODUCER_ID = _rule(ApiKey.INIT_PRODUCER_ID, IDEMPOTENT_WRITE, CLUSTER, "without a transactional id",
+                         "asks for the next", is_told=False)  # fmt: skip
+INIT_FOR_ANY_TOPIC = _rule(
+    ApiKey.INIT_PRODUCER_ID,
+    WRITE,
+    TOPIC,
+    "any topic, without a transactional id (KIP-679)",
+    refused=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+)
+INIT_TRANSACTION = _rule(ApiKey.INIT_PRODUCER_ID, WRITE, TRANSACTIONAL_ID, "with a transactional id")
+EPOCH_OF_ALL = _rule(
+    ApiKey.OFFSET_FOR_LEADER_EPOCH, CLUSTER_ACTION, CLUSTER, "all topics", "asks for the next", is_told=False
+)
+OFFSET_FOR_LEADER_EPOCH = _rule(ApiKey.OFFSET_FOR_LEADER_EPOCH, DESCRIBE, TOPIC, "each topic")
+ADD_PARTITIONS = _rule(
+    ApiKey.ADD_PARTITIONS_TO_TXN, WRITE, TRANSACTIONAL_ID, "the transactional id (v0-3)", "every partition: {refused}"
+)
+ADD_PARTITIONS_TOPIC = _rule(
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    WRITE,
+    TOPIC,
+    "each topic (v0-3)",
+    "{refused}, the others OPERATION_NOT_ATTEMPTED",
+)
+ADD_PARTITIONS_FOR_OTHERS = _rule(
+    ApiKey.ADD_PARTITIONS_TO_TXN, CLUSTER_ACTION, CLUSTER, "always (v4 and up)", "the whole: {refused}"
+)
+ADD_OFFSETS = _rule(ApiKey.ADD_OFFSETS_TO_TXN, WRITE, TRANSACTIONAL_ID, "the transactional id")
+ADD_OFFSETS_GROUP = _rule(ApiKey.ADD_OFFSETS_TO_TXN, READ, GROUP, "the group")
+END_TXN = _rule(ApiKey.END_TXN, WRITE, TRANSACTIONAL_ID, "the transactional id")
+WRITE_MARKERS_AS_ADMIN = _rule(ApiKey.WRITE_TXN_MARKERS, ALTER, CLUSTER, "always", "asks for the next", is_told=False)
+WRITE_MARKERS = _rule(ApiKey.WRITE_TXN_MARKERS, CLUSTER_ACTION, CLUSTER, "always", "every partition: {refused}")
+TXN_OFFSET_COMMIT_ID = _rule(
+    ApiKey.TXN_OFFSET_COMMIT, WRITE, TRANSACTIONAL_ID, "the transactional id", "every partition: {refused}"
+)
+TXN_OFFSET_COMMIT_GROUP = _rule(ApiKey.TXN_OFFSET_COMMIT, READ, GROUP, "the group", "every partition: {refused}")
+TXN_OFFSET_COMMIT = _rule(ApiKey.TXN_OFFSET_COMMIT, READ, TOPIC, "each topic")
+DESCRIBE_ACLS = _rule(ApiKey.DESCRIBE_ACLS, DESCRIBE, CLUSTER, "always")
+CREATE_ACLS = _rule(ApiKey.CREATE_ACLS, ALTER, CLUSTER, "always", "every ACL: {refused}")
+DELETE_ACLS = _rule(ApiKey.DELETE_ACLS, ALTER, CLUSTER, "always", "every filter: {refused}")
+DESCRIBE_CONFIGS_OF_CLUSTER = _rule(ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS, CLUSTER, "each broker")
+DESCRIBE_CONFIGS_OF_TOPIC = _rule(ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS, TOPIC, "each topic")
+ALTER_CONFIGS_OF_CLUSTER = _rule(ApiKey.ALTER_CONFIGS, ALTER_CONFIGS, CLUSTER, "each broker")
+ALTER_CONFIGS_OF_TOPIC = _rule(ApiKey.ALTER_CONFIGS, ALTER_CONFIGS, TOPIC, "each topic")
+DESCRIBE_LOG_DIRS = _rule(ApiKey.DESCRIBE_LOG_DIRS, DESCRIBE, CLUSTER, "always", "the whole: {refused}")
+CREATE_PARTITIONS = _rule(ApiKey.CREATE_PARTITIONS, ALTER, TOPIC, "each topic")
+DELETE_GROUP = _rule(ApiKey.DELETE_GROUPS, DELETE, GROUP, "each group")
+ELECT_LEADERS = _rule(ApiKey.ELECT_LEADERS, ALTER, CLUSTER, "always", "the whole (v0: every partition): {refused}")
+CHANGE_CONFIGS_OF_CLUSTER = _rule(ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_CONFIGS, CLUSTER, "each broker")
+CHANGE_CONFIGS_OF_TOPIC = _rule(ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_CONFIGS, TOPIC, "each topic")
+REASSIGN = _rule(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ALTER, CLUSTER, "always", "the whole: {refused}")
+LIST_REASSIGNMENTS = _rule(ApiKey.LIST_PARTITION_REASSIGNMENTS, DESCRIBE, CLUSTER, "always", "the whole: {refused}")
+OFFSET_DELETE_GROUP = _rule(ApiKey.OFFSET_DELETE, DELETE, GROUP, "the group", "the whole: {refused}")
+OFFSET_DELETE = _rule(ApiKey.OFFSET_DELETE, READ, TOPIC, "each topic")
+DESCRIBE_QUOTAS = _rule(ApiKey.DESCRIBE_CLIENT_QUOTAS, DESCRIBE_CONFIGS, CLUSTER, "always")
+ALTER_QUOTAS = _rule(ApiKey.ALTER_CLIENT_QUOTAS, ALTER_CONFIGS, CLUSTER, "always", "every entry: {refused}")
+DESCRIBE_SCRAM = _rule(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, DESCRIBE, CLUSTER, "always", "the whole: {refused}")
+ALTER_SCRAM = _rule(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER, CLUSTER, "always", "every user: {refused}")
+ALTER_PARTITION = _rule(ApiKey.ALTER_PARTITION, CLUSTER_ACTION, CLUSTER, "always")
+DESCRIBE_CLUSTER = _rule(ApiKey.DESCRIBE_CLUSTER, DESCRIBE, CLUSTER, "authorized operations of the cluster", NO_BITS)
+DESCRIBE_PRODUCERS = _rule(ApiKey.DESCRIBE_PRODUCERS, READ, TOPIC, "each topic")
+DESCRIBE_TRANSACTION = _rule(ApiKey.DESCRIBE_TRANSACTIONS, DESCRIBE, TRANSACTIONAL_ID, "each transactional id")
+TOPIC_OF_TRANSACTION = _rule(
+    ApiKey.DESCRIBE_TRANSACTIONS, DESCRIBE, TOPIC, "each topic in the transaction", LEFT_OUT, is_told=False
+)
+LIST_TRANSACTIONS = _rule(
+    ApiKey.LIST_TRANSACTIONS, DESCRIBE, TRANSACTIONAL_ID, "each transactional id", LEFT_OUT, is_told=False
+)
+TOPIC_PARTITIONS = _rule(ApiKey.DESCRIBE_TOPIC_PARTITIONS, DESCRIBE, TOPIC, "each topic that is named")
+TOPIC_PARTITIONS_OF_ALL = _rule(
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS, DESCRIBE, TOPIC, "each topic, where none is named", LEFT_OUT, is_told=False
+)
+
+WITHOUT_RULE: Final = {
+    ApiKey.API_VERSIONS: "asked before anybody is known",
+    ApiKey.SASL_HANDSHAKE: "asked before anybody is known",
+    ApiKey.SASL_AUTHENTICATE: "asked to become known",
+}
+"""What everybody may ask, and why. Beside these Metadata and DescribeCluster tell everybody of the brokers."""
+
+
+def shown_answer(rule: Rule) -> str:
+    """What a refusal looks like, in words."""
+    return rule.answer.format(refused=rule.refused.name)

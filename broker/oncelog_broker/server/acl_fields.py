@@ -1,0 +1,91 @@
+"""ACLs as requests and responses have them: numbers and texts, which anybody may have written."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from oncelog_protocol.acls import (
+    AclEntry,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    EntryFilter,
+    PatternFilter,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+)
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+LAST_TYPE_BEFORE_USERS = ResourceType.DELEGATION_TOKEN
+FIRST_VERSION_WITH_USERS = 3
+_E = TypeVar("_E", ResourceType, PatternType, AclOperation, AclPermission)
+
+
+class FilterFields(Protocol):
+    """What DescribeAcls and DeleteAcls say of which ACLs they are about."""
+
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
+
+
+class CreationFields(Protocol):
+    """An ACL of CreateAcls."""
+
+    resource_type: int
+    resource_name: str
+    resource_pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+def filter_of(fields: FilterFields) -> AclFilter:
+    """Raises KafkaError INVALID_REQUEST for a number that stands for nothing."""
+    return AclFilter(
+        PatternFilter(
+            _known(ResourceType, fields.resource_type_filter),
+            fields.resource_name_filter,
+            _known(PatternType, fields.pattern_type_filter),
+        ),
+        EntryFilter(
+            fields.principal_filter,
+            fields.host_filter,
+            _known(AclOperation, fields.operation),
+            _known(AclPermission, fields.permission_type),
+        ),
+    )
+
+
+def pattern_of(fields: CreationFields) -> ResourcePattern:
+    """Raises KafkaError INVALID_REQUEST for a number that stands for no single thing."""
+    kind = _known(ResourceType, fields.resource_type)
+    pattern = _known(PatternType, fields.resource_pattern_type)
+    if kind is ResourceType.ANY or pattern in (PatternType.ANY, PatternType.MATCH):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "An ACL is about one type of resource and of pattern, not any.")
+    return ResourcePattern(kind, fields.resource_name, pattern)
+
+
+def entry_of(fields: CreationFields) -> AclEntry:
+    """Raises KafkaError INVALID_REQUEST for a number that stands for no single thing."""
+    operation = _known(AclOperation, fields.operation)
+    permission = _known(AclPermission, fields.permission_type)
+    if operation is AclOperation.ANY or permission is AclPermission.ANY:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "An ACL allows or denies one operation, or All; not Any.")
+    return AclEntry(fields.principal, fields.host, operation, permission)
+
+
+def _known(kind: type[_E], number: int) -> _E:
+    try:
+        known = kind(number)
+    except ValueError:
+        known = kind(0)
+    if known == 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no {kind.__name__} {number}.")
+    return known

@@ -1,0 +1,245 @@
+"""`oncelog acls`: who may, or may not, do what with which resources."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from oncelog.cli.command_config import connection_settings
+from oncelog.cli.options import bootstrap_option, output_option
+from oncelog.cli.output import Column, count, show_rows
+from oncelog.cli.running import Failure, run
+
+if TYPE_CHECKING:
+    from oncelog_protocol.acls import AclBinding, AclFilter, PatternFilter, ResourcePattern
+
+OPERATIONS: Final = (
+    "All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "ClusterAction", "DescribeConfigs",
+    "AlterConfigs", "IdempotentWrite", "CreateTokens", "DescribeTokens",
+)  # fmt: skip
+COLUMNS: Final = tuple(
+    map(Column.headed, ("Resource", "Name", "Pattern", "Principal", "Host", "Operation", "Permission"))
+)
+ANY: Final[Sequence[str | None]] = (None,)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def resource_options(help_of_pattern: str) -> Callable[[F], F]:
+    """Which resources: each option may be given several times."""
+    options = (
+        click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic, or * for all."),
+        click.option("--group", "groups", multiple=True, metavar="NAME", help="A consumer group, or * for all."),
+        click.option("--transactional-id", "transactional_ids", multiple=True, metavar="ID", help="Or * for all."),
+        click.option("--cluster", is_flag=True, help="The cluster."),
+        click.option("--prefixed", is_flag=True, help=help_of_pattern),
+    )
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+principal_option: Final = click.option(
+    "--principal", "principals", multiple=True, metavar="User:NAME", help="Whom it is about; User:* is everybody."
+)
+host_option: Final = click.option(
+    "--host", "hosts", multiple=True, metavar="ADDRESS", help="From where; * is anywhere."
+)
+operation_option: Final = click.option(
+    "--operation",
+    "operations",
+    multiple=True,
+    type=click.Choice(OPERATIONS, case_sensitive=False),
+    help="What is done.",
+)
+
+
+@click.group()
+def acls() -> None:
+    """Show and change who may do what.
+
+    Brokers heed ACLs where authorizer.class.name is set. An ACL that denies goes before all that allow.
+    """
+
+
+@acls.command()
+@bootstrap_option
+@resource_options("The names are beginnings of names.")
+@principal_option
+@host_option
+@operation_option
+@click.option("--deny", is_flag=True, help="Deny it, whatever else allows it.")
+def add(
+    bootstrap: str,
+    principals: Sequence[str],
+    hosts: Sequence[str],
+    operations: Sequence[str],
+    deny: bool,
+    **resources: Any,
+) -> None:
+    """Add ACLs: one for each resource, principal, host and operation that is named.
+
+    `oncelog acls add --topic orders --principal User:alice --operation Read --operation Describe`
+    """
+    if not principals or not operations:
+        raise click.UsageError("say whom it is about with --principal, and what is done with --operation")
+
+    async def command() -> list[AclBinding]:
+        from oncelog.admin import Admin
+        from oncelog_protocol.acls import WILDCARD, AclBinding, AclEntry, AclOperation, AclPermission
+
+        permission = AclPermission.DENY if deny else AclPermission.ALLOW
+        wanted = [
+            AclBinding(pattern, AclEntry(principal, host, named(AclOperation, operation), permission))
+            for pattern, principal, host, operation in product(
+                patterns_of(**resources), principals, hosts or [WILDCARD], operations
+            )
+        ]
+        if not wanted:
+            raise click.UsageError("say what it is about: --topic, --group, --transactional-id or --cluster")
+        async with Admin(bootstrap, **connection_settings()) as admin:
+            await admin.acls.create(wanted)
+        return wanted
+
+    click.echo(f"{count(len(run(command, bootstrap)), 'ACL')} added", err=True)
+
+
+@acls.command()
+@bootstrap_option
+@resource_options("Only those of beginnings of names.")
+@principal_option
+@host_option
+@operation_option
+@click.option("--deny", "permission", flag_value="deny", help="Only those that deny.")
+@click.option("--allow", "permission", flag_value="allow", help="Only those that allow.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@output_option
+def remove(bootstrap: str, yes: bool, output: str | None, **which: Any) -> None:
+    """Take ACLs away: all that are as the options say. What is not said may be anything."""
+
+    async def find() -> list[AclBinding]:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap, **connection_settings()) as admin:
+            return sorted({acl for each in filters_of(**which) for acl in await admin.acls.describe(each)})
+
+    async def command() -> list[AclBinding]:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap, **connection_settings()) as admin:
+            deleted = await admin.acls.delete(filters_of(**which))
+        return sorted(acl for found in deleted.values() for acl in found)
+
+    if not yes:
+        show_rows(COLUMNS, rows_of(run(find, bootstrap)), output)
+        if not sys.stdin.isatty():
+            raise Failure("will not remove ACLs without asking, and there is nobody to ask: use --yes")
+        if not click.confirm("Remove these?", err=True):
+            raise Failure("nothing was removed")
+    removed = run(command, bootstrap)
+    if yes:
+        show_rows(COLUMNS, rows_of(removed), output)
+    click.echo(f"{count(len(removed), 'ACL')} removed", err=True)
+
+
+@acls.command("list")
+@bootstrap_option
+@resource_options("Only those of beginnings of names.")
+@principal_option
+@host_option
+@operation_option
+@click.option("--matching", is_flag=True, help="Those that hold for the named resources: of prefixes and * as well.")
+@output_option
+def list_(bootstrap: str, output: str | None, **which: Any) -> None:
+    """Show the ACLs that are as the options say. What is not said may be anything."""
+
+    async def command() -> list[AclBinding]:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap, **connection_settings()) as admin:
+            return sorted({acl for each in filters_of(**which) for acl in await admin.acls.describe(each)})
+
+    show_rows(COLUMNS, rows_of(run(command, bootstrap)), output)
+
+
+def rows_of(found: Iterable[AclBinding]) -> list[tuple[str, ...]]:
+    """A row for each ACL."""
+    return [
+        (
+            pattern.type.shown,
+            pattern.name,
+            pattern.pattern.shown,
+            entry.principal,
+            entry.host,
+            entry.operation.shown,
+            entry.permission.shown,
+        )
+        for pattern, entry in found
+    ]
+
+
+E = TypeVar("E", bound=IntEnum)
+
+
+def named(kind: type[E], text: str) -> E:
+    """`IdempotentWrite`, in whatever letters, of a kind of names."""
+    return next(member for member in kind if member.name.replace("_", "").lower() == text.lower())
+
+
+def patterns_of(
+    topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str], cluster: bool, prefixed: bool
+) -> list[ResourcePattern]:
+    """The patterns that options name."""
+    from oncelog_protocol.acls import CLUSTER_NAME, PatternType, ResourcePattern, ResourceType
+
+    kind = PatternType.PREFIXED if prefixed else PatternType.LITERAL
+    of_types = (
+        (ResourceType.TOPIC, topics),
+        (ResourceType.GROUP, groups),
+        (ResourceType.TRANSACTIONAL_ID, transactional_ids),
+    )
+    patterns = [ResourcePattern(type_, name, kind) for type_, names in of_types for name in names]
+    if cluster:
+        patterns.append(ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL))
+    return patterns
+
+
+def filters_of(
+    principals: Sequence[str],
+    hosts: Sequence[str],
+    operations: Sequence[str],
+    permission: str | None = None,
+    matching: bool = False,
+    **resources: Any,
+) -> list[AclFilter]:
+    """The filters that options name: what is not said matches anything."""
+    from oncelog_protocol.acls import AclFilter, AclOperation, AclPermission, EntryFilter
+
+    permissions = {None: AclPermission.ANY, "allow": AclPermission.ALLOW, "deny": AclPermission.DENY}
+    return [
+        AclFilter(which, EntryFilter(principal, host, named(AclOperation, operation), permissions[permission]))
+        for which, principal, host, operation in product(
+            _pattern_filters(matching, **resources), principals or ANY, hosts or ANY, operations or ["Any"]
+        )
+    ]
+
+
+def _pattern_filters(matching: bool, **resources: Any) -> list[PatternFilter]:
+    from oncelog_protocol.acls import PatternFilter, PatternType, ResourceType
+
+    patterns = patterns_of(**resources)
+    if patterns:
+        return [
+            PatternFilter(pattern.type, pattern.name, PatternType.MATCH if matching else pattern.pattern)
+            for pattern in patterns
+        ]
+    kind = PatternType.PREFIXED if resources["prefixed"] else PatternType.ANY
+    return [PatternFilter(ResourceType.ANY, None, kind)]

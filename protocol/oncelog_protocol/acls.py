@@ -1,0 +1,202 @@
+"""Access control lists as values: who may, or may not, do what with which resources (KIP-11, KIP-290).
+
+An ACL binds an entry (principal, host, operation, permission) to a pattern of resource names. The numbers are those of
+the wire, the names those of Kafka's tools and of its nodes in ZooKeeper (`TransactionalId`, `IdempotentWrite`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from itertools import product
+from typing import Final, NamedTuple
+
+WILDCARD: Final = "*"
+"""As a literal name: every resource of its type. As a host: every host."""
+EVERYBODY: Final = "User:*"
+"""As a principal."""
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The only resource of type CLUSTER."""
+
+
+class _Named(IntEnum):
+    """Kafka writes the names in camel case."""
+
+    @property
+    def shown(self) -> str:
+        """`IdempotentWrite`."""
+        return self.name.title().replace("_", "")
+
+
+class ResourceType(_Named):
+    """What an ACL is about. ANY stands in filters only."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(_Named):
+    """How the name of a pattern stands for names of resources. ANY and MATCH stand in filters only: any type of
+    pattern, and those patterns that hold for the resource that the filter names."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(_Named):
+    """What is done. ANY stands in filters only."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+
+class AclPermission(_Named):
+    """ANY stands in filters only."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+RESOURCE_TYPES: Final = tuple(kind for kind in ResourceType if kind > ResourceType.ANY)
+"""Those that an ACL may be about."""
+OPERATIONS: Final = tuple(operation for operation in AclOperation if operation > AclOperation.ANY)
+
+_O = AclOperation
+SUPPORTED_OPERATIONS: Final = {
+    ResourceType.TOPIC: (
+        _O.READ, _O.WRITE, _O.CREATE, _O.DELETE, _O.ALTER, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (_O.READ, _O.DELETE, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
+    ResourceType.CLUSTER: (
+        _O.CREATE, _O.ALTER, _O.DESCRIBE, _O.CLUSTER_ACTION, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.IDEMPOTENT_WRITE,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (_O.WRITE, _O.DESCRIBE),
+    ResourceType.DELEGATION_TOKEN: (_O.DESCRIBE,),
+    ResourceType.USER: (_O.CREATE_TOKENS, _O.DESCRIBE_TOKENS),
+}  # fmt: skip
+"""What there is to do with a resource of a type, as authorized operations count it (KIP-430)."""
+
+
+class AclEntry(NamedTuple):
+    """Who may or may not do what. `principal` is `User:alice`, or EVERYBODY; `host` an address, or WILDCARD."""
+
+    principal: str
+    host: str
+    operation: AclOperation
+    permission: AclPermission
+
+
+class ResourcePattern(NamedTuple):
+    """Of which resources."""
+
+    type: ResourceType
+    name: str
+    pattern: PatternType
+
+    def covers(self, name: str) -> bool:
+        """Whether it holds for the resource of that name."""
+        if self.pattern is PatternType.PREFIXED:
+            return name.startswith(self.name)
+        return self.name in (name, WILDCARD)
+
+
+class AclBinding(NamedTuple):
+    """One ACL."""
+
+    pattern: ResourcePattern
+    entry: AclEntry
+
+
+class PatternFilter(NamedTuple):
+    """Which patterns; `name` None: whatever they are called."""
+
+    type: ResourceType
+    name: str | None
+    pattern: PatternType
+
+    @property
+    def names_one(self) -> bool:
+        """Whether it can match one pattern only, which may be looked up."""
+        return (
+            self.type > ResourceType.ANY
+            and self.name is not None
+            and self.pattern in (PatternType.LITERAL, PatternType.PREFIXED)
+        )
+
+    def matches(self, pattern: ResourcePattern) -> bool:
+        if self.type not in (ResourceType.ANY, pattern.type):
+            return False
+        if self.name is None:
+            return self.pattern in (PatternType.ANY, PatternType.MATCH, pattern.pattern)
+        if self.pattern is PatternType.MATCH:
+            return pattern.covers(self.name)
+        return self.pattern in (PatternType.ANY, pattern.pattern) and self.name == pattern.name
+
+
+class EntryFilter(NamedTuple):
+    """Which entries; None: any principal or host."""
+
+    principal: str | None
+    host: str | None
+    operation: AclOperation
+    permission: AclPermission
+
+    def matches(self, entry: AclEntry) -> bool:
+        return (
+            self.principal in (None, entry.principal)
+            and self.host in (None, entry.host)
+            and self.operation in (AclOperation.ANY, entry.operation)
+            and self.permission in (AclPermission.ANY, entry.permission)
+        )
+
+
+def filters_matching(entry: AclEntry) -> Iterator[EntryFilter]:
+    """Every filter that matches the entry, the most particular one first: so that very many filters can be held against
+    very many entries."""
+    for principal, host, operation, permission in product(
+        (entry.principal, None),
+        (entry.host, None),
+        (entry.operation, AclOperation.ANY),
+        (entry.permission, AclPermission.ANY),
+    ):
+        yield EntryFilter(principal, host, operation, permission)
+
+
+class AclFilter(NamedTuple):
+    """Which ACLs."""
+
+    pattern: PatternFilter
+    entry: EntryFilter
+
+    def matches(self, binding: AclBinding) -> bool:
+        return self.pattern.matches(binding.pattern) and self.entry.matches(binding.entry)
+
+
+EVERY_ACL: Final = AclFilter(
+    PatternFilter(ResourceType.ANY, None, PatternType.ANY),
+    EntryFilter(None, None, AclOperation.ANY, AclPermission.ANY),
+)

@@ -1,0 +1,41 @@
+"""CreateAcls (30): add ACLs (KIP-140). The numbers are those of `oncelog_protocol/acls.py`."""
+
+from __future__ import annotations
+
+from oncelog_protocol.schema import Request, array, int8, int16, int32, message, string, struct
+
+
+@message(api_key=30, versions="1-3", flexible="2+")
+class CreateAclsRequest(Request["CreateAclsResponse"]):
+    """ACLs; one that is there already is no error.
+
+    v2: flexible. v3: ACLs of users.
+    """
+
+    creations: list[AclCreation] = array()
+
+    @struct
+    class AclCreation:
+        resource_type: int = int8()
+        resource_name: str = string()
+        resource_pattern_type: int = int8(versions="1+", default=3)
+        principal: str = string()
+        host: str = string()
+        operation: int = int8()
+        permission_type: int = int8()
+
+
+@message(api_key=30, versions="1-3", flexible="2+")
+class CreateAclsResponse:
+    """What became of each, in the order of the request.
+
+    Errors: CLUSTER_AUTHORIZATION_FAILED, SECURITY_DISABLED, INVALID_REQUEST, REQUEST_TIMED_OUT.
+    """
+
+    throttle_time_ms: int = int32(default=0)
+    results: list[AclCreationResult] = array()
+
+    @struct
+    class AclCreationResult:
+        error_code: int = int16()
+        error_message: str | None = string(nullable="0+", default=None)

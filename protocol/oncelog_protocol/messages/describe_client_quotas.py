@@ -1,0 +1,50 @@
+"""DescribeClientQuotas (48): the quotas that were set for users and client ids (KIP-546)."""
+
+from __future__ import annotations
+
+from oncelog_protocol.schema import Request, array, boolean, float64, int8, int16, int32, message, string, struct
+
+
+@message(api_key=48, versions="0-1", flexible="1+")
+class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
+    """Which entities: all components must match.
+
+    v1: flexible.
+    """
+
+    components: list[ComponentData] = array()
+    strict: bool = boolean()  # leaves out entities that have parts which no component names
+
+    @struct
+    class ComponentData:
+        entity_type: str = string()
+        match_type: int = int8()  # 0 the name, 1 the default, 2 any
+        match: str | None = string(nullable="0+")
+
+
+@message(api_key=48, versions="0-1", flexible="1+")
+class DescribeClientQuotasResponse:
+    """The quotas of each entity.
+
+    Errors: CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST, UNSUPPORTED_VERSION (an entity type that nobody knows).
+    """
+
+    throttle_time_ms: int = int32(default=0)
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    entries: list[EntryData] | None = array(nullable="0+")
+
+    @struct
+    class EntryData:
+        entity: list[EntityData] = array()
+        values: list[ValueData] = array()
+
+        @struct
+        class EntityData:
+            entity_type: str = string()
+            entity_name: str | None = string(nullable="0+")  # null: the default
+
+        @struct
+        class ValueData:
+            key: str = string()
+            value: float = float64()

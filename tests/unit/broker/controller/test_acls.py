@@ -1,0 +1,144 @@
+"""ACLs in the store: Kafka's nodes, behind their versions; and the image that shows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from oncelog_broker.controller.acls import AclController, Entries
+from oncelog_broker.metadata.acl_payload import encode_acls, parse_acls
+from oncelog_broker.metadata.cache import MetadataCache
+from oncelog_broker.metadata.payloads import MalformedPayload
+from oncelog_broker.metadata.store import Set
+from oncelog_protocol.acls import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+)
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+ORDERS = ResourcePattern(ResourceType.TOPIC, "orders", PatternType.LITERAL)
+PREFIX = ResourcePattern(ResourceType.TRANSACTIONAL_ID, "jobs-", PatternType.PREFIXED)
+READ = AclEntry("User:alice", "*", AclOperation.READ, AclPermission.ALLOW)
+WRITE = AclEntry("User:bob", "10.0.0.1", AclOperation.IDEMPOTENT_WRITE, AclPermission.DENY)
+NODE = "/kafka-acl/Topic/orders"
+
+
+@pytest.fixture
+def acls(store: Any) -> AclController:
+    return AclController(store)
+
+
+@pytest.fixture
+async def cache(store: Any) -> AsyncIterator[MetadataCache]:
+    cache = await MetadataCache.start(store)
+    yield cache
+    await cache.close()
+
+
+def adding(*entries: AclEntry) -> Any:
+    return lambda before: before | frozenset(entries)
+
+
+def removing(*entries: AclEntry) -> Any:
+    return lambda before: before - frozenset(entries)
+
+
+async def test_a_pattern_is_a_node_as_kafka_has_it(store: Any, acls: AclController) -> None:
+    await acls.change(ORDERS, adding(READ))
+    await acls.change(PREFIX, adding(WRITE))
+    data, _ = await store.get(NODE)
+    assert json.loads(data) == {
+        "version": 1,
+        "acls": [{"principal": "User:alice", "permissionType": "Allow", "operation": "Read", "host": "*"}],
+    }
+    data, _ = await store.get("/kafka-acl-extended/prefixed/TransactionalId/jobs-")
+    assert json.loads(data)["acls"][0]["operation"] == "IdempotentWrite"
+
+
+async def test_a_change_builds_on_what_is_there_and_says_what_was(acls: AclController) -> None:
+    assert await acls.change(ORDERS, adding(READ)) == frozenset()
+    assert await acls.change(ORDERS, adding(WRITE)) == {READ}
+    assert await acls.change(ORDERS, removing(READ)) == {READ, WRITE}
+
+
+async def test_the_node_goes_with_the_last_entry(store: Any, acls: AclController) -> None:
+    await acls.change(ORDERS, adding(READ))
+    await acls.change(ORDERS, removing(READ))
+    assert await store.exists(NODE) is None
+
+
+async def test_of_two_changes_at_once_none_is_lost(store: Any, acls: AclController) -> None:
+    await acls.change(ORDERS, adding(READ))
+    data = encode_acls([READ, WRITE])
+    someone_else = [Set(NODE, data)]
+
+    async def change_meanwhile(before: Entries) -> None:
+        while someone_else:
+            await store.multi([someone_else.pop()])
+
+    get_many = store.get_many
+
+    async def get_then_change(paths: list[str]) -> Any:
+        found = await get_many(paths)
+        await change_meanwhile(frozenset())
+        return found
+
+    store.get_many = get_then_change
+    delete = AclEntry("User:carol", "*", AclOperation.DELETE, AclPermission.ALLOW)
+    await acls.change(ORDERS, adding(delete))
+    data, _ = await store.get(NODE)
+    assert parse_acls(data, NODE) == {READ, WRITE, delete}
+
+
+async def test_what_cannot_be_read_is_not_overwritten(store: Any, acls: AclController) -> None:
+    await store.create(NODE, b"nonsense", make_parents=True)
+    with pytest.raises(KafkaError) as refused:
+        await acls.change(ORDERS, adding(READ))
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (await store.get(NODE))[0] == b"nonsense"
+
+
+async def test_the_image_follows(acls: AclController, cache: MetadataCache) -> None:
+    await acls.change(ORDERS, adding(READ))
+    image = await cache.synced()
+    assert image.acls == {ORDERS: {READ}}
+    kept = image.acls[ORDERS]
+    await acls.change(PREFIX, adding(WRITE))
+    image = await cache.synced()
+    assert image.acls[ORDERS] is kept
+    assert image.acls[PREFIX] == {WRITE}
+    await acls.change(ORDERS, removing(READ))
+    assert (await cache.synced()).acls == {PREFIX: {WRITE}}
+
+
+async def test_a_new_image_has_all_and_whom_nobody_can_read_keeps_out_everybody(
+    store: Any, acls: AclController
+) -> None:
+    await acls.change(ORDERS, adding(READ))
+    await store.create("/kafka-acl/Group/g", b'{"version":1,"acls":[{"principal":"User:a"}]}', make_parents=True)
+    cache = await MetadataCache.start(store)
+    unreadable = ResourcePattern(ResourceType.GROUP, "g", PatternType.LITERAL)
+    assert cache.image.acls == {ORDERS: {READ}, unreadable: frozenset()}
+    await cache.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b'{"version":2,"acls":[]}',
+        b'{"version":1,"acls":[{"principal":"User:a","host":"*","operation":"Fly","permissionType":"Deny"}]}',
+        b'{"version":1,"acls":[{"principal":1,"host":"*","operation":"Read","permissionType":"Deny"}]}',
+    ],
+)
+def test_nonsense_is_refused(data: bytes) -> None:
+    with pytest.raises(MalformedPayload):
+        parse_acls(data, NODE)

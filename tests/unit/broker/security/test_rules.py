@@ -1,0 +1,81 @@
+"""The table of authorizations: every API has its rows, every row is asked by a handler, and docs/ shows all of them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import oncelog_broker.server.handlers
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.security.authorizer.rules import Rule
+from oncelog_broker.server.served import SERVED, Served
+
+HANDLERS = Path(oncelog_broker.server.handlers.__file__).parent
+TABLE = Path(__file__).parents[4] / "docs" / "authorizations.md"
+OF_SERVED = [rule for rule in rules.RULES if rule.api in SERVED]
+BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
+
+
+def names_of_rules() -> dict[Rule, str]:
+    return {value: name for name, value in vars(rules).items() if isinstance(value, Rule)}
+
+
+def rules_asked_in(path: Path) -> set[str]:
+    """The rows that a module names."""
+    return {
+        node.attr
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "rules"
+    }
+
+
+@pytest.mark.parametrize("served", SERVED.values(), ids=lambda served: served.key.name)
+def test_every_served_api_has_a_rule_or_a_reason(served: Served) -> None:
+    has_rule = any(rule.api is served.key for rule in rules.RULES)
+    assert has_rule != (served.key in rules.WITHOUT_RULE)
+
+
+@pytest.mark.parametrize("rule", OF_SERVED, ids=lambda rule: f"{rule.api.name}-{rule.operation.name}-{rule.when}")
+def test_every_rule_is_asked_by_the_handler_of_its_api(rule: Rule) -> None:
+    modules = [HANDLERS / f"{SERVED[rule.api].module}.py", HANDLERS.parent / "fetch_reads.py"]
+    assert any(names_of_rules()[rule] in rules_asked_in(module) for module in modules)
+
+
+def test_no_handler_asks_by_the_rule_of_another_api() -> None:
+    own = {name: rule.api for rule, name in names_of_rules().items()}
+    for served in SERVED.values():
+        asked = rules_asked_in(HANDLERS / f"{served.module}.py") & own.keys()
+        assert {own[name] for name in asked} <= {served.key}, served.module
+
+
+def test_the_table_in_docs_is_the_table() -> None:
+    """Where it differs: `python tests/unit/broker/security/test_rules.py` writes it anew."""
+    text = TABLE.read_text()
+    shown = text[text.index(BEGIN) + len(BEGIN) : text.index(END)]
+    assert shown == table()
+
+
+def table() -> str:
+    lines = [
+        "| API | Key | Asks for | On | When | Refused |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for rule in sorted(OF_SERVED, key=lambda rule: rule.api):
+        refusal = rules.shown_answer(rule).replace("_", r"\_")
+        lines.append(
+            f"| {rule.api.message_name} | {int(rule.api)} | {rule.operation.shown} | {rule.resource.shown} "
+            f"| {rule.when} | {refusal} |"
+        )
+    lines += [
+        f"| {api.message_name} | {int(api)} | nothing | | | {reason} |"
+        for api, reason in rules.WITHOUT_RULE.items()
+        if api in SERVED
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    text = TABLE.read_text()
+    TABLE.write_text(text[: text.index(BEGIN) + len(BEGIN)] + table() + text[text.index(END) :])
