@@ -21,10 +21,12 @@ sys.path.append(str(Path(__file__).parents[1] / "interop"))
 from broker_cluster import BrokerCluster
 from broker_process import BrokerProcess
 from peer_network import PeerNetwork
+from recording_clients import PRODUCERS
 from replicated_cluster import BROKERS, ReplicatedCluster
 
+HERE = Path(__file__).parent
 LOG_CHARACTERS = 6000
-SCENARIO = re.compile(r"test_c\d+_")
+SCENARIO = re.compile(r"test_c(\d+)_")
 TIMES = 5
 """How often a soak plays a scenario that has no longer form of its own, the first time not counted."""
 
@@ -53,6 +55,17 @@ def _has_longer_form(metafunc: pytest.Metafunc) -> bool:
     own = list(metafunc.definition.iter_markers())
     params = [param for mark in own if mark.name == "parametrize" for param in mark.args[1]]
     return any(mark.name == "soak" for mark in (*own, *(m for param in params for m in getattr(param, "marks", ()))))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a scenario that can be played with each of two libraries, `make test` plays it with one, by turns, and a soak
+    with both: each costs seconds of three brokers."""
+    for item in items:
+        if not isinstance(item, pytest.Function) or item.path.parent != HERE or not hasattr(item, "callspec"):
+            continue
+        library, number = item.callspec.params.get("library"), SCENARIO.match(item.originalname)
+        if number and library in PRODUCERS and library != sorted(PRODUCERS)[int(number[1]) % len(PRODUCERS)]:
+            item.add_marker(pytest.mark.soak)
 
 
 @pytest.fixture

@@ -188,7 +188,7 @@ def create_topics(broker: BrokerProcess) -> list[PartitionHistory]:
     return [PartitionHistory(name, partition) for name, count in TOPICS.items() for partition in range(count)]
 
 
-@pytest.mark.parametrize("kills", [8, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [4, pytest.param(100, marks=pytest.mark.soak)])
 def test_kills_lose_nothing(broker_factory: BrokerFactory, kills: int) -> None:
     rng = random.Random(SEED)
     broker = broker_factory(SETTINGS).start()

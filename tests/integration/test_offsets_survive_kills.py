@@ -101,7 +101,7 @@ def committed(client: RawClient) -> dict[str, set[tuple[int, str | None]]]:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("kills", [8, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [4, pytest.param(100, marks=pytest.mark.soak)])
 def test_no_acknowledged_offset_is_lost_in_kills(broker_factory: BrokerFactory, kills: int) -> None:
     rng = random.Random(SEED)
     broker = broker_factory({"offsets.topic.num.partitions": "5", "offsets.topic.segment.bytes": "30000"}).start()

@@ -18,6 +18,7 @@ REPOSITORY = Path(__file__).parents[2]
 RECORDS = 6_000
 
 
+@pytest.mark.soak
 def test_the_stream_of_the_example(spark: Any, address: str, topic: str, checkpoint: str) -> None:
     names = {"source": topic, "target": f"{topic}-out"}
     asyncio.run(example.fill(address, RECORDS, **names))

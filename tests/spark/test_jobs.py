@@ -160,6 +160,7 @@ def test_avro_columns_there_and_back(spark: Any) -> None:
     assert [row and (row.currency, row.rate) for row in found] == [("EUR", 1.5), ("CHF", 0.9), None]
 
 
+@pytest.mark.soak
 def test_what_users_meet(spark: Any, address: str, topic: str, tmp_path: Path) -> None:
     """Said as it is told on the command line: whatever Spark has wrapped it in."""
     create(address, topic, f"{topic}-out")

@@ -96,6 +96,7 @@ def test_k21_a_reader_is_killed(spark: Any, stream: Stream, tmp_path: Path) -> N
     assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
 
 
+@pytest.mark.soak
 def test_k21_a_first_batch_is_replayed_from_where_it_began(spark: Any, stream: Stream, tmp_path: Path) -> None:
     """A query that begins at "latest" fails in its first batch; what comes before it is started again is read."""
     reads = dict(stream.reads) | {"startingOffsets": "latest"}
