@@ -74,8 +74,8 @@ _RAISED: Final = re.compile(r"^(?:[\w]+\.)*([A-Z]\w+): (.+)$", re.MULTILINE)
 _MODULE: Final = re.compile(r"No module named '?([\w.]+)'?")
 _OURS: Final = (
     "BadRow", "BadOffsets", "DataLoss", "DecidedButAborted", "InvalidValue", "JobError", "NoSuchTopic", "NotAllOpen",
-    "NotRepairable", "NothingRead", "OptionError", "SchemaError", "TakenOver", "UnknownQuery", "UnreachableSchemas",
-    "UnreadableState", "JavaNotFound", "ArchiveError",
+    "NotRepairable", "NothingRead", "OptionError", "SchemaError", "TakenOver", "TooManyTasks", "UnknownQuery",
+    "UnreachableSchemas", "UnreadableState", "JavaNotFound", "ArchiveError",
 )  # fmt: skip
 
 

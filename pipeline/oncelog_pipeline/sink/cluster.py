@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from oncelog import Admin, Consumer, ConsumerGroupMetadata, Producer, RecordMetadata, TopicPartition
 from oncelog.clock import now_ms
@@ -27,6 +28,12 @@ LOOK_MS: Final = 50
 """How often to look whether a consumer has passed over what was aborted."""
 OWNER_TIMEOUT_MS: Final = 10_000
 """Of the transaction in which a state is written."""
+ENDS_AT_A_TIME: Final = 500
+"""Transactions that are ended side by side, on a connection to each coordinator."""
+LOOKS_AT_A_TIME: Final = 20
+"""Consumers that look side by side whether a record is visible: connections of their own each."""
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -188,11 +195,11 @@ class KafkaCluster(Opened):
         return shares
 
     async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
-        ends = (self._admin.transactions.end(each, commits=commits) for each in transactions)
-        return list(await asyncio.gather(*ends))
+        end = partial(self._admin.transactions.end, commits=commits)
+        return await _for_each(end, transactions, ENDS_AT_A_TIME)
 
     async def are_visible(self, places: Sequence[Place]) -> list[bool]:
-        return list(await asyncio.gather(*map(self._is_visible, places)))
+        return await _for_each(self._is_visible, places, LOOKS_AT_A_TIME)
 
     async def _is_visible(self, place: Place) -> bool:
         partition = TopicPartition(place.topic, place.partition)
@@ -232,6 +239,17 @@ class KafkaCluster(Opened):
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds * self._rng.uniform(0.5, 1.5))
+
+
+async def _for_each(work: Callable[[T], Awaitable[bool]], things: Sequence[T], at_a_time: int) -> list[bool]:
+    """What it answers for each, in their order."""
+    room = asyncio.Semaphore(at_a_time)
+
+    async def one(thing: T) -> bool:
+        async with room:
+            return await work(thing)
+
+    return list(await asyncio.gather(*map(one, things)))
 
 
 def _group(group_id: str) -> ConsumerGroupMetadata:

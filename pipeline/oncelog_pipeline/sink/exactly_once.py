@@ -39,8 +39,9 @@ from oncelog_pipeline.sink.operations import (
     Superseded,
     TakenOver,
     TaskProducer,
+    TooManyTasks,
 )
-from oncelog_pipeline.sink.state import Batch, State, TaskMessage, TaskTransaction
+from oncelog_pipeline.sink.state import MAX_BYTES, Batch, State, TaskMessage, TaskTransaction
 
 P = TypeVar("P", bound=TaskProducer)
 
@@ -158,8 +159,8 @@ async def _finish(cluster: Cluster[Any], found: State, batch: Batch) -> frozense
 async def commit(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage]) -> None:
     """Decide for all tasks of the batch, and end their transactions. May be called again for the same batch.
 
-    Raises TakenOver, NotAllOpen, NotRepairable: nothing was decided. Raises DecidedButAborted: the decision stands, and
-    the next run repairs it. Whatever else the cluster raises leaves open which; `abort` finds out.
+    Raises TakenOver, NotAllOpen, TooManyTasks, NotRepairable: nothing was decided. Raises DecidedButAborted: the
+    decision stands, and the next run repairs it. Whatever else the cluster raises leaves open which; `abort` finds out.
     """
     told = list(messages)
     written = [TaskTransaction(message.written, message.partition) for message in told if message.written is not None]
@@ -230,12 +231,18 @@ async def _check_open(cluster: Cluster[Any], batch: Batch, transactions: Sequenc
 
 
 async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, written: Sequence[TaskTransaction]) -> State:
-    """The decision. Raises TakenOver where anybody else has had, or takes, a hand in it."""
+    """The decision. Raises TooManyTasks; TakenOver where anybody else has had, or takes, a hand in it."""
+    state = seen.decided(batch.number, written)
+    if len(state.as_json()) > MAX_BYTES:
+        raise TooManyTasks(
+            f"{batch}: {len(written)} tasks have written, and the decision about them all must fit one record of"
+            f" {MAX_BYTES:,} bytes, so nothing of the batch was written: let fewer tasks write (coalesce), or choose"
+            " delivery=exactly-once-per-task"
+        )
     owner = await cluster.own(batch.query)
     try:
         if await cluster.read_state(batch.query) != seen:  # only now it is certain
             raise TakenOver(f"{batch}: another run has taken over")
-        state = seen.decided(batch.number, written)
         await owner.write(state)
         return state
     except Superseded:

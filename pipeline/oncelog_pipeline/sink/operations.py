@@ -26,6 +26,10 @@ class NotAllOpen(SinkError):
     """A task's transaction is not open any more, or not for long: nothing was decided."""
 
 
+class TooManyTasks(SinkError):
+    """The decision about the batch is larger than a record may be: nothing was decided."""
+
+
 class DecidedButAborted(SinkError):
     """The coordinator has aborted what was decided. The next start of the query writes those partitions again."""
 

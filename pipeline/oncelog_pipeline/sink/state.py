@@ -20,6 +20,8 @@ from oncelog_pipeline.sink.names import Query, short
 
 VERSION: Final = 1
 NO_BATCH: Final = -1
+MAX_BYTES: Final = 1_000_000
+"""Of a state: brokers take records up to message.max.bytes, by default 1,048,588. Some 6,000 tasks."""
 FORMER_RUNS: Final = 20
 """So many runs back are known to be over. What an older one left open ends with its timeout."""
 
