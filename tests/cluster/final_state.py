@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
+from pathlib import Path
 
 from foreign_clients import Received
 from librdkafka_client import Librdkafka
@@ -82,13 +84,18 @@ def note_replicas(cluster: ReplicatedCluster, history: History, place: Place) ->
     with cluster.client(part.leader) as leader:
         high_watermark, _ = leader.list_offset(*place)
     for node_id in part.replicas:
-        history.replica(ReplicaLog(node_id, place, high_watermark, _stored(cluster, node_id, place)))
+        history.replica(ReplicaLog(node_id, place, high_watermark, digests(stored_batches(cluster, node_id, place))))
 
 
 def stored_batches(cluster: ReplicatedCluster, node_id: int, place: Place) -> list[RecordBatch]:
-    """What a broker has of a partition in its files, as of now: of a log that grows perhaps without its end."""
+    """What a broker has of a partition in its files, as of now."""
+    return batches_in(cluster.brokers[node_id].data / str(place))
+
+
+def batches_in(directory: Path) -> list[RecordBatch]:
+    """Of the log in this directory, which grows perhaps: without its torn end."""
     found: list[RecordBatch] = []
-    for file in sorted((cluster.brokers[node_id].data / str(place)).glob("*.log")):
+    for file in sorted(directory.glob("*.log")):
         content, start = file.read_bytes(), 0
         while start < len(content):
             try:
@@ -100,11 +107,8 @@ def stored_batches(cluster: ReplicatedCluster, node_id: int, place: Place) -> li
     return found
 
 
-def _stored(cluster: ReplicatedCluster, node_id: int, place: Place) -> tuple[StoredBatch, ...]:
-    return tuple(
-        StoredBatch(batch.base_offset, batch.next_offset, _digest(batch))
-        for batch in stored_batches(cluster, node_id, place)
-    )
+def digests(batches: Iterable[RecordBatch]) -> tuple[StoredBatch, ...]:
+    return tuple(StoredBatch(batch.base_offset, batch.next_offset, _digest(batch)) for batch in batches)
 
 
 def _digest(batch: RecordBatch) -> bytes:

@@ -31,6 +31,7 @@ from oncelog_protocol.acls import (
     ResourceType,
 )
 from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.describe_acls import DescribeAclsRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
 
 METADATA_VERSION = 9
@@ -102,6 +103,24 @@ async def let_clients_do_all_but_what_is_for_brokers(secured: ReplicatedCluster,
             )
             for kind, name, operation in everything
         )
+    for node_id in secured.up:
+        secured.until(lambda: acls_known_to(secured, node_id) == len(everything), f"broker {node_id} knows the ACLs")  # noqa: B023
+
+
+def acls_known_to(secured: ReplicatedCluster, node_id: int) -> int:
+    """None as long as it knows nobody who may ask."""
+    request = DescribeAclsRequest(
+        resource_type_filter=ResourceType.ANY,
+        resource_name_filter=None,
+        pattern_type_filter=PatternType.ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=AclOperation.ANY,
+        permission_type=AclPermission.ANY,
+    )
+    with secured.client(node_id) as client:
+        answer = client.call(request, ApiKey.DESCRIBE_ACLS, 2)
+    return sum(len(resource.acls) for resource in answer.resources)
 
 
 def as_broker(directory: Path, password: str = PASSWORD) -> dict[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from soak.faults import Done
+from soak.files import what_files_say
 from soak.plan import BROKERS, GAP_SECONDS, Fault, Strike, plan
 from soak.progress import Stall
 from soak.report import cause, keep
@@ -30,6 +31,11 @@ def test_a_short_soak_finds_nothing(tmp_path: Path) -> None:
     assert sum(send.made_of is not None for send in result.history.sends) > 10
     keep(tmp_path, result)
     assert f"| {SEED} |" in (tmp_path / "tables.md").read_text()
+    assert what_files_say(tmp_path, result.history) == []
+    for node_id in BROKERS:
+        (log,) = (tmp_path / f"broker{node_id}" / "lines-0").glob("*.log")
+        log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
+    assert what_files_say(tmp_path, result.history), "acknowledged lines are gone"
 
 
 def test_a_seed_repeats_its_faults() -> None:

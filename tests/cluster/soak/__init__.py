@@ -11,5 +11,6 @@ members     groups whose members come and go
 streams     Kafka Streams, whose instances are killed
 observers   who leads in which epoch, and what is committed, as brokers say; what their processes use
 run         all of it, to the verdict of the checker
+files       what the brokers' files say of a run that was ended before
 report      the tables of docs/soak.md, and what a failing run leaves
 """

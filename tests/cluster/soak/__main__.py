@@ -16,6 +16,7 @@ import click
 from maven import Unavailable
 from streams_app import class_path
 
+from soak.files import what_files_say
 from soak.plan import Fault
 from soak.report import keep, page
 from soak.run import Result, Run, Settings
@@ -80,6 +81,8 @@ def main(
         with Stage(where, int(zookeepers)) as stage:
             result = Run(stage, Settings(seed, seconds, chosen, lines, streams_class_path=found), click.echo).play()
         results.append(result)
+        if result.problems:
+            result.problems.extend(what_files_say(where, result.history))
         if result.problems or keeps:
             keep(where, result)
             click.echo(f"{len(result.problems)} problems with seed {seed}; everything about it is in {where}")

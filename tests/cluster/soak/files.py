@@ -1,0 +1,62 @@
+"""A run that was ended before its clients could be asked: what the files of its brokers say, once all are stopped."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from final_state import batches_in, digests
+from tests.support.history.checker import SHOWN, violations
+from tests.support.history.events import Place, ReplicaLog
+from tests.support.history.recorder import History
+
+from oncelog_broker.log.checkpoints import HIGH_WATERMARK_CHECKPOINT, read_offset_checkpoint
+from oncelog_broker.runtime.disk import RealDisk
+from oncelog_protocol.records.batch import RecordBatch
+from oncelog_protocol.records.control import ControlType, read_marker
+from oncelog_protocol.records.record import read_records
+from soak.plan import BROKERS
+
+
+def what_files_say(directory: Path, history: History) -> list[str]:
+    """All that is wrong by them with what the clients were told."""
+    note_files(history, directory, {send.place for send in history.sends})
+    found = violations(history)
+    return [f"by the files: {violation}" for violation in found[:SHOWN]] + (
+        [f"by the files: {len(found)} violations in all"] if len(found) > SHOWN else []
+    )
+
+
+def note_files(history: History, directory: Path, places: Iterable[Place]) -> None:
+    """In the place of what readers find and brokers answer. Of replicas that differ in their ends, the one that would
+    lead says what is there; they are to be alike below the high watermarks that they have written down."""
+    high_watermarks = {
+        node_id: read_offset_checkpoint(RealDisk(), str(directory / f"broker{node_id}" / HIGH_WATERMARK_CHECKPOINT))
+        for node_id in BROKERS
+    }
+    history.replicas.clear()
+    for place in places:
+        logs = {node_id: batches_in(directory / f"broker{node_id}" / str(place)) for node_id in BROKERS}
+        history.finally_holds(place, committed(max(logs.values(), key=_rank)))
+        for node_id, batches in logs.items():
+            history.replica(ReplicaLog(node_id, place, high_watermarks[node_id].get(place, 0), digests(batches)))
+
+
+def committed(batches: Sequence[RecordBatch]) -> list[tuple[int, bytes]]:
+    """Offset and value of what a read_committed consumer would find."""
+    found: list[tuple[int, bytes]] = []
+    undecided: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
+    for batch in batches:
+        if batch.is_control:
+            marker, decided = read_marker(batch), undecided.pop(batch.producer_id, [])
+            if marker is not None and marker.control_type is ControlType.COMMIT:
+                found += decided
+            continue
+        records = [(record.offset, bytes(record.value or b"")) for record in read_records(batch)]
+        (undecided[batch.producer_id] if batch.is_transactional else found).extend(records)
+    return sorted(found)
+
+
+def _rank(batches: Sequence[RecordBatch]) -> tuple[int, int]:
+    return (batches[-1].partition_leader_epoch, batches[-1].next_offset) if batches else (-1, 0)
