@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -258,6 +259,18 @@ def test_who_speaks_no_tls_is_told_to_go(secured: SecuredBroker) -> None:
         client.call(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0)
     said = "no TLS: is its security.protocol that of the listener SSL?"
     eventually(lambda: said in secured.logged, "it is logged")
+
+
+@pytest.mark.parametrize("junk", [b"\xff" * 100_000, b"\0\0\0\x05" + b"x" * 100_000], ids=["no frame", "no request"])
+def test_more_behind_what_is_no_request_is_not_looked_at(secured: SecuredBroker, junk: bytes) -> None:
+    """The end of the fixture looks for tracebacks."""
+    with (
+        socket.create_connection(("127.0.0.1", secured.port("SSL")), TIMEOUT_SECONDS) as plain,
+        secured.client_context().wrap_socket(plain, server_hostname="localhost") as client,
+        suppress(OSError),
+    ):  # it may be cut off before all is sent
+        client.sendall(junk)
+        assert client.recv(1) == b""
 
 
 def test_secrets_are_not_described(secured: SecuredBroker) -> None:

@@ -70,17 +70,21 @@ class Handshakes:
 
     def _turn(self) -> None:
         self._next_turn = None
+        try:
+            self._take_one_step()
+        finally:
+            if self._ready:
+                self._have_turn()
+            elif self._waiting:
+                self._have_turn(self._seconds_until_room())
+
+    def _take_one_step(self) -> None:
         while self._ready:
             handshake = self._ready.popleft()
             if handshake in self._under_way:
                 handshake.take_step()
-                break
-        else:
-            self._begin_one()
-        if self._ready:
-            self._have_turn()
-        elif self._waiting:
-            self._have_turn(self._seconds_until_room())
+                return
+        self._begin_one()
 
     def _begin_one(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 RECEIVE_BYTES: Final = 128 * 1024
 """For one read of a socket. It is decrypted at once, as far as the connection takes it."""
+HANDSHAKE_READ_BYTES: Final = 4096
+"""The same until the handshake is done: a first message fits. What a client that waits for its turn has sent beyond
+that stays in its socket."""
 HANDSHAKE_INPUT_BYTES: Final = 64 * 1024
 """What a client may send before its handshake is done: certificates are some kilobytes."""
 HANDSHAKE_RECORD: Final = 0x16
@@ -64,7 +67,7 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._first_bytes = b""
         self._app: BrokerConnection | None = None
         self._is_paused = False
-        """The connection takes no more for now; nor is the socket read then."""
+        """The connection takes no more until it says so, and the socket is not read."""
         self._will_pump = False
         self._has_ended = False
         """The client sends no more."""
@@ -83,7 +86,7 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._raw.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return _RECEIVED
+        return _RECEIVED if self._state is _State.OPEN else _RECEIVED[:HANDSHAKE_READ_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._state is _State.OPEN:
@@ -185,7 +188,7 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
         assert app is not None
         assert tls is not None
         try:
-            while not self._is_paused and self._state is _State.OPEN:
+            while not self._is_paused and not self.is_closing():
                 room = app.get_buffer(-1)
                 assert len(room), "a connection without room has paused"
                 size, is_end = _read_into(tls, incoming, room)

@@ -62,7 +62,7 @@ class Jwks:
 
 
 def parse_keys(content: bytes) -> dict[str | None, Any]:
-    """The public keys by id. Those of a kind that is not known are passed over. Raises ValueError."""
+    """The public keys by id. Those of a kind that is not known, or malformed, are passed over. Raises ValueError."""
     from jwt import PyJWK, PyJWTError
 
     document = json.loads(content)
@@ -74,8 +74,8 @@ def parse_keys(content: bytes) -> dict[str | None, Any]:
             continue  # a shared secret is no public key
         try:
             keys[each.get("kid")] = PyJWK.from_dict(each)
-        except PyJWTError:
-            continue
+        except (PyJWTError, ValueError, TypeError, AttributeError, KeyError) as error:
+            logger.warning("a key of the set is passed over", extra={"reason": type(error).__name__})
     return keys
 
 

@@ -15,6 +15,8 @@ from oncelog_broker.security.sasl.mechanism import Refused, Step, invalid_creden
 NAME: Final = "OAUTHBEARER"
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Those with a public key. One with a shared secret could be forged by whoever has the public one."""
+LAST_SECOND: Final = 1e12
+"""Since 1970: no token ends later, and its milliseconds fit the answer."""
 _TOKEN: Final = re.compile(rb"n,(?:a=(?P<authorization>[^,]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[^\x01]*\x01)*)\x01")
 _BEARER: Final = re.compile(rb"(?:^|\x01)auth=[Bb]earer +(?P<token>[-_.~+/A-Za-z0-9=]+)\x01")
 _ABORT: Final = b"\x01"
@@ -91,7 +93,7 @@ def verified_claims(token: str, rules: TokenRules, now_s: float) -> dict[str, An
                 algorithms=[algorithm],
                 options={"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False},
             )
-    except jwt.PyJWTError as error:
+    except (jwt.PyJWTError, RecursionError) as error:
         raise ValueError(type(error).__name__) from None
     _check_claims(claims, rules, now_s)
     return dict(claims)
@@ -113,4 +115,5 @@ def _check_claims(claims: dict[str, Any], rules: TokenRules, now_s: float) -> No
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """JSON as Python reads it has NaN, Infinity, and numbers of any length."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LAST_SECOND

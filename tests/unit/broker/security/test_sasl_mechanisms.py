@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 from typing import Any
 
 import jwt
@@ -204,12 +206,31 @@ def test_secrets_that_are_shared_are_no_public_keys() -> None:
 
 
 @pytest.mark.parametrize(
+    "malformed",
+    [
+        {"kty": "RSA", "n": 5, "e": "AQAB"},
+        {"kty": "EC", "crv": "P-256", "x": None, "y": 1},
+        {"kty": 5},
+        {**json.loads(jwt.algorithms.ECAlgorithm.to_jwk(EC.public_key())), "kid": ["a list"]},
+    ],
+)
+def test_a_malformed_key_does_not_take_the_others_with_it(malformed: dict[str, Any]) -> None:
+    good = json.loads(jwks())["keys"]
+    assert set(parse_keys(json.dumps({"keys": [malformed, *good]}).encode())) == {"r", "e"}
+
+
+@pytest.mark.parametrize(
     ("claims", "rules"),
     [
         ({"exp": NOW - 31}, {}),
         ({"exp": None}, {}),
         ({"exp": "soon"}, {}),
         ({"exp": True}, {}),
+        ({"exp": math.nan}, {}),
+        ({"exp": math.inf}, {}),
+        ({"exp": 1e300}, {}),
+        ({"exp": 10**400}, {}),
+        ({"nbf": math.nan}, {}),
         ({"nbf": NOW + 31}, {}),
         ({"sub": ""}, {}),
         ({"aud": "somebody"}, {"audience": ("kafka",)}),
@@ -231,6 +252,7 @@ def test_tokens_whose_claims_do_not_hold(claims: dict[str, Any], rules: dict[str
         jwt.encode(CLAIMS, "k" * 64, "HS256", {"kid": "r"}),
         jwt.encode(CLAIMS, rsa.generate_private_key(public_exponent=65537, key_size=2048), "RS256", {"kid": "r"}),
         "a.b.c",
+        base64.urlsafe_b64encode(b"[" * 100_000).decode().rstrip("=") + ".e30.c2ln",
         "nonsense",
     ],
 )

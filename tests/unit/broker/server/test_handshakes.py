@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from oncelog_broker.server import handshakes
 from oncelog_broker.server.handshakes import Handshakes
+from oncelog_broker.server.secured import HANDSHAKE_READ_BYTES, HANDSHAKE_RECORD, SecuredTransport
 
 
 class Stranger:
@@ -92,3 +96,29 @@ async def test_whoever_leaves_is_forgotten() -> None:
     await turns()
     assert stranger.steps == 0
     assert len(line) == 0
+
+
+async def test_a_step_that_fails_stops_nobody_else() -> None:
+    line = Handshakes()
+    broken, other = Stranger(line), Stranger(line)
+    broken.take_step = lambda: 1 / 0  # type: ignore[method-assign,assignment,return-value]
+    loop, failures = asyncio.get_running_loop(), list[object]()
+    loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    line.has_input(other)
+    line.has_input(broken)  # the newest goes first
+    await turns()
+    assert other.steps == 1
+    assert [type(failure) for failure in failures] == [ZeroDivisionError]
+
+
+async def test_a_client_that_waits_for_its_turn_has_little_of_our_memory() -> None:
+    strangers: Any = SimpleNamespace(admit=lambda *_: None, release=lambda *_: None)
+    socket: Any = Mock(get_extra_info=lambda _: ("127.0.0.1", 5))
+    transport = SecuredTransport(Mock(), Handshakes(), strangers, Mock())
+    transport.connection_made(socket)
+    room = transport.get_buffer(-1)
+    assert len(room) == HANDSHAKE_READ_BYTES
+    room[0] = HANDSHAKE_RECORD
+    transport.buffer_updated(len(room))
+    socket.pause_reading.assert_called_once_with()
+    transport.connection_lost(None)
