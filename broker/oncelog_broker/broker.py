@@ -74,6 +74,7 @@ from oncelog_broker.security.authorizer.configured import configured_authorizer
 from oncelog_broker.security.first_users import make_first_users, parse_first_users
 from oncelog_broker.security.listener_security import ListenerSecurity
 from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS
+from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import Services
 from oncelog_broker.server.controller_calls import ControllerCalls
@@ -223,7 +224,7 @@ class Broker:
             raise BrokerStartError(
                 f"the data directory {home} cannot be made: {error.strerror}. Choose another with --data or log.dirs."
             ) from error
-        store = await open_store(self.config, home, self.clock)
+        store = await open_store(self.config, home, self.clock, tls_to_zookeeper(self.config))
         self._undo.push_async_callback(store.close)
         if not self._is_clustered:
             store.watch_session(self._on_session)
