@@ -46,6 +46,7 @@ from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.cluster_id import agreed_cluster_id
 from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.incarnation import Predecessor
+from oncelog_broker.metadata.login_key import login_key
 from oncelog_broker.metadata.membership import ClusterMember
 from oncelog_broker.metadata.opening import open_store, store_of
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
@@ -246,6 +247,7 @@ class Broker:
         self.advertised = with_bound_ports(advertised, bound)
         self._undo.push_async_callback(self.tasks.close)
         await self._join(store, predecessor)
+        self._login_key = await login_key(store)
         await make_first_users(store, parse_first_users(self.config[security_keys.SCRAM_FIRST_USERS]))
         await self._follow_securities(securities.values())
         self._undo.push_async_callback(self.metadata.close)
@@ -362,7 +364,8 @@ class Broker:
             listener.name: ListenerSecurity(
                 listener,
                 self.config,
-                lambda user: self.image.config_of_user(user),
+                lambda: self.image.user_configs,
+                lambda: self._login_key,
                 is_inter_broker=self._is_clustered and listener.name == brokers_listener,
             )
             for listener in listeners(self.config)

@@ -15,8 +15,8 @@ from kazoo.security import ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, R
 
 from oncelog_broker.metadata import paths
 
-SECRET: Final = (paths.USER_CONFIGS, paths.BROKER_CONFIGS)
-"""With all beneath: SCRAM credentials, and settings of brokers, which may be passwords."""
+SECRET: Final = (paths.USER_CONFIGS, paths.BROKER_CONFIGS, paths.SECRETS)
+"""With all beneath: SCRAM credentials, settings of brokers, which may be passwords, and secrets of the cluster."""
 OTHERS_CHANGE: Final = Permissions.WRITE | Permissions.CREATE | Permissions.DELETE | Permissions.ADMIN
 
 
