@@ -46,6 +46,7 @@ from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.cluster_id import agreed_cluster_id
 from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.incarnation import Predecessor
+from oncelog_broker.metadata.login_key import login_key
 from oncelog_broker.metadata.membership import ClusterMember
 from oncelog_broker.metadata.opening import open_store, store_of
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
@@ -74,6 +75,7 @@ from oncelog_broker.security.authorizer.configured import configured_authorizer
 from oncelog_broker.security.first_users import make_first_users, parse_first_users
 from oncelog_broker.security.listener_security import ListenerSecurity
 from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS
+from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import Services
 from oncelog_broker.server.controller_calls import ControllerCalls
@@ -223,7 +225,7 @@ class Broker:
             raise BrokerStartError(
                 f"the data directory {home} cannot be made: {error.strerror}. Choose another with --data or log.dirs."
             ) from error
-        store = await open_store(self.config, home, self.clock)
+        store = await open_store(self.config, home, self.clock, tls_to_zookeeper(self.config))
         self._undo.push_async_callback(store.close)
         if not self._is_clustered:
             store.watch_session(self._on_session)
@@ -245,6 +247,7 @@ class Broker:
         self.advertised = with_bound_ports(advertised, bound)
         self._undo.push_async_callback(self.tasks.close)
         await self._join(store, predecessor)
+        self._login_key = await login_key(store)
         await make_first_users(store, parse_first_users(self.config[security_keys.SCRAM_FIRST_USERS]))
         await self._follow_securities(securities.values())
         self._undo.push_async_callback(self.metadata.close)
@@ -361,7 +364,8 @@ class Broker:
             listener.name: ListenerSecurity(
                 listener,
                 self.config,
-                lambda user: self.image.config_of_user(user),
+                lambda: self.image.user_configs,
+                lambda: self._login_key,
                 is_inter_broker=self._is_clustered and listener.name == brokers_listener,
             )
             for listener in listeners(self.config)
