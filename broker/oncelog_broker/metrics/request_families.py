@@ -1,7 +1,8 @@
 """How many requests there are and how long they take: kafka.network:type=RequestMetrics, and connections.
 
-Quantiles are of the latest thousand requests of each API. A request that is answered at once has only a total: its
-local time. Kafka's stages that this broker does not have are not told: it has no queues of requests and responses.
+Quantiles are of the latest thousand requests of each API that were timed, which is every eighth. A request that is
+answered at once has only a total: its local time. Kafka's stages that this broker does not have are not told: it has no
+queues of requests and responses.
 """
 
 from __future__ import annotations

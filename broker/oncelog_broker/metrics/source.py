@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from oncelog_broker.config.listeners import listeners
 from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
 from oncelog_broker.observability.loop_watch import LoopWatch
 from oncelog_broker.observability.request_times import RequestTimes
@@ -109,6 +110,7 @@ class Source:
             if number % PARTITIONS_PER_STEP == 0:
                 yield None
         yield from self.cluster.counted(self.services.image, self.services.node_id)
+        self.connections.update({listener.name: 0 for listener in listeners(self.services.config)})
         self.connections.update(connection.listener for connection in self.parts.connections)
         yield None
 

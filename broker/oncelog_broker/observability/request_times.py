@@ -37,7 +37,6 @@ class ApiTimes:
 
     def note_waited(self, started: float, waiting: float, answered: float, sent: float) -> None:
         """A request that waited is answered: monotonic times of its four moments."""
-        self.waited += 1
         self.local.append(waiting - started)
         self.remote.append(answered - waiting)
         self.send.append(sent - answered)

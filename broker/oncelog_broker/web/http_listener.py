@@ -23,7 +23,7 @@ class HttpListener:
         """Internal: use `open`."""
         self.address = address
         self._close = close
-        self._connections = connections
+        self.connections = connections
 
     @classmethod
     async def open(cls, address: HttpAddress, app: Any, network: Network) -> HttpListener:
@@ -43,5 +43,5 @@ class HttpListener:
     async def close(self) -> None:
         """Accept no more, and end what is under way."""
         await self._close()
-        self._connections.close()
+        self.connections.close()
         await asyncio.sleep(0)
