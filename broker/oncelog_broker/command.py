@@ -43,6 +43,11 @@ logger = logging.getLogger(__name__)
     help="A setting; goes before environment (ONCELOG_NUM_PARTITIONS=3) and file. May be repeated.",
 )
 @click.option(
+    "--http",
+    metavar="HOST:PORT",
+    help="Tell metrics (/metrics) and health (/health/live, /health/ready) there; short for --set http.listener=...",
+)
+@click.option(
     "--log-level",
     type=click.Choice(LEVELS),
     default="warning",
@@ -51,7 +56,12 @@ logger = logging.getLogger(__name__)
 )
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True, help="How log lines look.")
 def serve(
-    config_file: Path | None, data: str | None, assignments: tuple[str, ...], log_level: str, log_format: str
+    config_file: Path | None,
+    data: str | None,
+    assignments: tuple[str, ...],
+    http: str | None,
+    log_level: str,
+    log_format: str,
 ) -> None:
     """Start a broker.
 
@@ -69,6 +79,8 @@ def serve(
     set_up_logging(log_level, log_format)
     if data is not None:
         assignments = (*assignments, f"log.dirs={data}")
+    if http is not None:
+        assignments = (*assignments, f"http.listener={http}")
     try:
         config = load_broker_config(config_file, os.environ, assignments)
     except (InvalidConfig, OSError) as error:
@@ -126,7 +138,8 @@ async def _run(broker: object) -> int:
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)
     metadata = described_store(broker.config)
-    click.echo(f"oncelog broker {broker.node_id} ready on {addresses} ({metadata}, data in {directories})")
+    http = "" if broker.http is None else f", http on {broker.http.address}"
+    click.echo(f"oncelog broker {broker.node_id} ready on {addresses} ({metadata}, data in {directories}{http})")
     sys.stdout.flush()
     failed = loop.create_task(broker.failed.wait())
     await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)

@@ -73,6 +73,8 @@ class ProducerCounters:
     """Surely in the log, but older than that: DUPLICATE_SEQUENCE_NUMBER (S12)."""
     gaps: int = 0
     """All others that were out of order."""
+    fenced: int = 0
+    """Of an epoch that is over: INVALID_PRODUCER_EPOCH (S9)."""
 
 
 class ProducerState:
@@ -220,6 +222,7 @@ class ProducerState:
         """A lower epoch is fenced; a higher one begins at sequence 0, which a producer may do by itself (S9)."""
         producer_id, epoch, sequence = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE]
         if epoch < last_epoch:
+            self.counters.fenced += 1
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} is at epoch {last_epoch}, not {epoch}"
             )
@@ -331,6 +334,11 @@ class ProducerState:
         self.first_unstable_offset = first
 
     # --- all of them ---------------------------------------------------------------------------------------------
+
+    @property
+    def open_transactions(self) -> int:
+        """How many producers have one open here."""
+        return len(self._open)
 
     def get(self, producer_id: int) -> ProducerStateEntry | None:
         self._end_streak(producer_id)

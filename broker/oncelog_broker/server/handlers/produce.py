@@ -249,6 +249,8 @@ class _Produce:
         if partition is not None and is_in_the_log and not partition.is_alone:
             # Clients take this for a success (S12), so it must be replicated first.
             self._replicate(answer, partition, partition.log.log_end_offset)
+        if partition is not None:
+            partition.traffic.failed_produces += 1
         self._fail(answer, error)
 
     def _replicate(self, answer: PartitionResponse, partition: Partition, next_offset: int) -> None:
