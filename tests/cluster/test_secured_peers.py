@@ -14,8 +14,6 @@ from raw_client import RawClient
 from recording_clients import PRODUCERS
 from replicated_cluster import ReplicatedCluster
 from tests.support.certificates import Certificate
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
 from oncelog import Admin
 from oncelog.errors import AuthenticationFailed
@@ -33,6 +31,8 @@ from oncelog_protocol.acls import (
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.describe_acls import DescribeAclsRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 METADATA_VERSION = 9
 PASSWORD = "brokers among themselves"

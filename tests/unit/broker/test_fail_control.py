@@ -100,13 +100,12 @@ def _made(cls: Any) -> Any:
     names = {**vars(sys.modules[cls.__module__]), **_inner(cls)}
     for name, hint in get_type_hints(cls, localns=names).items():
         arguments = [each for each in get_args(hint) if each is not type(None)]
-        kind = hint if get_origin(hint) not in (list,) and not arguments else hint
         lists = [each for each in (hint, *get_args(hint)) if get_origin(each) is list]
         if lists:
             (element,) = get_args(lists[0])
             fields[name] = [_value(element)]
         else:
-            fields[name] = _value(arguments[0] if arguments else kind)
+            fields[name] = _value(arguments[0] if arguments else hint)
     return cls(**fields)
 
 
