@@ -21,6 +21,9 @@ WHOLE_SECONDS: Final = 120.0
 """Until all brokers see each other, and until all replicas are in sync."""
 POLL_SECONDS: Final = 0.1
 PORT_LATER: Final = 0
+SESSION_TIMEOUT: Final = "zookeeper.session.timeout.ms"
+SESSION_MS: Final = "6000"
+"""So long nobody takes over from a broker that was killed: a third of the default, and enough for a busy machine."""
 
 
 class NoZooKeeper(Exception):
@@ -33,7 +36,7 @@ class Cluster:
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = BROKERS) -> None:
         """`settings` by Kafka's keys go before ours."""
         self.directory = directory
-        self._settings = {**QUICK_SETTINGS, **(settings or {})}
+        self._settings = {**QUICK_SETTINGS, SESSION_TIMEOUT: SESSION_MS, **(settings or {})}
         self._size = brokers
         self._zookeeper: subprocess.Popen[str] | None = None
         self.brokers: dict[int, Broker] = {}
@@ -59,9 +62,21 @@ class Cluster:
 
     # --- what may happen to it
 
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """The number of the broker that leads it; -1: none does now. Raises KafkaError."""
+
+        async def ask() -> int:
+            from oncelog.admin import Admin
+
+            async with Admin(self.bootstrap_servers) as admin:
+                return (await admin.describe_topics([topic]))[topic].partitions[partition].leader
+
+        return run(ask)
+
     def fail(self, point: str, **what: Any) -> ClusterFault:
-        """As `Broker.fail`, in every broker: a test seldom knows which of them leads or coordinates. So `times` counts
-        for each. Raises ValueError, BrokerGone."""
+        """As `Broker.fail`, in every broker: where a test does not know which of them is met. `times` counts for each,
+        so that a crash may strike one after another: `cluster[cluster.leader_of(topic)].fail(...)` is for one of them.
+        Raises ValueError, BrokerGone."""
         return ClusterFault([broker.fail(point, **what) for broker in self if broker.is_running])
 
     def mend(self) -> None:

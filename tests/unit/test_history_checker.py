@@ -239,5 +239,5 @@ def test_check_says_what_is_wrong_and_leaves_out_what_is_expected(history: Histo
     acknowledged(history, b"1", 0)
     history.finally_holds(HERE, [])
     check(history, apart_from=[Kind.LOST])
-    with pytest.raises(AssertionError, match=r"LOST .*b'1' of anna"):
+    with pytest.raises(AssertionError, match=r"(?s)LOST.*b'1' of anna"):
         check(history)

@@ -178,6 +178,7 @@ ROUTES: Final[dict[tuple[str, str], Callable[[HttpControl, _Question], Any]]] = 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 2 * MAX_CONNECTIONS
 
     def __init__(self, address: Address, control: HttpControl) -> None:
         self.control = control
