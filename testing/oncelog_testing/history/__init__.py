@@ -6,6 +6,7 @@ violation   the kinds of violation, and what one of them says
 records     of sends, transactions and reads: lost, twice, moved, aborted, torn, out of order, skipped
 processing  of what groups make of their inputs: twice, not at all
 offsets     of committed offsets: going back, aborted, invented
-replicas    of replicas and leaders: different below the high watermark, two leaders in one epoch
-checker     `violations(history)`: all of these; `check(history)` raises if there are any
+replicas    of replicas and leaders, for who sees into brokers: different below the high watermark, two leaders
+verdict     what is wrong, for a reader
+checker     `violations(history)`: all of these; `verdict(history)`; `check(history)` raises if there are any
 """
