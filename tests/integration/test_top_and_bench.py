@@ -1,4 +1,4 @@
-"""`oncelog top`, `bench` and `configs` as processes, against a live broker."""
+"""`oncelog top`, `bench` and `configs` against a live broker."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from pathlib import Path
 
 import pytest
 from broker_process import BrokerProcess
+from click.testing import CliRunner, Result
 from raw_client import RawClient
 from raw_transactions import RawTransactions
+
+from oncelog.cli.main import cli
 
 COMMAND = str(Path(sys.executable).parent / "oncelog")
 TIMEOUT_SECONDS = 60
 
-Oncelog = Callable[..., subprocess.CompletedProcess[str]]
+Oncelog = Callable[..., Result]
 
 
 @pytest.fixture
-def oncelog(address: str) -> Oncelog:
-    """Run to the end, which must be the exit code `code`."""
+def oncelog(broker: BrokerProcess) -> Oncelog:
+    """Run to the end, in this process: `code` is the exit code that is expected."""
 
-    def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "ONCELOG_BOOTSTRAP_SERVER": address}
-        done = subprocess.run(
-            [COMMAND, *arguments], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, env=environment
-        )
-        assert "Traceback" not in done.stderr
-        assert done.returncode == code, done.stderr
+    def run(*arguments: str, code: int = 0) -> Result:
+        done = CliRunner().invoke(cli, arguments, env={"ONCELOG_BOOTSTRAP_SERVER": broker.address})
+        assert done.exit_code == code, done.stderr
         return done
 
     return run
