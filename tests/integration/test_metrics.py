@@ -285,9 +285,7 @@ def test_a_broker_whose_session_is_in_doubt_is_not_ready_until_it_is_settled(
 def test_without_the_setting_nothing_of_it_is_loaded(broker_factory: Callable[..., BrokerProcess]) -> None:
     broker = broker_factory().start()
     assert "http" not in broker.start_line
-    loaded = Path(f"/proc/{broker.pid}/maps")
     code = (
         "import sys, oncelog_broker.broker; print([n for n in sys.modules if n.startswith(('uvicorn', 'prometheus'))])"
     )
-    assert loaded.parent.exists()
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -34,7 +34,7 @@ def gaps(source: Source) -> Samples:
 
 @families.counter(
     "oncelog_producer_fenced_total",
-    "Batches refused with INVALID_PRODUCER_EPOCH: of a producer that another one has replaced.",
+    "Batches refused by a log or a coordinator since another producer has replaced the one that sent them.",
     "topic",
 )
 def fenced(source: Source) -> Samples:

@@ -5,7 +5,6 @@ Linux tells these in /proc; elsewhere the ones that are not known are left out.
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Callable
 from typing import Final
@@ -48,7 +47,14 @@ def _io_bytes(field: str) -> float:
 
 _of_process("counter", "process_cpu_seconds_total", "CPU time of the broker, user and system.", _cpu_seconds)
 _of_process("gauge", "process_resident_memory_bytes", "Memory, mapped files included.", _resident_bytes)
-_of_process("gauge", "process_open_fds", "Open file descriptors.", lambda: len(os.listdir("/proc/self/fd")))
+
+
+@families.gauge("process_open_fds", "Open file descriptors.")
+def open_files(source: Source) -> Samples:
+    if source.open_files is not None:
+        yield Sample(NO_LABELS, source.open_files)
+
+
 _of_process("gauge", "process_max_fds", "The limit of these.", lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 _of_process(
     "gauge",

@@ -30,7 +30,9 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 SAMPLES_PER_STEP: Final = 50
 """Written before others have their turn: half a millisecond."""
 LARGEST_SHARE: Final = 0.1
-"""Of the time that may go into scrapes."""
+"""Of the time that may go into scrapes, unless the text would be older than"""
+OLDEST_SECONDS: Final = 5.0
+"""this: rates are made of two texts, and Prometheus comes every 15 seconds or so."""
 PIECE_BYTES: Final = 64 * 1024
 """Text is joined to pieces of about this size."""
 
@@ -122,7 +124,7 @@ class Scraper:
     def _keep(self, began: float, text: list[bytes]) -> list[bytes]:
         ended = self._clock.monotonic()
         self._latest = text
-        self._good_until = ended + (ended - began) * (1 / LARGEST_SHARE - 1)
+        self._good_until = ended + min(OLDEST_SECONDS, (ended - began) * (1 / LARGEST_SHARE - 1))
         return text
 
     def _done(self, _: asyncio.Future[list[bytes]]) -> None:

@@ -6,6 +6,7 @@ of one moment: sums of different metrics may differ by what came in between.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from oncelog_broker.observability.request_times import RequestTimes
 from oncelog_broker.observability.topic_traffic import TopicTraffic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
-from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.runtime.steps import Errand, Steps
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import Services
 from oncelog_broker.server.dispatch import Dispatcher
@@ -84,6 +85,8 @@ class Source:
         """Follower -> how many records it is behind where it is behind most, of what this broker leads."""
         self.connections: Counter[str] = Counter()
         """By listener."""
+        self.open_files: int | None = None
+        """File descriptors; None where the system does not tell."""
 
     @property
     def replicas(self) -> Replicas:
@@ -91,6 +94,7 @@ class Source:
 
     def look(self) -> Steps[None]:
         """Copy what is to be iterated over, and count what several metrics tell."""
+        self.open_files = yield Errand(_open_files)
         replicas = self.replicas
         self.hosted = list(replicas.partitions())
         self.led = [partition for partition in self.hosted if partition.leads]
@@ -126,6 +130,14 @@ class Source:
         for broker_id, follower in partition.followers.items():
             behind = end - (follower.log_end_offset or 0)
             self.lag[broker_id] = max(self.lag.get(broker_id, 0), behind)
+
+
+def _open_files() -> int | None:
+    """Of very many files the system takes some milliseconds to tell."""
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return None
 
 
 def in_steps(things: Iterable[Partition]) -> Iterable[tuple[Partition, bool]]:

@@ -15,7 +15,6 @@ class Refusals(Protocol):
     duplicates: int
     old_duplicates: int
     gaps: int
-    fenced: int
 
 
 class TopicTraffic:
@@ -54,18 +53,18 @@ class TopicTraffic:
         self.replication_bytes_out = 0
         self.isr_shrinks = 0
         self.isr_expands = 0
+        self.fenced = 0
+        """Batches of producers that others have replaced."""
         # Of logs that are hosted no more:
         self.duplicates = 0
         self.old_duplicates = 0
         self.gaps = 0
-        self.fenced = 0
 
     def fold(self, refusals: Refusals) -> None:
         """A log is hosted no more."""
         self.duplicates += refusals.duplicates
         self.old_duplicates += refusals.old_duplicates
         self.gaps += refusals.gaps
-        self.fenced += refusals.fenced
 
     def add(self, other: TopicTraffic) -> None:
         """Count what `other` has counted."""

@@ -121,9 +121,9 @@ class Dispatcher:
         if known.route_header is not route.header or frame[PREFIX.size : position] != known.tail:
             connection.known_header, position, client_id = KnownHeader.read(route.header, frame)
         context = RequestContext(self._services, connection, api_key, version, correlation_id, client_id)
-        route.requests = number = route.requests + 1
+        route.requests += 1
         started = 0.0
-        if number & TIMED_MASK == 1 and route.times is not None:
+        if route.times is not None and route.requests & TIMED_MASK == 1:
             started = self._monotonic()
         try:
             request = route.decode(frame, position, max_elements=ELEMENTS_AT_ONCE)

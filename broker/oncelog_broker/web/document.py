@@ -38,9 +38,9 @@ otherwise. Without it nothing of this is loaded, and no request is timed.
 
 What it costs: a request adds to a few integers (below one percent of a Produce with one record,
 `bench/metrics_cost.py`); everything else is read when somebody asks, in slices of some milliseconds between requests,
-and takes {LARGEST_SHARE:.0%} of the time at most, however often somebody asks. No more than {MAX_CONNECTIONS} HTTP
-connections are open (who rests longest makes room), a request's head has some {MAX_HEAD_BYTES // 1024} KB at most and
-no body, and from request to answer a client has {EXCHANGE_SECONDS:.0f} s.
+and who asks again at once gets the same text: scrapes take some {LARGEST_SHARE:.0%} of the time at most. No more than
+{MAX_CONNECTIONS} HTTP connections are open (who rests longest makes room), a request's head has some
+{MAX_HEAD_BYTES // 1024} KB at most and no body, and from request to answer a client has {EXCHANGE_SECONDS:.0f} s.
 
 Counters begin with the process, and never go back while it runs: what a deleted topic has counted stays in the totals,
 which are the samples without the label `topic`. Quantiles are of the latest {SAMPLES} requests of an API that were

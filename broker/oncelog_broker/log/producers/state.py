@@ -73,8 +73,6 @@ class ProducerCounters:
     """Surely in the log, but older than that: DUPLICATE_SEQUENCE_NUMBER (S12)."""
     gaps: int = 0
     """All others that were out of order."""
-    fenced: int = 0
-    """Of an epoch that is over: INVALID_PRODUCER_EPOCH (S9)."""
 
 
 class ProducerState:
@@ -222,7 +220,6 @@ class ProducerState:
         """A lower epoch is fenced; a higher one begins at sequence 0, which a producer may do by itself (S9)."""
         producer_id, epoch, sequence = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE]
         if epoch < last_epoch:
-            self.counters.fenced += 1
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} is at epoch {last_epoch}, not {epoch}"
             )

@@ -10,9 +10,9 @@ from oncelog_broker.observability.topic_traffic import TopicTraffic
 
 def test_what_a_log_has_refused_stays_counted_when_it_goes() -> None:
     traffic = TopicTraffic()
-    traffic.fold(ProducerCounters(duplicates=1, old_duplicates=2, gaps=3, fenced=4))
+    traffic.fold(ProducerCounters(duplicates=1, old_duplicates=2, gaps=3))
     traffic.fold(ProducerCounters(duplicates=10))
-    assert (traffic.duplicates, traffic.old_duplicates, traffic.gaps, traffic.fenced) == (11, 2, 3, 4)
+    assert (traffic.duplicates, traffic.old_duplicates, traffic.gaps) == (11, 2, 3)
 
 
 def test_what_a_deleted_topic_has_counted_moves_once() -> None:
