@@ -27,7 +27,9 @@ PATIENCE = 60.0
 
 
 def transactional(broker: Broker, name: str) -> Librdkafka:
-    producer = Librdkafka({"bootstrap.servers": str(broker), "transactional.id": name})
+    """Without rebootstrap, in which librdkafka forgets a broker that is the only one and closes a connection."""
+    settings = {"bootstrap.servers": str(broker), "transactional.id": name, "metadata.recovery.strategy": "none"}
+    producer = Librdkafka(settings)
     producer.init_transactions(PATIENCE)
     return producer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from oncelog_broker.local_cluster.process import LocalProcess, started_at
 
 PATIENCE = 100.0
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tested_application"
 WITHOUT = ("-p", "no:asyncio", "-p", "no:anyio", "-p", "no:cacheprovider")
 
 
@@ -184,3 +186,20 @@ def test_next(oncelog_cluster, oncelog_topic, oncelog_history):
 def test_a_cluster_of_three(project: Path) -> None:
     done = pytest_in(project, CLUSTER, "-o", "oncelog_cluster_required=true")
     assert "2 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.fixture
+def example(project: Path) -> Path:
+    """The application of examples/ with its tests, in a project of its own."""
+    shutil.copytree(EXAMPLE, project / "examples" / EXAMPLE.name)
+    (project / "pytest.ini").write_text("[pytest]\npythonpath = .\nasyncio_default_fixture_loop_scope = function\n")
+    return project / "examples" / EXAMPLE.name
+
+
+@pytest.mark.parametrize("chosen", ["EndTxn.answer or found_out", pytest.param("", marks=pytest.mark.soak)])
+def test_the_example_shows_what_it_is_to_show(example: Path, chosen: str) -> None:
+    done = subprocess.run(
+        command("-k", chosen, str(example)), cwd=example.parents[1], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "test_an_application_that_does_not_use_transactions_is_found_out" in done.stdout

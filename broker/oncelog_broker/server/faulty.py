@@ -20,7 +20,7 @@ from oncelog_protocol.api import ApiKey, request_type
 from oncelog_protocol.errors import ErrorCode
 
 NAMED_TRANSACTION: Final = ("transactional_id", "v3_and_below_transactional_id")
-NAMED_TOPICS: Final = ("topics", "topic_data", "v3_and_below_topics")
+NAMED_TOPICS: Final = ("topics", "topic_data", "topic_names", "v3_and_below_topics")
 NAMES_NO_TOPICS: Final = frozenset({ApiKey.FETCH})
 """A Fetch names only what has changed since the one before."""
 GO_ON: Final = object()
@@ -98,18 +98,29 @@ def _later(milliseconds: int, answer: Any) -> asyncio.Future[Any]:
 
 def named_by(request: Any, image: ClusterImage) -> Mapping[str, Collection[str | None]]:
     """What a request is about, by the name of the filter."""
-    transactions = [getattr(request, field, None) for field in NAMED_TRANSACTION]
-    transactions += [each.transactional_id for each in getattr(request, "transactions", ())]
-    groups = [getattr(request, "group_id", None), *(each.group_id for each in getattr(request, "groups", ()))]
-    topics = [topic for field in NAMED_TOPICS for topic in getattr(request, field, None) or ()]
+    groups, transactions = (list(getattr(request, field, ())) for field in ("groups", "transactions"))
+    topics = [
+        topic
+        for each in (request, *groups, *transactions)
+        for field in NAMED_TOPICS
+        for topic in getattr(each, field, None) or ()
+    ]
     return {
-        "transactional_id": transactions,
-        "group_id": groups,
+        "transactional_id": [
+            *(getattr(request, field, None) for field in NAMED_TRANSACTION),
+            *(each.transactional_id for each in transactions),
+        ],
+        "group_id": [
+            getattr(request, "group_id", None),
+            *(each if isinstance(each, str) else each.group_id for each in groups),
+        ],
         "topic": [_topic_name(topic, image) for topic in topics],
     }
 
 
 def _topic_name(topic: Any, image: ClusterImage) -> str | None:
+    if isinstance(topic, str):
+        return topic
     name: str | None = getattr(topic, "name", None) or getattr(topic, "topic", None)
     if name:
         return name

@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -18,7 +19,9 @@ from oncelog_broker.fail_control.arrangements import Arrangements
 from oncelog_broker.fail_control.catalogue import CATALOGUE, STEPS
 from oncelog_broker.fail_control.http_control import Address, parse_address
 from oncelog_broker.fail_control.orders import BadOrder, described, order_of
+from oncelog_broker.server.faulty import filters_of, named_by
 from oncelog_broker.server.refusals import REFUSABLE, refusal
+from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey, request_type, response_type
 from oncelog_protocol.codec import codec
 from oncelog_protocol.errors import ErrorCode
@@ -72,8 +75,6 @@ def test_a_process_cannot_be_armed_when_its_steps_are_imported() -> None:
 
 @pytest.mark.parametrize("key", sorted(REFUSABLE), ids=lambda key: ApiKey(key).name)
 def test_a_refusal_can_be_told_in_every_version(key: ApiKey) -> None:
-    from oncelog_broker.server.served import SERVED
-
     versions = SERVED[key].versions
     for version in range(versions.low, versions.high + 1):
         request = _request(key, version)
@@ -94,8 +95,6 @@ def _request(key: ApiKey, version: int) -> Any:
 
 
 def _made(cls: Any) -> Any:
-    from typing import get_args, get_origin, get_type_hints
-
     fields = {}
     names = {**vars(sys.modules[cls.__module__]), **_inner(cls)}
     for name, hint in get_type_hints(cls, localns=names).items():
@@ -132,6 +131,19 @@ def _codes(answer: Any) -> Iterator[int]:
             for each in value:
                 if hasattr(type(each), "__annotations__"):
                     yield from _codes(each)
+
+
+@pytest.mark.parametrize("key", [ApiKey(key) for key in sorted(SERVED)], ids=lambda key: key.name)
+def test_a_request_of_every_version_is_known_by_all_that_a_fault_may_be_limited_to(key: ApiKey) -> None:
+    topic = SimpleNamespace(name="a")
+    image: Any = SimpleNamespace(topic_by_id=lambda _: topic)
+    versions = SERVED[key].versions
+    for version in range(versions.low, versions.high + 1):
+        parts: list[Any] = []
+        request = codec(request_type(key), version)
+        request.encode_parts(_request(key, version), parts)
+        named = named_by(request.decode(b"".join(parts), 0), image)
+        assert {name for name in filters_of(key) if "a" not in named[name]} == set(), version
 
 
 @pytest.mark.parametrize(
