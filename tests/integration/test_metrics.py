@@ -78,7 +78,10 @@ def until(broker: BrokerProcess, is_so: Callable[[Told], bool], what: str) -> To
 
     def look() -> bool:
         found.append(metrics_of(broker))
-        return is_so(found[-1])
+        try:
+            return is_so(found[-1])
+        except KeyError:  # nothing is told of it yet
+            return False
 
     eventually(look, what)
     return found[-1]
