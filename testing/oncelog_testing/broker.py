@@ -42,6 +42,8 @@ class Broker:
         self.port = 0
         self.control_url = ""
         """Of the HTTP control, of which `fail`, `pause` and `crash` are made."""
+        self.ended_by_test: set[int | None] = set()
+        """Processes that were killed or stopped, and did not crash."""
         self._process: subprocess.Popen[str] | None = None
         self._is_touched = False
         self._log_seen = 0
@@ -118,12 +120,14 @@ class Broker:
     def kill(self) -> None:
         """kill -9; returns when it is gone. `start` has it back, on the same port and with the same data."""
         self._is_touched = True
+        self.ended_by_test.add(self.pid)
         self._send(signal.SIGKILL)
         self._reap()
 
     def stop(self) -> None:
         """In an orderly way. Raises TimeoutExpired."""
         self._is_touched = True
+        self.ended_by_test.add(self.pid)
         self._end()
 
     def restart(self) -> None:
