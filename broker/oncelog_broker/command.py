@@ -44,6 +44,11 @@ logger = logging.getLogger(__name__)
     help="A setting; goes before environment (ONCELOG_NUM_PARTITIONS=3) and file. May be repeated.",
 )
 @click.option(
+    "--http",
+    metavar="HOST:PORT",
+    help="Tell metrics (/metrics) and health (/health/live, /health/ready) there; short for --set http.listener=...",
+)
+@click.option(
     "--log-level",
     type=click.Choice(LEVELS),
     default="warning",
@@ -66,6 +71,7 @@ def serve(
     config_file: Path | None,
     data: str | None,
     assignments: tuple[str, ...],
+    http: str | None,
     log_level: str,
     log_format: str,
     stop_at_eof: bool,
@@ -87,6 +93,8 @@ def serve(
     set_up_logging(log_level, log_format)
     if data is not None:
         assignments = (*assignments, f"log.dirs={data}")
+    if http is not None:
+        assignments = (*assignments, f"http.listener={http}")
     try:
         config = load_broker_config(config_file, os.environ, assignments)
     except (InvalidConfig, OSError) as error:
@@ -148,7 +156,8 @@ async def _run(broker: object, arrangements: Arrangements) -> int:
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)
     metadata = described_store(broker.config)
-    click.echo(f"oncelog broker {broker.node_id} ready on {addresses} ({metadata}, data in {directories})")
+    http = "" if broker.http is None else f", http on {broker.http.address}"
+    click.echo(f"oncelog broker {broker.node_id} ready on {addresses} ({metadata}, data in {directories}{http})")
     if arrangements.line is not None:
         click.echo(arrangements.line)
     sys.stdout.flush()

@@ -31,8 +31,12 @@ if release.exists():
         feature_levels.supported = dict
 """
 """What a broker is to say of itself stands in a file named after it."""
-SETTINGS = {"zookeeper.session.timeout.ms": "6000"}
-"""A busy machine is not to look like the death of the old broker, which nobody has to agree with then."""
+SETTINGS = {
+    "zookeeper.session.timeout.ms": "6000",
+    "listener.security.protocol.map": "PEER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+}
+"""A busy machine is not to look like the death of the old broker, which nobody has to agree with then. The test asks as
+a broker does."""
 BEFORE_LEVELS, NEXT, TOO_NEW = "0 0", "1 2", "2 2"
 
 
