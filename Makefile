@@ -24,7 +24,7 @@ ALONE   := $(BIN)/pytest -q -m "measured and not soak"
 SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster test lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop clean help
+.PHONY: run cluster test lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop dist clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -116,6 +116,11 @@ bench: $(STAMP)       ## the benchmark table, printed and kept in bench/RESULTS.
 
 interop: zookeeper     ## other clients, and Apache Kafka itself, beside our broker: some ten minutes, two of them to compare answers
 	$(BIN)/pytest -q -o faulthandler_timeout=600 tests/interop
+
+# Not part of `make test`: it builds in environments of its own, from a package registry.
+dist: $(STAMP)        ## sdist and wheel in dist/, checked, installed in clean environments, and the README tried there
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
+	$(BIN)/python deploy/make_dist.py
 
 clean:                ## remove what the targets above made (not ./data)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -20,6 +20,8 @@ class ApplicationHistory(History):
     def __init__(self, bootstrap_servers: Callable[[], str]) -> None:
         super().__init__()
         self._bootstrap_servers = bootstrap_servers
+        self._found: list[Send] = []
+        """What nobody noted, and `read_processed` found."""
 
     def read(self, *topics: str) -> None:
         """Take what is in these topics for what is there in the end. Raises StillOpen, KafkaError."""
@@ -41,6 +43,7 @@ class ApplicationHistory(History):
         need values of their own. `group_id`: only inputs that this group has committed are due, else all.
         Raises ValueError, StillOpen, KafkaError.
         """
+        self._forget_found(source, into)
         self.read(source, into)
         inputs = self._note_inputs(source)
         made: dict[bytes, Place] = {}
@@ -56,7 +59,7 @@ class ApplicationHistory(History):
                 sends.append((Input(group_id or application, where, offset), send))
         for made_from, send in sorted(sends, key=lambda each: each[0]):  # in the order in which they should be there
             send.made_of = made_from
-            self.sends.append(send)
+            self._note_found(send)
         committed = committed_offsets(self._bootstrap_servers(), group_id) if group_id is not None else None
         for place in self._places(source):
             end = self.final[place][-1][0] + 1 if self.final[place] else 0
@@ -86,5 +89,15 @@ class ApplicationHistory(History):
                     raise ValueError(f"two inputs have the value {value!r}: each needs one of its own")
                 found[value] = place, offset
                 if value not in noted:
-                    self.sends.append(Send(WRITER, place, value))
+                    self._note_found(Send(WRITER, place, value))
         return found
+
+    def _note_found(self, send: Send) -> None:
+        self.sends.append(send)
+        self._found.append(send)
+
+    def _forget_found(self, *topics: str) -> None:
+        """Of an earlier look at the same topics."""
+        old = {id(send) for send in self._found if send.place.topic in topics}
+        self.sends = [send for send in self.sends if id(send) not in old]
+        self._found = [send for send in self._found if id(send) not in old]

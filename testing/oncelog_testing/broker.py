@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import selectors
 import signal
@@ -17,6 +18,8 @@ from oncelog_testing.control import BrokerGone, Fault, ask
 LOOPBACK: Final = "127.0.0.1"
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 60.0
+CRASH_SECONDS: Final = 5.0
+"""From a kill -9 of itself, or an answer that breaks off, to its end."""
 PORT_ATTEMPTS: Final = 5
 LOG_CHARACTERS: Final = 10_000
 QUICK_SETTINGS: Final[Mapping[str, str]] = {
@@ -42,6 +45,8 @@ class Broker:
         self.port = 0
         self.control_url = ""
         """Of the HTTP control, of which `fail`, `pause` and `crash` are made."""
+        self.ended_by_test: set[int | None] = set()
+        """Processes that were killed or stopped, and did not crash."""
         self._process: subprocess.Popen[str] | None = None
         self._is_touched = False
         self._log_seen = 0
@@ -118,12 +123,14 @@ class Broker:
     def kill(self) -> None:
         """kill -9; returns when it is gone. `start` has it back, on the same port and with the same data."""
         self._is_touched = True
+        self.ended_by_test.add(self.pid)
         self._send(signal.SIGKILL)
         self._reap()
 
     def stop(self) -> None:
         """In an orderly way. Raises TimeoutExpired."""
         self._is_touched = True
+        self.ended_by_test.add(self.pid)
         self._end()
 
     def restart(self) -> None:
@@ -154,8 +161,12 @@ class Broker:
     def mend(self) -> None:
         """Undo what was done to it: it runs, serves, and has no fault set."""
         if self._is_touched and self.is_running:
-            self.resume()
-            self.clear_faults()
+            try:
+                self.resume()
+                self.clear_faults()
+            except BrokerGone:  # perhaps it crashes as it was ordered to, just now
+                if not self.wait_ended(CRASH_SECONDS):
+                    raise
         if self._process is None or not self.is_running:
             self.start()
         self._is_touched = False
@@ -179,7 +190,7 @@ class Broker:
             raise BrokerGone(f"{self.name} does not run")
         try:
             return ask(self.control_url, method, path, body, more_seconds)
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             if not self.is_running:
                 raise BrokerGone(f"{self.name} does not run") from None
             raise BrokerGone(f"the control of {self.name} at {self.control_url} does not answer: {error!r}") from error

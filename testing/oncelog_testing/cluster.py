@@ -6,14 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
 from oncelog_broker.local_cluster.broker_process import members_seen_by, out_of_sync_for, settings_of
 from oncelog_broker.local_cluster.state import Member
 from oncelog_testing.broker import QUICK_SETTINGS, Broker, BrokerStartError
-from oncelog_testing.control import WAIT_SECONDS, Fault, NotStruck
+from oncelog_testing.control import WAIT_SECONDS, BrokerGone, Fault, NotStruck
 from oncelog_testing.topics import create_topic, run
 
 BROKERS: Final = 3
@@ -169,8 +169,12 @@ class ClusterFault:
 
     @property
     def struck(self) -> int:
-        """How often it has happened so far, in all of them."""
-        return sum(fault.struck for fault in self.faults)
+        """How often it has happened so far, in all of them that have not ended since of something else."""
+        found = 0
+        for fault in self.faults:
+            with suppress(BrokerGone):
+                found += fault.struck
+        return found
 
     def wait(self, seconds: float = WAIT_SECONDS) -> None:
         """Until it has happened in one of them. Raises NotStruck."""

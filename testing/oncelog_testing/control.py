@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
@@ -15,6 +16,8 @@ ANSWER_SECONDS: Final = 60.0
 """For an answer of the control; a busy machine may take some seconds."""
 WAIT_SECONDS: Final = 30.0
 """For a fault to strike, by default."""
+LONGEST_QUESTION_SECONDS: Final = 20.0
+"""Who waits longer asks again."""
 
 
 class BrokerGone(Exception):
@@ -51,33 +54,42 @@ class Fault:
 
     @property
     def struck(self) -> int:
-        """How often it has happened so far."""
-        if self._has_crashed_it:
-            return 1
-        return int(self._broker.ask("GET", f"/faults/{self._number}")["struck"])
+        """How often it has happened so far. Raises BrokerGone where the broker has ended since, and not of this."""
+        return 1 if self._has_crashed_it else int(self._ask("GET")["struck"])
 
     def wait(self, seconds: float = WAIT_SECONDS, *, times: int = 1) -> None:
         """Until it has happened so often. Raises NotStruck. In a coroutine: `await asyncio.to_thread(fault.wait)`."""
-        if "crash" in self._order:
-            if not self._has_crashed_it and not self._broker.wait_ended(seconds):
-                raise NotStruck(f"{self} has not struck within {seconds:g} s")
-            return
-        path = f"/faults/{self._number}?struck={times}&wait_ms={int(seconds * 1000)}"
-        struck = self._broker.ask("GET", path, more_seconds=seconds)["struck"]
-        if struck < times:
-            raise NotStruck(f"{self} has struck {struck} times within {seconds:g} s, not {times}")
+        deadline = time.monotonic() + seconds
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            if "crash" in self._order:
+                struck = int(self._has_crashed_it or self._broker.wait_ended(left))
+            else:
+                part = min(left, LONGEST_QUESTION_SECONDS)
+                struck = self._ask("GET", f"?struck={times}&wait_ms={int(part * 1000)}", part)["struck"]
+            if struck >= times:
+                return
+            if time.monotonic() >= deadline:
+                raise NotStruck(f"{self} has struck {struck} times within {seconds:g} s, not {times}")
 
     def remove(self) -> None:
-        """Take it back; nothing to do where the broker has ended meanwhile, and the fault with it."""
+        """Take it back; nothing to do where the broker has ended since, and the fault with it."""
         try:
-            self._broker.ask("DELETE", f"/faults/{self._number}")
+            self._ask("DELETE")
         except (BrokerGone, ValueError):
             pass
 
+    def _ask(self, method: str, question: str = "", more_seconds: float = 0.0) -> Any:
+        """Not of another process: there the number is that of another fault."""
+        if self._broker.pid != self._process:
+            raise BrokerGone(f"{self._broker.name} has ended since {self} was ordered")
+        return self._broker.ask(method, f"/faults/{self._number}{question}", more_seconds=more_seconds)
+
     @property
     def _has_crashed_it(self) -> bool:
-        """Whether its broker is not the process any more that it was set in."""
-        return "crash" in self._order and self._broker.pid != self._process
+        """Whether the process that it was set in is gone, and nobody else has ended it."""
+        is_gone = self._broker.pid != self._process
+        return "crash" in self._order and is_gone and self._process not in self._broker.ended_by_test
 
     def __enter__(self) -> Self:
         return self

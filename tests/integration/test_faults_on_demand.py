@@ -79,11 +79,12 @@ def test_a_transaction_survives(
 
 
 @pytest.mark.parametrize("point", ["Produce.answer", "Produce.request"])
-async def test_our_client_writes_once_though_a_produce_or_its_answer_is_lost(
-    oncelog_broker: Broker, oncelog_topic: str, point: str
+@pytest.mark.parametrize("what", [{"drop": True}, {"delay": 50}], ids=str)
+async def test_our_client_writes_once_though_a_produce_or_its_answer_is_lost_or_late(
+    oncelog_broker: Broker, oncelog_topic: str, point: str, what: dict[str, Any]
 ) -> None:
     async with Producer(str(oncelog_broker)) as producer:
-        with oncelog_broker.fail(point, drop=True, topic=oncelog_topic) as lost:
+        with oncelog_broker.fail(point, topic=oncelog_topic, **what) as lost:
             await producer.send_and_wait(oncelog_topic, b"once")
             assert lost.struck == 1
     assert await asyncio.to_thread(committed, oncelog_broker, oncelog_topic) == [b"once"]
@@ -155,6 +156,32 @@ def test_a_paused_broker_answers_when_it_goes_on(oncelog_broker: Broker, oncelog
     oncelog_broker.resume()
     assert producer.flush(PATIENCE) == 0
     assert delivered == [None]
+
+
+def test_a_fault_knows_that_its_broker_has_ended_and_not_of_it(oncelog_broker: Broker) -> None:
+    crash = oncelog_broker.fail("marker-sent", crash=True)
+    drop = oncelog_broker.fail("EndTxn.answer", drop=True)
+    oncelog_broker.restart()
+    others = [oncelog_broker.fail("Heartbeat.answer", drop=True) for _ in range(2)]
+    for fault in (crash, drop):
+        fault.remove()  # not those of the new process, which have the same numbers
+        with pytest.raises(BrokerGone, match="has ended since"):
+            assert fault.struck
+    assert [other.struck for other in others] == [0, 0]
+
+
+def test_a_step_that_stands_still_goes_on_when_all_faults_are_taken_back(
+    oncelog_broker: Broker, oncelog_topic: str
+) -> None:
+    producer = transactional(oncelog_broker, oncelog_topic)
+    producer.begin_transaction()
+    producer.produce(oncelog_topic, b"1")
+    stands = oncelog_broker.fail("append", delay=600_000, topic=oncelog_topic)
+    assert producer.flush(0.01) == 1
+    stands.wait(PATIENCE)
+    oncelog_broker.clear_faults()
+    producer.commit_transaction(PATIENCE)
+    assert committed(oncelog_broker, oncelog_topic) == [b"1"]
 
 
 class TestOneAfterTheOther:

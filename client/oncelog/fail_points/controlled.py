@@ -43,6 +43,7 @@ class ControlledFaults:
         self._changed = threading.Condition()
         self._faults: dict[int, Fault] = {}
         self._last_number = 0
+        self._cleared = 0
 
     def add(
         self,
@@ -76,8 +77,17 @@ class ControlledFaults:
             return self._faults.pop(number, None) is not None
 
     def clear(self) -> None:
+        """Take all back, and end the delays of steps that are under way."""
         with self._changed:
             self._faults.clear()
+            self._cleared += 1
+            self._changed.notify_all()
+
+    def sleep(self, seconds: float) -> None:
+        """As long as that, or until all faults are taken back."""
+        with self._changed:
+            before = self._cleared
+            self._changed.wait_for(lambda: self._cleared != before, seconds)
 
     def until_struck(self, fault: Fault, times: int, seconds: float) -> bool:
         """Whether it strikes, or has struck, so often within that time."""

@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import socket
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
@@ -184,7 +183,7 @@ def _function_at(faults: Faults, step: Step) -> Callable[..., Any]:
         if hit is None:
             return step.function(*args, **kwargs)
         for seconds in faults.delays(hit, is_after=False):
-            time.sleep(seconds)
+            faults.controlled.sleep(seconds)
         if hit.kind is Kind.REORDER:
             faults.hold(hit, functools.partial(_do_late, step.function, [_kept(value) for value in args], kwargs))
             return step.left_out()
@@ -197,7 +196,7 @@ def _function_at(faults: Faults, step: Step) -> Callable[..., Any]:
         finally:
             faults.release(hit)
         for seconds in faults.delays(hit, is_after=True):
-            time.sleep(seconds)
+            faults.controlled.sleep(seconds)
         return result
 
     return at_point

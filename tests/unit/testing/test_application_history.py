@@ -91,6 +91,15 @@ def test_only_what_a_group_has_committed_is_due(
     history.check()
 
 
+def test_one_may_look_again(history: ApplicationHistory, there: Content) -> None:
+    there[ORDERS], there[INVOICES] = orders(b"a"), []
+    history.read_processed("orders", "invoices", order_of)
+    assert history.verdict().kinds == {Kind.NOT_PROCESSED}
+    there[INVOICES] = orders(b"invoice for a")
+    history.read_processed("orders", "invoices", order_of)
+    history.check()
+
+
 def test_inputs_that_cannot_be_told_apart_are_refused(history: ApplicationHistory, there: Content) -> None:
     there[ORDERS], there[INVOICES] = orders(b"a", b"a"), []
     with pytest.raises(ValueError, match="b'a'"):

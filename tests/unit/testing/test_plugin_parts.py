@@ -10,7 +10,8 @@ from typing import NoReturn
 import pytest
 
 from oncelog_testing.broker import Broker
-from oncelog_testing.control import BrokerGone
+from oncelog_testing.cluster import ClusterFault
+from oncelog_testing.control import BrokerGone, NotStruck
 from oncelog_testing.topics import run, topic_name
 
 LOADED = """
@@ -68,3 +69,23 @@ def test_a_broker_that_does_not_run_says_so(tmp_path: object) -> None:
         broker.fail("EndTxn.answer", drop=True)
     assert broker.wait_ended(0)
     assert not broker.is_well
+
+
+class Struck:
+    """In the place of a fault: None, where its broker is gone."""
+
+    def __init__(self, struck: int | None) -> None:
+        self._struck = struck
+
+    @property
+    def struck(self) -> int:
+        if self._struck is None:
+            raise BrokerGone
+        return self._struck
+
+
+def test_of_a_cluster_counts_what_its_living_brokers_know() -> None:
+    faults = [Struck(1), Struck(None), Struck(2)]
+    assert ClusterFault(faults).struck == 3  # type: ignore[arg-type]
+    with pytest.raises(NotStruck, match="in no broker"):
+        ClusterFault([Struck(None)]).wait(0.0)  # type: ignore[list-item]

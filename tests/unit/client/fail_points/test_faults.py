@@ -9,13 +9,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from oncelog.fail_points.controlled import ControlledFaults
 from oncelog.fail_points.faults import Faults
 from oncelog.fail_points.specification import InvalidFailPoints, parse_specification
 
@@ -80,7 +80,7 @@ async def test_a_delay_on_either_side_of_the_step(
     async def sleep(seconds: float) -> None:
         done.append(seconds)
 
-    monkeypatch.setattr(time, "sleep", done.append)
+    monkeypatch.setattr(ControlledFaults, "sleep", lambda _, seconds: done.append(seconds))
     monkeypatch.setattr(asyncio, "sleep", sleep)
     if is_coroutine:
         await marked(rules, coroutine)()

@@ -1,0 +1,116 @@
+"""`make dist`: an sdist and a wheel in dist/, each installed where nothing else is, and the README tried there.
+
+The README's shell commands and programs are run as they stand, with another address, and its test by pytest. What a
+reader copies works in what is published, or this ends with 1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import venv
+from collections.abc import Mapping
+from pathlib import Path
+from zipfile import ZipFile
+
+ROOT = Path(__file__).parents[1]
+DIST = ROOT / "dist"
+CONSTRAINTS = ROOT / "constraints.txt"
+ADDRESS_IN_README = "127.0.0.1:9092"
+TO_TRY_IT = ("pytest", "confluent-kafka")
+"""What the README's programs need beside us."""
+PATIENCE_SECONDS = 300.0
+EXPECTED = ("oncelog_testing/plugin.py", "oncelog_broker/py.typed", "oncelog/py.typed", "licenses/LICENSE")
+
+
+def main() -> int:
+    shutil.rmtree(DIST, ignore_errors=True)
+    environment = {**os.environ, "PIP_CONSTRAINT": str(CONSTRAINTS)}
+    run([sys.executable, "-m", "build", "--outdir", str(DIST), str(ROOT)], environment=environment)
+    files = sorted(DIST.iterdir())
+    run([sys.executable, "-m", "twine", "check", "--strict", *map(str, files)])
+    for file in files:
+        print(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB", flush=True)
+        if file.suffix == ".whl":
+            check_content(file)
+        with tempfile.TemporaryDirectory() as directory:
+            try_out(file, Path(directory))
+    return 0
+
+
+def check_content(wheel: Path) -> None:
+    names = ZipFile(wheel).namelist()
+    missing = [wanted for wanted in EXPECTED if not any(name.endswith(wanted) for name in names)]
+    others = sorted({name.split("/")[0] for name in names if not name.startswith(("oncelog", "pyspark_oncelog"))})
+    assert not missing, f"the wheel has no {', '.join(missing)}"
+    assert not others, f"the wheel has {', '.join(others)}"
+
+
+def try_out(file: Path, directory: Path) -> None:
+    home = directory / "environment"
+    venv.create(home, with_pip=True)
+    binaries = home / "bin"
+    pip = [str(binaries / "python"), "-m", "pip", "--disable-pip-version-check"]
+    run([*pip, "install", "--quiet", "-c", str(CONSTRAINTS), f"{file}[broker]", *TO_TRY_IT])
+    run([*pip, "check"])
+    project = directory / "project"
+    project.mkdir()
+    environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}
+    environment = {name: value for name, value in environment.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    try_commands(project, environment)
+    (project / "test_readme.py").write_text(the_block_with("def test_"))
+    run(["pytest", "-q", "test_readme.py"], environment=environment, directory=project)
+
+
+def try_commands(project: Path, environment: Mapping[str, str]) -> None:
+    """The commands and programs of "Start a broker", against a broker that is started as `make run` does."""
+    start = ["oncelog", "serve", "--data", "data", "--set", "listeners=PLAINTEXT://127.0.0.1:0", "--stop-at-eof"]
+    with subprocess.Popen(
+        start, env=environment, cwd=project, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as broker:
+        assert broker.stdout is not None
+        assert broker.stdin is not None
+        found = re.search(r"ready on (\S+)", broker.stdout.readline())
+        assert found, "the broker does not start"
+        with_address = {**environment, "ONCELOG_BOOTSTRAP_SERVER": found[1]}
+        produce, consume = the_block_with("oncelog produce greetings").replace(".venv/bin/", "").strip().splitlines()
+        run(["sh", "-c", produce], environment=with_address, directory=project)
+        consumed = run(["sh", "-c", f"{consume} | head -n 1"], environment=with_address, directory=project)
+        assert "hello" in consumed, f"{consume!r} shows {consumed!r}"
+        for mark in ("hello from librdkafka", "async def main():"):
+            program = the_block_with(mark)
+            assert ADDRESS_IN_README in program, f"the README's program with {mark!r} names no {ADDRESS_IN_README}"
+            run(
+                ["python", "-c", program.replace(ADDRESS_IN_README, found[1])],
+                environment=environment,
+                directory=project,
+            )
+        broker.stdin.close()
+        assert broker.wait(PATIENCE_SECONDS) == 0
+
+
+def the_block_with(text: str) -> str:
+    blocks = re.findall(r"^```\w*\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    (block,) = [each for each in blocks if text in each]
+    return textwrap.dedent(block)
+
+
+def run(command: list[str], *, environment: Mapping[str, str] | None = None, directory: Path = ROOT) -> str:
+    """Its standard output. Ends us where it fails."""
+    print("$", " ".join(command).splitlines()[0][:200], flush=True)
+    done = subprocess.run(
+        command, env=environment, cwd=directory, stdout=subprocess.PIPE, text=True, timeout=PATIENCE_SECONDS
+    )
+    if done.returncode != 0:
+        print(done.stdout)
+        sys.exit(f"ended with {done.returncode}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())
