@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config import leadership_keys, security_keys, throttle_keys, zookeeper_keys
 from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.http_keys import HTTP_LISTENER
 from oncelog_broker.config.listeners import (
     Listener,
     advertised_listeners,
@@ -87,10 +88,14 @@ from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.upkeep.cleaning import LogCleaner
 from oncelog_broker.upkeep.departure import Departure, Patience
 from oncelog_broker.upkeep.maintenance import LogMaintenance
+from oncelog_broker.web.health import Readiness
 from oncelog_protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from oncelog.connection.security import Security
+    from oncelog_broker.metrics.source import Parts
+    from oncelog_broker.observability.request_times import RequestTimes
+    from oncelog_broker.web.http_listener import HttpListener
 
 logger = logging.getLogger(__name__)
 
@@ -162,6 +167,11 @@ class Broker:
         """Set when the broker can go on no more and must be stopped; the log says why. That ZooKeeper is away is no
         reason: the gate shuts, and opens again when it is back."""
         self._stopping = False
+        self.readiness = Readiness()
+        self.http: HttpListener | None = None
+        self._times: RequestTimes | None = None
+        self._parts: Parts | None = None
+        """What metrics are read from, while the broker serves and somebody may ask."""
 
     @property
     def image(self) -> ClusterImage:
@@ -194,6 +204,7 @@ class Broker:
         one be the controller. May be cancelled. What cannot be done is logged."""
         if not self._is_clustered or not self.member.may_lead():
             return  # nobody else is there, or whoever is takes over anyway
+        self.readiness.doing = "the broker stops: others take over"
         if self.config[leadership_keys.CONTROLLED_SHUTDOWN_ENABLE]:
             self.replicas.leave()
             patience = Patience(
@@ -211,6 +222,7 @@ class Broker:
     async def stop(self) -> None:
         """Stop serving, flush everything, and leave the mark of a clean shutdown. Harmless when it has stopped."""
         self._stopping = True
+        self.readiness.doing, self._parts = "the broker stops", None
         await self._undo.aclose()
 
     async def _start(self) -> None:
@@ -225,10 +237,15 @@ class Broker:
             raise BrokerStartError(
                 f"the data directory {home} cannot be made: {error.strerror}. Choose another with --data or log.dirs."
             ) from error
+        http = self.config[HTTP_LISTENER]
+        if http is not None:
+            await self._serve_http(http)
+        self.readiness.doing = "the metadata store is opened"
         store = await open_store(self.config, home, self.clock, tls_to_zookeeper(self.config))
         self._undo.push_async_callback(store.close)
         if not self._is_clustered:
             store.watch_session(self._on_session)
+        self.readiness.doing = "logs are found and locked"
         self.logs = LogManager.open(
             self.config.log_dirs,
             node_id=self.node_id,
@@ -246,6 +263,7 @@ class Broker:
             bound[listener.name] = await self._listeners.listen(listener, securities[listener.name])
         self.advertised = with_bound_ports(advertised, bound)
         self._undo.push_async_callback(self.tasks.close)
+        self.readiness.doing = "the broker joins its cluster"
         await self._join(store, predecessor)
         self._login_key = await login_key(store)
         await make_first_users(store, parse_first_users(self.config[security_keys.SCRAM_FIRST_USERS]))
@@ -271,6 +289,7 @@ class Broker:
             if state.leader == self.node_id or self.node_id in state.isr or state.leader == NO_LEADER
         )
         set_strays_aside(self.logs, self.image, self.node_id, store_of(self.config), is_new=self.member.is_new)
+        self.readiness.doing = "logs are loaded"
         self.replicas = Replicas(
             self.node_id,
             self.logs,
@@ -355,7 +374,29 @@ class Broker:
             create_topic=self._topic_creation().create,
             authorizer=configured_authorizer(self.config, self.metadata),
         )
-        await self._listeners.start(Dispatcher(self._services))
+        dispatcher = Dispatcher(self._services, self._times)
+        await self._listeners.start(dispatcher)
+        self._begin_to_tell(dispatcher, self._services)
+
+    async def _serve_http(self, address: str) -> None:
+        """Metrics and health, from now on: what they need is loaded only where somebody wants them."""
+        from oncelog_broker.observability.request_times import RequestTimes
+        from oncelog_broker.web.serving import serve_http
+
+        self._times = RequestTimes()
+        self.http = await serve_http(
+            address, self.node_id, self.readiness, lambda: self._parts, self._network, self.slices, self.clock
+        )
+        self._undo.push_async_callback(self.http.close)
+
+    def _begin_to_tell(self, dispatcher: Dispatcher, services: Services) -> None:
+        """The broker serves: it is ready, unless something of what it has is not."""
+        if self._times is not None:
+            from oncelog_broker.web.serving import begin_to_tell
+
+            self._parts = begin_to_tell(self.readiness, services, self.connections, dispatcher, self._times)
+            self._undo.callback(self._parts.loop.stop)
+        self.readiness.doing = None
 
     def _securities(self, brokers_listener: str) -> dict[str, ListenerSecurity]:
         """What each listener asks for. Raises InvalidConfig."""

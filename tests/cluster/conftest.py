@@ -12,8 +12,9 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from tests.support.history.recorder import History
 from tests.support.zookeeper.fixtures import SecuredZooKeeper
+
+from oncelog_testing.history.recorder import History
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))

@@ -10,12 +10,12 @@ import pytest
 from raw_client import RawClient
 from recording_clients import PRODUCERS, RecordingProducer
 from replicated_cluster import BROKERS, ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
 from oncelog_broker.metadata.feature_levels import FEATURE
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 RELEASES = """
 from pathlib import Path

@@ -17,8 +17,6 @@ from raw_client import RawClient
 from recording_clients import PRODUCERS
 from replicated_cluster import ReplicatedCluster
 from secured_cluster import PASSWORD, authority, known
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 from tests.support.zookeeper.fixtures import SecuredZooKeeper
 
 from oncelog import Admin
@@ -37,6 +35,8 @@ from oncelog_protocol.acls import (
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.describe_acls import DescribeAclsRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 METADATA_VERSION = 9
 

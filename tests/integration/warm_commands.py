@@ -11,6 +11,7 @@ import atexit
 import gc
 import importlib
 import json
+import math
 import os
 import resource
 import select
@@ -143,7 +144,11 @@ class WarmProcess:
         self.send_signal(signal.SIGKILL)
 
     def _ended_within(self, seconds: float | None) -> int | None:
-        if self._returncode is None and select.select([self._status], [], [], seconds)[0]:
+        if self._returncode is not None:
+            return self._returncode
+        ends = select.poll()  # select() takes no descriptor above 1023
+        ends.register(self._status, select.POLLIN)
+        if ends.poll(None if seconds is None else math.ceil(seconds * 1000)):
             told = os.read(self._status, 16)
             os.close(self._status)
             self._returncode = int(

@@ -14,6 +14,10 @@ from oncelog_broker.server.rota import Rota
 class OpenConnection(Protocol):
     """What is done with all connections alike."""
 
+    @property
+    def listener(self) -> str:
+        """The name of the listener that took it in."""
+
     def sweep(self, now: float) -> None: ...
 
     def shut(self) -> None: ...

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from struct import Struct
 from typing import Any, Final
 
 from oncelog.fail_points.point import FailPoint, fail_point
 from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
+from oncelog_broker.observability.request_times import ApiTimes, RequestTimes
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.answer_queue import SCATTER_BYTES, Slot, coalesce, size_of
@@ -39,6 +40,8 @@ PARTS_PER_JOIN: Final = 1000
 JOINED_BYTES: Final = 256 * 1024
 """An answer up to this size leaves as one piece; a larger one, made in slices, in the pieces that these have left."""
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
+TIMED_MASK: Final = 7
+"""Every eighth request of an API is timed, the first one among them: what timing costs is felt where all are."""
 ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", ApiKey.END_TXN: "reply-sent"}
 
 
@@ -55,6 +58,8 @@ class Route:
         "has_records",
         "header",
         "reads_frame",
+        "requests",
+        "times",
     )  # fmt: skip
 
     def __init__(self, api_key: int, version: int) -> None:
@@ -73,6 +78,10 @@ class Route:
         self.reads_frame = api_key == ApiKey.PRODUCE
         """Whether the decoded request holds slices of its frame, so that the frame must stay while it is worked on."""
         self.flexible_response = response_header_version(served.key, version) == 1
+        self.requests = 0
+        """How many have come, since the start."""
+        self.times: ApiTimes | None = None
+        """Of this API in all versions; None where nobody wants to know."""
 
     def encode_steps(self, response: Any, parts: list[Buffer]) -> Steps[None]:
         """As `encode`, for an answer of many elements, whose small parts are joined on the way."""
@@ -87,8 +96,11 @@ class Route:
 class Dispatcher:
     """Serves the requests of all connections of one broker."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, times: RequestTimes | None = None) -> None:
+        """`times`: where it is noted how long requests take."""
         self._services = services
+        self._times = times
+        self._monotonic = services.clock.monotonic
         self._routes: dict[int, Route] = {}
         self._max_copied = services.config[GROUP_METADATA_MAX_BYTES] + BYTES_BESIDE_METADATA
 
@@ -109,6 +121,10 @@ class Dispatcher:
         if known.route_header is not route.header or frame[PREFIX.size : position] != known.tail:
             connection.known_header, position, client_id = KnownHeader.read(route.header, frame)
         context = RequestContext(self._services, connection, api_key, version, correlation_id, client_id)
+        route.requests += 1
+        started = 0.0
+        if route.times is not None and route.requests & TIMED_MASK == 1:
+            started = self._monotonic()
         try:
             request = route.decode(frame, position, max_elements=ELEMENTS_AT_ONCE)
         except TooManyElements:
@@ -116,9 +132,17 @@ class Dispatcher:
         else:
             answer = route.handler(request, context)
         if isinstance(answer, asyncio.Future):
-            self._wait(answer, route, context)
-        elif answer is not None:
+            self._wait(answer, route, context, started)
+            return
+        if answer is not None:
             self._respond(answer, route, context)
+        if started and route.times is not None:
+            route.times.total.append(self._monotonic() - started)
+
+    def requests(self) -> Iterable[tuple[ApiKey, int, int]]:
+        """How many requests have come, by API and version."""
+        for key, route in self._routes.items():
+            yield ApiKey(key >> 16), key & 0xFFFF, route.requests
 
     def _serve_large(self, route: Route, frame: memoryview, position: int, context: RequestContext) -> Answer[Any]:
         decoding = route.decode_steps(frame, position, max_elements=MAX_REQUEST_ELEMENTS)
@@ -131,6 +155,7 @@ class Dispatcher:
         if api_key == ApiKey.API_VERSIONS and not 0 <= version <= HIGHEST_API_VERSIONS:
             return None
         route = Route(api_key, version)
+        route.times = None if self._times is None else self._times.of(api_key)
         self._routes[api_key << 16 | version] = route
         return route
 
@@ -140,12 +165,19 @@ class Dispatcher:
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
         self._respond(unsupported_version(), route, context)
 
-    def _wait(self, answer: asyncio.Future[Any], route: Route, context: RequestContext) -> None:
-        connection = context.connection
+    def _wait(self, answer: asyncio.Future[Any], route: Route, context: RequestContext, started: float) -> None:
+        connection, times = context.connection, route.times
+        waiting = answered = 0.0
+        if times is not None:
+            times.waited += 1
+            waiting = self._monotonic()
         context.reads_frame = context.reads_frame or route.reads_frame
         slot = context.wait_for(answer)
 
         def respond(response: Any) -> Answer[None]:
+            nonlocal answered
+            if started:
+                answered = self._monotonic()
             return None if response is None else self._respond(response, route, context, slot)
 
         def responded(done: asyncio.Future[None]) -> None:
@@ -155,6 +187,8 @@ class Dispatcher:
             error = done.exception()
             if error is None:
                 connection.finish(slot)
+                if times is not None and started:
+                    times.note_waited(started, waiting, answered, self._monotonic())
             elif isinstance(error, MalformedMessage):
                 connection.close(f"malformed request: {error}")
             else:

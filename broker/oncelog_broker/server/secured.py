@@ -54,6 +54,7 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
         super().__init__()
         self._loop = asyncio.get_running_loop()
         self._security = security
+        self.listener = security.name
         self._handshakes = handshakes
         self._connections = connections
         self._make = make
