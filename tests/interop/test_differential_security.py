@@ -14,8 +14,8 @@ from conftest import or_skip
 from tests.interop.differential.known import KNOWN
 from tests.interop.differential.logged_in import SETTINGS, LoggedIn, prepare
 from tests.interop.differential.register import stale, unexplained
-from tests.interop.differential.scenario import Scenario, play, scenarios_of
-from tests.interop.differential.scenarios import secured
+from tests.interop.differential.scenario import Scenario, play
+from tests.interop.differential.scenarios import SECURED
 from tests.interop.differential.side import NODE_ID
 
 RELEASE = "4.1.0"
@@ -27,7 +27,6 @@ OURS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
-SCENARIOS = tuple(scenarios_of(secured))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +49,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         assert "Traceback" not in broker.log.read_text()
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", SECURED, ids=lambda scenario: scenario.name)
 def test_both_brokers_answer_alike(scenario: Scenario, kafka: ApacheKafka, ours: int) -> None:
     outcome = play(scenario, kafka.sasl_port, ours, uuid.uuid4().hex[:6], LoggedIn)
     new = [f"a difference that no row of docs/differences.md explains: {one}" for one in unexplained(outcome, KNOWN)]

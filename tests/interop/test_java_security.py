@@ -14,7 +14,7 @@ from maven import jars, need
 from secured_broker import ADMIN, ADMIN_PASSWORD, PASSWORD, USER, SecuredBroker
 from tests.support.certificates import Certificate
 
-from oncelog import Admin
+from oncelog import Admin, NewTopic
 from oncelog_protocol.acls import AclBinding, AclEntry, AclOperation, AclPermission, PatternType, ResourcePattern
 from oncelog_protocol.acls import ResourceType as Kind
 
@@ -102,8 +102,7 @@ async def allow(broker: SecuredBroker) -> None:
         (Kind.TRANSACTIONAL_ID, OPEN, AclOperation.WRITE),
     ]
     async with Admin(broker.address("SASL_SSL"), **settings) as admin:
-        for topic in (OPEN, READABLE, CLOSED):
-            await admin.create_topic(topic, 1)
+        await admin.create_topics([NewTopic(topic, 1) for topic in (OPEN, READABLE, CLOSED)])
         await admin.acls.create(
             AclBinding(
                 ResourcePattern(kind, name, PatternType.LITERAL),
@@ -126,7 +125,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 def test_who_gets_in_and_what_the_others_are_told(release: str, secured: SecuredBroker, tmp_path: Path) -> None:
     """One virtual machine for all."""
     or_skip(lambda: need("java", "javac", "mvn"))
-    libraries = or_skip(lambda: jars(HERE / "java" / "pom.xml", release, "java"))
+    libraries = or_skip(lambda: jars(HERE / "java" / "security-pom.xml", release, "java-security"))
     wanted = cases(secured, tmp_path)
     directory = tmp_path / "cases"
     directory.mkdir()

@@ -14,7 +14,7 @@ from tests.interop.differential.known import KNOWN, OBLIGED, OPTIONAL, STAYING
 from tests.interop.differential.known.pending import COMING, GOING, PENDING
 from tests.interop.differential.register import NOWHERE, Known, shares_an_area, stale, unexplained
 from tests.interop.differential.scenario import Outcome
-from tests.interop.differential.scenarios import SCENARIOS
+from tests.interop.differential.scenarios import SCENARIOS, SECURED
 from tests.interop.differential.side import Step
 
 from oncelog_protocol.api import ApiKey
@@ -61,11 +61,12 @@ def test_what_shows_only_with_settings_has_scenarios_that_are_played_with_them()
 @pytest.mark.parametrize("entry", (*KNOWN, *OBLIGED), ids=str)
 def test_each_entry_is_of_a_scenario_that_there_is(entry: Known) -> None:
     for pattern in {entry.scenario, entry.must_show_in} - {NOWHERE}:
-        assert any(fnmatchcase(scenario.name, pattern) for scenario in SCENARIOS), pattern
+        assert any(fnmatchcase(scenario.name, pattern) for scenario in (*SCENARIOS, *SECURED)), pattern
 
 
 def test_the_names_of_scenarios_are_their_own() -> None:
-    assert [name for name, count in Counter(one.name for one in SCENARIOS).items() if count > 1] == []
+    names = Counter(one.name for one in (*SCENARIOS, *SECURED))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_versions_that_nobody_asked_for_are_missed() -> None:

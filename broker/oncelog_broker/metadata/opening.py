@@ -5,6 +5,7 @@ A broker alone pays nothing for the other: kazoo is imported where it is used.
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,8 @@ from oncelog_broker.runtime.clock import Clock
 METADATA_FILE: Final = "metadata.db"
 """The embedded store, in the first log directory. The name is no topic-partition, so Kafka's tools pass it over."""
 
+_log = logging.getLogger(__name__)
+
 
 async def open_store(config: BrokerConfig, home: str, clock: Clock, tls: MakeContext | None = None) -> MetadataStore:
     """`home`: the first log directory. `tls`: for connections to ZooKeeper.
@@ -34,6 +37,8 @@ async def open_store(config: BrokerConfig, home: str, clock: Clock, tls: MakeCon
     from oncelog_broker.metadata.zookeeper import ZooKeeperStore
 
     access = configured_access(config, tls)
+    if access.identity is not None and access.tls is None:
+        _log.warning("the broker's password for ZooKeeper can be read on the line", extra={"servers": connect})
     timeout_ms = config[keys.ZOOKEEPER_SESSION_TIMEOUT_MS]
     connection_timeout_ms = config[keys.ZOOKEEPER_CONNECTION_TIMEOUT_MS] or timeout_ms
     try:

@@ -364,6 +364,7 @@ class ZooKeeperStore:
                 self._refused = f"ZooKeeper refuses the path of zookeeper.connect: {refused!r}"
                 _log.error(self._refused)
             return
+        self._refused = ""
         self._watches.all_may_have_changed()
         self._renew()
         if not self._began.done():

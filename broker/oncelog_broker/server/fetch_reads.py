@@ -34,9 +34,11 @@ Read = tuple[memoryview, list[AbortedTransaction] | None]
 FIRST_ZSTD_VERSION: Final = 10
 FIRST_TOPIC_ID_VERSION: Final = 13
 NO_RECORDS: Final = memoryview(b"")
-NOT_THERE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""Of a partition that there is not, the aborted transactions are an empty list, as in Kafka; of others they are not
-told beside an error."""
+NOT_THERE: Final = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
+"""Of a partition that there is not, or not for who asks, the aborted transactions are an empty list, as in Kafka; of
+others they are not told beside an error."""
 
 
 class FetchRead(ABC):

@@ -97,7 +97,7 @@ class Handshakes:
             if self._ready:
                 self._have_turn()
             elif self._waiting:
-                self._have_turn(self._seconds_until_room())
+                self._have_turn(self._next()[1])
 
     def _take_one_step(self) -> None:
         while self._ready:
@@ -108,11 +108,13 @@ class Handshakes:
         self._begin_one()
 
     def _begin_one(self) -> None:
-        if not self._waiting or self._seconds_until_room() > 0:
+        if not self._waiting:
             return
-        host = self._next_host()
+        host, seconds = self._next()
+        if seconds > 0:
+            return
         if len(self._under_way) >= MAX_AT_ONCE:
-            oldest = self._oldest_of_greediest()
+            oldest = next(iter(self._most_places()))
             self._give_up_place(oldest)
             oldest.close("its TLS handshake does not go on while others wait")
         newest, _ = self._waiting[host].popitem()
@@ -124,27 +126,21 @@ class Handshakes:
         self._places.setdefault(host, {})[newest] = None
         newest.take_step()
 
-    def _seconds_until_room(self) -> float:
-        """Until another handshake may begin."""
-        if len(self._under_way) < MAX_AT_ONCE or self._has_less(self._next_host()):
-            return 0.0
-        began = self._under_way[self._oldest_of_greediest()]
-        return max(0.0, began + LEFT_SECONDS - asyncio.get_running_loop().time())
-
-    def _next_host(self) -> str:
-        """Whose turn it is: of those that come next, one that another gives up a place for."""
+    def _next(self) -> tuple[str, float]:
+        """The address whose turn it is, and how many seconds later there is room for it."""
         first = next(iter(self._waiting))
         if len(self._under_way) < MAX_AT_ONCE:
-            return first
-        return next((host for host in islice(self._waiting, HOSTS_LOOKED_AT) if self._has_less(host)), first)
+            return first, 0.0
+        most = self._most_places()
+        for host in islice(self._waiting, HOSTS_LOOKED_AT):
+            if len(self._places.get(host, ())) + 1 < len(most):
+                return host, 0.0  # whoever has the most gives one up, and still has as many
+        began = self._under_way[next(iter(most))]
+        return first, max(0.0, began + LEFT_SECONDS - asyncio.get_running_loop().time())
 
-    def _has_less(self, host: str) -> bool:
-        """Whether an address with more places would still have as many as this one if it gave one up for it."""
-        return len(self._places.get(host, ())) + 1 < max(map(len, self._places.values()))
-
-    def _oldest_of_greediest(self) -> Handshake:
-        most = max(self._places, key=lambda host: len(self._places[host]))
-        return next(iter(self._places[most]))
+    def _most_places(self) -> dict[Handshake, None]:
+        """Those of the address that has the most, oldest first."""
+        return max(self._places.values(), key=len)
 
     def _give_up_place(self, handshake: Handshake) -> None:
         if self._under_way.pop(handshake, None) is None:

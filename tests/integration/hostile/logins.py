@@ -25,7 +25,8 @@ from oncelog_protocol.messages.sasl_handshake import SaslHandshakeRequest
 WATCHED_SECONDS = 2.0
 HONEST_HANDSHAKES = 5
 THEIR_ADDRESS, HONEST_ADDRESS = "127.0.0.1", "127.0.0.2"
-HONEST_SECONDS = 5.0
+HONEST_SECONDS = 30.0
+LONG_NAME = 500_000
 BEGINNERS = 2
 AUTHORITY = Certificate.authority()
 SERVER = AUTHORITY.issue(("CN", "broker"))
@@ -33,7 +34,8 @@ SETTINGS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
     "ssl.keystore.key": SERVER.key_pem(),
     "ssl.keystore.certificate.chain": SERVER.pem,
-    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+    "sasl.scram.first.users": "alice=secret",
     "max.connections": "20000",
     "max.connections.per.ip": "20000",  # the honest client has the same address
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": 'Plain required user_alice="secret";',
@@ -125,6 +127,17 @@ def _passwords(scene: Scene, _: None, size: int) -> str:
     return f"{size} connections with 20 wrong passwords each"
 
 
+def _scram(scene: Scene, _: None, size: int) -> str:
+    """Of names as long as they may be: each is hashed."""
+    begun = frame(SaslHandshakeRequest(mechanism="SCRAM-SHA-512"), ApiKey.SASL_HANDSHAKE, 1)
+    name = b"n" * LONG_NAME
+    begun += frame(SaslAuthenticateRequest(auth_bytes=b"n,,n=%b,r=nonce" % name), ApiKey.SASL_AUTHENTICATE, 1)
+    for _number in range(size):
+        _connect(scene, 2).sendall(begun)
+    scene.watch(WATCHED_SECONDS)
+    return f"{size} logins by SCRAM begun with names of {LONG_NAME:,} bytes, and left"
+
+
 def _much(scene: Scene, _: None, size: int) -> str:
     refused = 0
     for _number in range(size):
@@ -139,7 +152,8 @@ def _much(scene: Scene, _: None, size: int) -> str:
 
 
 CLIENTS = (
-    HostileClient("TLS handshakes begun and left", _handshakes, size=9_000, small=400, settings=SETTINGS),
+    HostileClient("TLS handshakes begun and left", _handshakes, size=10_000, small=400, settings=SETTINGS),
     HostileClient("passwords guessed", _passwords, size=3_000, small=200, settings=SETTINGS),
+    HostileClient("logins by SCRAM begun and left", _scram, size=300, small=30, settings=SETTINGS),
     HostileClient("much before the login", _much, size=200, small=20, settings=SETTINGS),
 )

@@ -8,6 +8,9 @@ from hostile.scene import Scene, fetch_of_all
 
 PARTITIONS = 400
 WATCHED_SECONDS = 3.0
+MAPPED_MB = 50
+"""Of what is read: pages of mapped files count as the broker's memory until somebody else needs them."""
+PEAK_MB, LEFT_MB = 64 + MAPPED_MB, 32 + MAPPED_MB
 
 
 def _fill(scene: Scene, _: int) -> None:
@@ -34,8 +37,15 @@ def _one_fetch_each_with_tls(scene: Scene, _: None, size: int) -> str:
 
 
 CLIENTS = (
-    HostileClient("slow readers", _one_fetch_each, size=30, small=4, prepare=_fill),
+    HostileClient("slow readers", _one_fetch_each, size=30, small=4, prepare=_fill, peak_mb=PEAK_MB, left_mb=LEFT_MB),
     HostileClient(
-        "slow readers with TLS", _one_fetch_each_with_tls, size=30, small=4, prepare=_fill, settings=SETTINGS
+        "slow readers with TLS",
+        _one_fetch_each_with_tls,
+        size=30,
+        small=4,
+        prepare=_fill,
+        settings=SETTINGS,
+        peak_mb=PEAK_MB,
+        left_mb=LEFT_MB,
     ),
 )

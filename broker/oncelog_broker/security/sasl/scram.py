@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
+from typing import Final
 
 from oncelog_broker.security.sasl.credentials import ScramCredential
 from oncelog_broker.security.sasl.mechanism import Refused, Step, invalid_credentials
@@ -21,6 +22,9 @@ from oncelog_protocol.scram import (
     xor,
 )
 
+MAX_TOKEN_BYTES: Final = 8192
+"""Of a client's message. The first one is kept until the second has come, for whoever has connected."""
+
 
 class ScramExchange:
     """One exchange: two tokens. `credential_of` gives a decoy for a user that does not exist."""
@@ -37,6 +41,8 @@ class ScramExchange:
         self._exists = False
 
     def step(self, token: bytes, now_s: float) -> Step:
+        if len(token) > MAX_TOKEN_BYTES:
+            raise self._refused(f"SCRAM: a message of {len(token)} bytes")
         try:
             text = token.decode()
             return self._begin(text) if self._first is None else self._end(text)

@@ -12,6 +12,7 @@ from tests.interop.differential.known import (
     pending,
     producing,
     reading,
+    security,
     transactions,
 )
 from tests.interop.differential.register import Known
@@ -23,6 +24,7 @@ STAYING: Final[tuple[Known, ...]] = (
     *transactions.KNOWN,
     *groups.KNOWN,
     *admin.KNOWN,
+    *security.KNOWN,
 )
 KNOWN: Final[tuple[Known, ...]] = (*STAYING, *pending.PENDING)
 

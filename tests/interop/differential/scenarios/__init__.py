@@ -20,6 +20,7 @@ from tests.interop.differential.scenarios import (
     offsets,
     produce,
     reassignments,
+    secured,
     topics,
     transaction_ends,
     transaction_offsets,
@@ -56,3 +57,5 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *walks.SCENARIOS,
 )
 """By hand, then at random."""
+SECURED: Final[tuple[Scenario, ...]] = tuple(scenarios_of(secured))
+"""Those for brokers where one has to log in."""

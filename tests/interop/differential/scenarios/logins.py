@@ -38,9 +38,15 @@ def users(side: Side) -> None:
         side.ask(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, asked, label)
 
     describe("before", name)
-    alter("made", upsertions=[upsertion(), upsertion(mechanism=SHA_512, iterations=8192)])
+    alter("made", upsertions=[upsertion()])
+    alter("made for another mechanism", upsertions=[upsertion(mechanism=SHA_512, iterations=8192)])
     asked = {"users": [{"name": name}]}
-    side.get(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, asked, until=lambda answer: not answer.results[0].error_code)
+    side.get(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        0,
+        asked,
+        until=lambda answer: len(answer.results[0].credential_infos) == 2,
+    )
     describe("described", name)
     describe("twice", name, name)
     alter("nobody", upsertions=[upsertion("")])
@@ -48,4 +54,7 @@ def users(side: Side) -> None:
     alter("too few iterations", upsertions=[upsertion(iterations=100)])
     alter("too many iterations", upsertions=[upsertion(iterations=20_000)])
     alter("changed twice", upsertions=[upsertion()], deletions=[{"name": name, "mechanism": SHA_256}])
-    alter("deleted", deletions=[{"name": name, "mechanism": SHA_256}, {"name": name, "mechanism": SHA_512}])
+    for mechanism in (SHA_256, SHA_512):
+        alter(f"deleted {mechanism}", deletions=[{"name": name, "mechanism": mechanism}])
+    both = side.own("both")
+    alter("both at once", upsertions=[upsertion(both), upsertion(both, mechanism=SHA_512)])

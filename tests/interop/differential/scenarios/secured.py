@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from tests.integration.authorization_cases import ABSENT, CASES, Case, Names
 from tests.interop.differential.coverage import NOT_IN_KAFKA_4_1
 from tests.interop.differential.logged_in import PASSWORD, USER, LoggedIn
 from tests.interop.differential.scenario import scenario
-from tests.interop.differential.side import Side
+from tests.interop.differential.side import NODE_ID, Side
 
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
@@ -27,6 +30,7 @@ TOKENS = {
 }
 BEFORE_LOGIN = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 BIG = 600_000
+TIMEOUT_MS = 30_000
 
 
 @scenario
@@ -121,7 +125,15 @@ def _ask_all_versions(side: Side, case: Case, names: Names, label: str) -> None:
         return
     for version in case.versions:
         if (api, version) not in NOT_IN_KAFKA_4_1:
-            side.send(api, version, case.request(version, names))
+            side.send(api, version, _made(case, version, names))
             side.receive(
                 api, version, f"{case.rule.operation.shown} {case.rule.resource.shown} {case.rule.when}, {label}"
             )
+
+
+def _made(case: Case, version: int, names: Names) -> Any:
+    """A request about the broker that there is, which it has the time to answer."""
+    if "resource_name" in case.extra and case.extra["resource_name"] == "1":
+        case = replace(case, extra={**case.extra, "resource_name": str(NODE_ID)})
+    made = case.request(version, names)
+    return replace(made, timeout_ms=TIMEOUT_MS) if hasattr(made, "timeout_ms") else made

@@ -13,3 +13,11 @@ async def test_brokers_that_come_side_by_side_have_the_same_key(store):
 async def test_whatever_stands_there_makes_a_key(store):
     await store.create(paths.LOGIN_KEY, b"x" * 1000, make_parents=True)
     assert len(await login_key(store)) == KEY_BYTES
+
+
+async def test_a_store_that_is_away_keeps_nobody_from_starting(store, caplog):
+    await store.close()
+    first = await login_key(store)
+    assert len(first) == KEY_BYTES
+    assert await login_key(store) != first
+    assert "until the next start" in caplog.text

@@ -22,7 +22,7 @@ from oncelog_broker.security.sasl.jwks import parse_keys
 from oncelog_broker.security.sasl.mechanism import Refused, Step
 from oncelog_broker.security.sasl.oauthbearer import OAuthExchange, TokenRules
 from oncelog_broker.security.sasl.plain import PlainMechanism
-from oncelog_broker.security.sasl.scram import ScramExchange
+from oncelog_broker.security.sasl.scram import MAX_TOKEN_BYTES, ScramExchange
 from oncelog_protocol.scram import MIN_ITERATIONS, ScramMechanism
 
 NOW = 1_000_000.0
@@ -117,6 +117,13 @@ def test_an_unknown_user_has_the_same_salt_each_time() -> None:
     assert len(parse_credential(KNOWN[SHA_256].format()).stored_key) == len(
         Decoys(SHA_256, lambda: b"key").credential("bob", {}).stored_key
     )
+
+
+@pytest.mark.parametrize("first", [b"n,,n=%b,r=nonce", b"n,,n=alice,r=%b", b"n,a=%b,n=alice,r=nonce", b"%b"])
+def test_a_stranger_has_little_kept_until_the_second_message(first: bytes) -> None:
+    with pytest.raises(Refused, match="invalid credentials"):
+        scram().step(first % (b"x" * MAX_TOKEN_BYTES), NOW)
+    assert exchanged(client(user="a" * 200), scram(user="a" * 200)).user == "a" * 200
 
 
 def test_the_last_nonce_must_be_the_servers() -> None:

@@ -1,0 +1,22 @@
+"""Differences in what strangers, and users without rights, are told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.interop.differential.register import Known
+from tests.interop.differential.side import CLOSED
+
+_FOLLOWER: Final = "ClusterAction Cluster for a follower*"
+
+KNOWN: Final = (
+    Known("two-mechanisms", "logins.users", "error_code", 92, 0, "AlterUserScramCredentials", "both at once"),
+    Known("amid-login", "secured.handshakes", "", ours=CLOSED, api="SaslHandshake", label="again PLAIN"),
+    Known("amid-login", "secured.versions_first", "", ours=CLOSED, api="ApiVersions", label="after the handshake"),
+    Known("amid-login", "secured.out_of_order", "", ours=CLOSED, api="Metadata", label="between handshake and token"),
+    Known("refused-as-a-whole", "secured.refusals", "replica_election_results.*", api="ElectLeaders"),
+    Known("refused-as-a-whole", "secured.refusals", "responses.*", api="AlterPartitionReassignments"),
+    Known("refused-as-a-whole", "secured.refusals", "topics.*", api="ListPartitionReassignments"),
+    Known("refused-followers", "secured.refusals", "error_code", 0, 31, "Fetch", _FOLLOWER),
+    Known("refused-followers", "secured.refusals", "responses.*", api="Fetch", label=_FOLLOWER),
+)
