@@ -47,6 +47,7 @@ from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.cluster_id import agreed_cluster_id
 from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.incarnation import Predecessor
+from oncelog_broker.metadata.login_key import login_key
 from oncelog_broker.metadata.membership import ClusterMember
 from oncelog_broker.metadata.opening import open_store, store_of
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
@@ -75,6 +76,7 @@ from oncelog_broker.security.authorizer.configured import configured_authorizer
 from oncelog_broker.security.first_users import make_first_users, parse_first_users
 from oncelog_broker.security.listener_security import ListenerSecurity
 from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS
+from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import Services
 from oncelog_broker.server.controller_calls import ControllerCalls
@@ -239,7 +241,7 @@ class Broker:
         if http is not None:
             await self._serve_http(http)
         self.readiness.doing = "the metadata store is opened"
-        store = await open_store(self.config, home, self.clock)
+        store = await open_store(self.config, home, self.clock, tls_to_zookeeper(self.config))
         self._undo.push_async_callback(store.close)
         if not self._is_clustered:
             store.watch_session(self._on_session)
@@ -263,6 +265,7 @@ class Broker:
         self._undo.push_async_callback(self.tasks.close)
         self.readiness.doing = "the broker joins its cluster"
         await self._join(store, predecessor)
+        self._login_key = await login_key(store)
         await make_first_users(store, parse_first_users(self.config[security_keys.SCRAM_FIRST_USERS]))
         await self._follow_securities(securities.values())
         self._undo.push_async_callback(self.metadata.close)
@@ -402,7 +405,8 @@ class Broker:
             listener.name: ListenerSecurity(
                 listener,
                 self.config,
-                lambda user: self.image.config_of_user(user),
+                lambda: self.image.user_configs,
+                lambda: self._login_key,
                 is_inter_broker=self._is_clustered and listener.name == brokers_listener,
             )
             for listener in listeners(self.config)

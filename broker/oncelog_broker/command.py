@@ -22,6 +22,7 @@ from oncelog_broker.observability.logs import FORMATS, LEVELS, flush_logs, set_u
 
 if TYPE_CHECKING:
     from oncelog_broker.broker import Broker
+    from oncelog_broker.fail_control.arrangements import Arrangements
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,17 @@ logger = logging.getLogger(__name__)
     help="The least that is logged to standard error.",
 )
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True, help="How log lines look.")
+@click.option(
+    "--stop-at-eof",
+    is_flag=True,
+    help="Stop when standard input ends: with the process that holds its other end, however that one dies.",
+)
+@click.option(
+    "--fail-control",
+    metavar="[HOST:]PORT",
+    help="For tests: take orders over HTTP to fail, on loopback unless a host is given; the second line on standard "
+    "output says where. Never in production: whoever reaches it can kill the broker. docs/testing.md",
+)
 def serve(
     config_file: Path | None,
     data: str | None,
@@ -62,6 +74,8 @@ def serve(
     http: str | None,
     log_level: str,
     log_format: str,
+    stop_at_eof: bool,
+    fail_control: str | None,
 ) -> None:
     """Start a broker.
 
@@ -86,14 +100,17 @@ def serve(
     except (InvalidConfig, OSError) as error:
         raise Failure(f"cannot start: {error}") from None
 
+    from oncelog_broker.fail_control.arrangements import Arrangements
+
+    arrangements = Arrangements(stops_at_eof=stop_at_eof, fail_control=fail_control)
     import uvloop
 
     from oncelog_broker.broker import Broker
 
-    sys.exit(uvloop.run(_run(Broker(config))))
+    sys.exit(uvloop.run(_run(Broker(config), arrangements)))
 
 
-async def _run(broker: object) -> int:
+async def _run(broker: object, arrangements: Arrangements) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
     from oncelog_broker.broker import Broker, BrokerStartError
     from oncelog_broker.config.declared import InvalidConfig
@@ -117,6 +134,7 @@ async def _run(broker: object) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    arrangements.begin(stop)
     reasons = (
         BrokerStartError, InvalidConfig, MetadataError, MalformedPayload, MetaPropertiesError, BrokerIdInUse,
         NoCommonLevel,
@@ -140,6 +158,8 @@ async def _run(broker: object) -> int:
     metadata = described_store(broker.config)
     http = "" if broker.http is None else f", http on {broker.http.address}"
     click.echo(f"oncelog broker {broker.node_id} ready on {addresses} ({metadata}, data in {directories}{http})")
+    if arrangements.line is not None:
+        click.echo(arrangements.line)
     sys.stdout.flush()
     failed = loop.create_task(broker.failed.wait())
     await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
@@ -148,6 +168,7 @@ async def _run(broker: object) -> int:
         await _leave(broker, failed, loop.create_task(stop_at_once.wait()))
     signalled.cancel()
     failed.cancel()
+    arrangements.end()
     await broker.stop()
     return code
 

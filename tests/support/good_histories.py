@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 
-from tests.support.history.events import NOT_YET, Commit, End, Outcome, Place, ReplicaLog, Send, StoredBatch
-from tests.support.history.recorder import History
+from oncelog_testing.history.events import NOT_YET, Commit, End, Outcome, Place, ReplicaLog, Send, StoredBatch
+from oncelog_testing.history.recorder import History
 
 PLACES = (Place("topic", 0), Place("topic", 1))
 PRODUCERS = ("anna", "berta", "carla")

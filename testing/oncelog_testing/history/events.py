@@ -13,11 +13,14 @@ NOT_YET = -1
 """The time of what has not happened, the offset that nobody told."""
 
 
+ANY_PARTITION = -1
+
+
 class Place(NamedTuple):
-    """A partition."""
+    """A partition. ANY_PARTITION: the one that the producer chooses, as long as nobody knows which."""
 
     topic: str
-    index: int = 0
+    index: int = 0  # type: ignore[assignment]  # a tuple has a method of that name, which nobody asks of a place
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.support.history.events import Input, Send
-from tests.support.history.recorder import History
-from tests.support.history.violation import Kind, Violation
+from oncelog_testing.history.events import Input, Send
+from oncelog_testing.history.recorder import History
+from oncelog_testing.history.violation import Kind, Violation
 
 
 def processing_violations(history: History) -> Iterator[Violation]:

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
 
-from tests.support.history.events import Place, ReplicaLog
-from tests.support.history.recorder import History
-from tests.support.history.violation import Kind, Violation
+from oncelog_testing.history.events import Place, ReplicaLog
+from oncelog_testing.history.recorder import History
+from oncelog_testing.history.violation import Kind, Violation
 
 
 def replica_violations(history: History) -> Iterator[Violation]:

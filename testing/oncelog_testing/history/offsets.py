@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import accumulate
 
-from tests.support.history.events import NOT_YET, Commit, End, OffsetRead, Outcome, Place
-from tests.support.history.recorder import History
-from tests.support.history.violation import Kind, Violation
+from oncelog_testing.history.events import NOT_YET, Commit, End, OffsetRead, Outcome, Place
+from oncelog_testing.history.recorder import History
+from oncelog_testing.history.violation import Kind, Violation
 
 NO_OFFSET = -1
 

@@ -7,9 +7,9 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.support.history.events import NOT_YET, End, Outcome, Place, Reading, Send
-from tests.support.history.recorder import History
-from tests.support.history.violation import Kind, Violation
+from oncelog_testing.history.events import NOT_YET, End, Outcome, Place, Reading, Send
+from oncelog_testing.history.recorder import History
+from oncelog_testing.history.violation import Kind, Violation
 
 
 def record_violations(history: History) -> Iterator[Violation]:
@@ -17,7 +17,7 @@ def record_violations(history: History) -> Iterator[Violation]:
     sends = history.sends_by_value()
     found = {place: _offsets_by_value(records) for place, records in history.final.items()}
     for place, records in history.final.items():
-        yield from _violations_of_content(place, records, sends)
+        yield from _violations_of_content(place, records, sends, found)
     yield from _lost(history, found)
     yield from _torn(history, found)
     yield from _out_of_order(history, found)
@@ -30,7 +30,7 @@ def _offsets_by_value(records: list[tuple[int, bytes]]) -> dict[bytes, int]:
 
 
 def _violations_of_content(
-    place: Place, records: list[tuple[int, bytes]], sends: dict[bytes, Send]
+    place: Place, records: list[tuple[int, bytes]], sends: dict[bytes, Send], found: dict[Place, dict[bytes, int]]
 ) -> Iterator[Violation]:
     seen: dict[bytes, int] = {}
     for offset, value in records:
@@ -39,6 +39,9 @@ def _violations_of_content(
             continue
         seen[value] = offset
         send = sends.get(value)
+        if send is not None and send.place != place and value in found.get(send.place, ()):
+            yield Violation(Kind.TWICE, f"{value!r} in {place} at {offset}, and in {send.place}")
+            continue
         if send is None or send.place != place or send.outcome is Outcome.FAILED:
             yield Violation(Kind.INVENTED, f"{value!r} in {place} at {offset}")
             continue

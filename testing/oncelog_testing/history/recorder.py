@@ -7,7 +7,8 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable
 
-from tests.support.history.events import (
+from oncelog_testing.history.events import (
+    ANY_PARTITION,
     NOT_YET,
     Commit,
     End,
@@ -54,13 +55,18 @@ class History:
     def ended(self, transaction: Transaction, end: End) -> None:
         transaction.end, transaction.ended = end, self.now()
 
-    def send(self, producer: str, place: Place, value: bytes, transaction: Transaction | None = None) -> Send:
+    def send(self, producer: str, place: Place | str, value: bytes, transaction: Transaction | None = None) -> Send:
+        """`place`: a topic, where the producer chooses the partition."""
+        if isinstance(place, str):
+            place = Place(place, ANY_PARTITION)
         send = Send(producer, place, value, transaction)
         self.sends.append(send)
         return send
 
-    def acknowledged(self, send: Send, offset: int = NOT_YET) -> None:
+    def acknowledged(self, send: Send, offset: int = NOT_YET, partition: int | None = None) -> None:
         send.outcome, send.offset = Outcome.ACKNOWLEDGED, offset
+        if partition is not None:
+            send.place = Place(send.place.topic, partition)
 
     def derived(self, send: Send, group: str, place: Place, offset: int) -> None:
         """It is what a group makes of this input; another attempt may make another output of it."""
@@ -109,9 +115,24 @@ class History:
     # --- what checks ask for
 
     def sends_by_value(self) -> dict[bytes, Send]:
-        found = {send.value: send for send in self.sends}
-        assert len(found) == len(self.sends), "two records were sent with one value: the test is wrong"
+        """Raises ValueError where two have one value: nobody could tell them apart."""
+        found: dict[bytes, Send] = {}
+        for send in self.sends:
+            if found.setdefault(send.value, send) is not send:
+                raise ValueError(f"two records were sent with the value {send.value!r}: each needs one of its own")
         return found
+
+    def settle_partitions(self) -> None:
+        """Whoever was sent to any partition of a topic is taken to be sent to where it is, or, where it is nowhere and
+        all of the topic is known, to one of those where it is not."""
+        unsettled = [send for send in self.sends if send.place.index == ANY_PARTITION]
+        if not unsettled:
+            return
+        found = {(place.topic, value): place for place, records in self.final.items() for _, value in records}
+        known = {place.topic: place for place in self.final}
+        for send in unsettled:
+            topic = send.place.topic
+            send.place = found.get((topic, send.value)) or known.get(topic) or send.place
 
     def sends_by_transaction(self) -> dict[Transaction, list[Send]]:
         found: defaultdict[Transaction, list[Send]] = defaultdict(list)
