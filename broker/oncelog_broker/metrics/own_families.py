@@ -78,7 +78,7 @@ def producer_id_blocks(source: Source) -> Samples:
 
 @families.histogram(
     "oncelog_loop_stall_seconds",
-    "How late a timer of the event loop was that comes every 20 ms, where it was more than 10 ms late.",
+    "How late a timer of the event loop was that comes every 100 ms, where it was more than 10 ms late.",
 )
 def loop_stalls(source: Source) -> Samples:
     watch, seen = source.parts.loop, 0

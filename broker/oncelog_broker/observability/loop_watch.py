@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-PROBE_SECONDS: Final = 0.02
-"""How often the timer comes: half of all stalls of 10 ms are seen, and all that last 20 ms."""
+PROBE_SECONDS: Final = 0.1
+"""How often the timer comes: a fifth of the stalls of 20 ms is seen, and each that lasts for 100 ms. Oftener it would
+be felt: a wake-up costs as much as a request."""
 STALL_SECONDS: Final = 0.01
 """What no request may hold the loop for: being less late is no stall."""
 BUCKETS: Final = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)

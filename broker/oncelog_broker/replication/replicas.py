@@ -451,9 +451,11 @@ class Replicas:
             partition.traffic.fold(partition.log.producer_state.counters)
             if self.fetching is not None:
                 self.fetching.forget(partition)
-            if self._image.topic(topic) is None:
-                self.traffic.pop(topic, None)
-                partition.traffic.move_to(self.traffic_of_deleted)
+        if self._image.topic(topic) is None:
+            # Of several partitions the first takes what all have counted, the others what has come to it since.
+            for counted in (self.traffic.pop(topic, None), None if partition is None else partition.traffic):
+                if counted is not None:
+                    counted.move_to(self.traffic_of_deleted)
         is_opening = self._opening.pop((topic, index), None) is not None
         is_offline = self._offline.pop((topic, index), None) is not None
         return is_opening or is_offline or partition is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -17,19 +17,21 @@ if TYPE_CHECKING:
 
 VALUES: Final = 64
 """Different values that are sent in turns: random letters, so that compression has something to do."""
+VALUES_BYTES: Final = 16 << 20
+"""Of all of them together, unless one is larger."""
 POLL_MS: Final = 500
 AHEAD_SECONDS: Final = 0.01
 """A load with a rate rests when it is so far ahead of it."""
 
-Letters = b"abcdefghijklmnopqrstuvwxyz0123456789 .,;-_"
-Done = Callable[[], bool]
-"""Whether somebody has asked to end early."""
+LETTERS: Final = bytes(b"abcdefghijklmnopqrstuvwxyz012345"[number % 32] for number in range(256))
+"""One for each byte."""
 
 
 def values(size: int, seed: int = 0) -> list[bytes]:
     """Some of this size, the same in every run."""
     source = random.Random(seed)  # noqa: S311 - no secret
-    return [bytes(source.choices(Letters, k=size)) for _ in range(VALUES if size else 1)]
+    count = max(1, min(VALUES, VALUES_BYTES // size)) if size else 1
+    return [source.randbytes(size).translate(LETTERS) for _ in range(count)]
 
 
 class Pace:

@@ -178,6 +178,14 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         assert [(await client.answer())[0] for _ in range(3)] == [200, 404, 200]
 
 
+async def test_an_address_that_is_taken_is_refused_with_what_to_do() -> None:
+    async with site() as here:
+        with pytest.raises(
+            OSError, match=rf"cannot listen on 127.0.0.1:{here.listener.address.port}: .* `http.listener`"
+        ):
+            await HttpListener.open(here.listener.address, None, RealNetwork())
+
+
 @pytest.mark.parametrize(
     ("text", "address"),
     [

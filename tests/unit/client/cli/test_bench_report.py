@@ -70,3 +70,4 @@ def test_values_have_their_size_and_are_the_same_in_every_run() -> None:
     assert {len(value) for value in values(17)} == {17}
     assert values(17) == values(17)
     assert values(0) == [b""]
+    assert len(values(10 << 20)) == 1, "large ones are few"

@@ -1,0 +1,85 @@
+"""What brokers tell of a cluster in which one dies and comes back, and that the others stay ready meanwhile."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from broker_process import BrokerProcess
+from prometheus_client.parser import text_string_to_metric_families
+from raw_client import RawClient, produce_request
+from replicated_cluster import BROKERS, ReplicatedCluster
+from tests.support.storage import make_batch
+
+from oncelog_protocol.api import ApiKey
+
+Told = dict[tuple[str, frozenset[tuple[str, str]]], float]
+UNDER_REPLICATED = "kafka_server_replicamanager_underreplicatedpartitions"
+LAG = "oncelog_follower_lag_records"
+
+
+def read(broker: BrokerProcess, path: str) -> tuple[int, str]:
+    match = re.search(r"http on (\S+?)\)", broker.start_line)
+    assert match, broker.start_line
+    try:
+        with urllib.request.urlopen(f"http://{match[1]}{path}", timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def told(broker: BrokerProcess) -> Told:
+    status, text = read(broker, "/metrics")
+    assert status == 200, text
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def total(found: Told, name: str) -> float:
+    return found[name, frozenset()]
+
+
+def test_a_dead_broker_is_seen_in_the_metrics_of_the_others_until_it_is_back(
+    chroots: Callable[[], str], tmp_path: Path
+) -> None:
+    topic = f"told-{uuid.uuid4().hex[:8]}"
+    with ReplicatedCluster(tmp_path, chroots(), {"http.listener": "0"}) as cluster:
+        cluster.create_topic(topic)
+        leader = cluster.until_led(topic).leader
+        follower = next(each for each in BROKERS if each != leader)
+        at = cluster.brokers[leader]
+        with RawClient(at.port) as client:
+            assert client.call(produce_request(topic, 0, make_batch()), ApiKey.PRODUCE, 9).responses
+        found = told(at)
+        lags = {dict(labels)["follower"] for name, labels in found if name == LAG}
+        assert lags == {str(each) for each in BROKERS if each != leader}
+        cluster.until(lambda: controllers(cluster) == 1, "one says that it is the controller")
+
+        cluster.kill(follower)
+        cluster.until(lambda: total(told(at), UNDER_REPLICATED) > 0, "the leader tells of it")
+        assert read(at, "/health/live")[0] == 200
+        cluster.until(lambda: read(at, "/health/ready")[0] == 200, "with one replica less it is ready")
+
+        cluster.start(follower)
+        found = cluster.until(lambda: is_whole(told(at)), "all are in sync again")
+        assert total(found, "kafka_server_replicamanager_isrexpands_total") >= 1
+        cluster.until(lambda: json.loads(read(cluster.brokers[follower], "/health/ready")[1])["reasons"] == [], "ready")
+        cluster.check_logs()
+
+
+def is_whole(found: Told) -> Told | None:
+    return found if total(found, UNDER_REPLICATED) == 0 else None
+
+
+def controllers(cluster: ReplicatedCluster) -> int:
+    name = "kafka_controller_kafkacontroller_activecontrollercount"
+    return sum(int(total(told(broker), name)) for broker in cluster.brokers.values())
