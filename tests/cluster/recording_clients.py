@@ -31,9 +31,6 @@ REFRESH_MS = 5000
 """topic.metadata.refresh.interval.ms of librdkafka. 2.16 leaves a partition with the connection to its leader that it
 gave up when that broker was missing in the metadata for a moment, until the leader is another one; and it would ask
 that only every five minutes."""
-KEEPS_BROKERS = {"metadata.recovery.strategy": "none"}
-"""librdkafka 2.16 drops brokers that the metadata lacks for a moment, and now and then never comes back to one: a
-producer that sends no more, a consumer that reads no more, and a call that does not return. With this it keeps them."""
 CALL_SECONDS = 20.0
 """After which librdkafka returns, to be called again: while it waits in C, no test can be ended."""
 PATIENCE_MS = int(PATIENCE_SECONDS * 1000)
@@ -225,7 +222,6 @@ class LibrdkafkaRecording(RecordingProducer):
         super().__init__(addresses, history, name, transactional_id)
         options: dict[str, Any] = {
             "bootstrap.servers": addresses,
-            **KEEPS_BROKERS,
             "enable.idempotence": True,
             "linger.ms": 0,
             "message.timeout.ms": PATIENCE_MS,

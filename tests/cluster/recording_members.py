@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import confluent_kafka
-from recording_clients import KEEPS_BROKERS, PATIENCE_MS, PATIENCE_SECONDS, REFRESH_MS
+from recording_clients import PATIENCE_MS, PATIENCE_SECONDS, REFRESH_MS
 from tests.support.background import Background
 
 import oncelog
@@ -104,7 +104,6 @@ class LibrdkafkaMember(Member):
     def _work(self) -> None:
         settings: dict[str, Any] = {
             "bootstrap.servers": self.addresses,
-            **KEEPS_BROKERS,
             "group.id": self.group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import confluent_kafka
-from recording_clients import KEEPS_BROKERS, REFRESH_MS
+from recording_clients import REFRESH_MS
 
 from oncelog_testing.history.events import NOT_YET, End, Place, Send, Transaction
 from soak.pipelines import RECORDS_PER_TRANSACTION, SESSION_MS, TRANSACTION_TIMEOUT_MS, GivenUp, Pipeline
@@ -58,12 +58,7 @@ class Clients:
         self.notes = pipeline.notes
         self.is_over = pipeline.is_over
         job = self.notes.job
-        common = {
-            "bootstrap.servers": job.addresses,
-            **KEEPS_BROKERS,
-            "socket.timeout.ms": 5000,
-            "reconnect.backoff.max.ms": 500,
-        }
+        common = {"bootstrap.servers": job.addresses, "socket.timeout.ms": 5000, "reconnect.backoff.max.ms": 500}
         common |= {"log_level": 0, "topic.metadata.refresh.interval.ms": REFRESH_MS}
         self.producer = confluent_kafka.Producer(
             {

@@ -7,7 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 
 import confluent_kafka
-from recording_clients import KEEPS_BROKERS, REFRESH_MS
+from recording_clients import REFRESH_MS
 
 import oncelog
 from oncelog_testing.history.events import Place
@@ -91,7 +91,6 @@ class LibrdkafkaReader(Reader):
         consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": self.addresses,
-                **KEEPS_BROKERS,
                 "group.id": self.name,
                 "isolation.level": self.isolation,
                 "enable.auto.commit": False,
