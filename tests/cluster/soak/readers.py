@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from abc import ABC, abstractmethod
 
 import confluent_kafka
@@ -15,6 +16,8 @@ from oncelog_testing.history.recorder import History
 from soak.progress import Progress
 
 JOIN_SECONDS = 60.0
+STANDSTILL_SECONDS = 75.0
+"""Longer than three brokers that were killed take to serve again, and half of what counts as stuck."""
 
 
 class Reader(ABC):
@@ -87,29 +90,44 @@ class OurReader(Reader):
 
 
 class LibrdkafkaReader(Reader):
+    """librdkafka 2.16 drops a broker that the metadata lacks for a moment, and now and then never reads from it again.
+    A new consumer takes over then, as an operator would have it: one that gets no further either is stuck."""
+
     def read(self) -> None:
-        consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": self.addresses,
-                "group.id": self.name,
-                "isolation.level": self.isolation,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "socket.timeout.ms": 5000,
-                "reconnect.backoff.max.ms": 500,
-                "topic.metadata.refresh.interval.ms": REFRESH_MS,
-                "fetch.wait.max.ms": 200,
-                "log_level": 0,
-            }
-        )
-        consumer.assign([confluent_kafka.TopicPartition(*place, 0) for place in self.places])
-        try:
-            while not self.is_over.is_set():
-                for message in consumer.consume(100, 0.2):
-                    error = message.error()
-                    if error is None:
-                        self.note(Place(message.topic(), message.partition()), message.offset(), message.value())
-                    elif error.code() == confluent_kafka.KafkaError._AUTO_OFFSET_RESET:
-                        raise AssertionError(f"{self.name} is out of range: {error}")
-        finally:
-            consumer.close()
+        following = dict.fromkeys(self.places, 0)
+        while not self.is_over.is_set():
+            consumer = confluent_kafka.Consumer(
+                {
+                    "bootstrap.servers": self.addresses,
+                    "group.id": self.name,
+                    "isolation.level": self.isolation,
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "error",
+                    "socket.timeout.ms": 5000,
+                    "reconnect.backoff.max.ms": 500,
+                    "topic.metadata.refresh.interval.ms": REFRESH_MS,
+                    "fetch.wait.max.ms": 200,
+                    "log_level": 0,
+                }
+            )
+            consumer.assign([confluent_kafka.TopicPartition(*place, offset) for place, offset in following.items()])
+            try:
+                self._read(consumer, following)
+            finally:
+                consumer.close()
+            if not self.is_over.is_set():
+                self._progress.mishap(self.name, "stood still, and was made anew")
+
+    def _read(self, consumer: confluent_kafka.Consumer, following: dict[Place, int]) -> None:
+        """Until it is over, or stands still."""
+        read_at = time.monotonic()
+        while not self.is_over.is_set() and time.monotonic() < read_at + STANDSTILL_SECONDS:
+            for message in consumer.consume(100, 0.2):
+                error = message.error()
+                if error is None:
+                    place = Place(message.topic(), message.partition())
+                    self.note(place, message.offset(), message.value())
+                    following[place] = message.offset() + 1
+                    read_at = time.monotonic()
+                elif error.code() == confluent_kafka.KafkaError._AUTO_OFFSET_RESET:
+                    raise AssertionError(f"{self.name} is out of range: {error}")
