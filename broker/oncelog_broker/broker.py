@@ -74,13 +74,15 @@ from oncelog_broker.security.authorizer.configured import configured_authorizer
 from oncelog_broker.security.first_users import make_first_users, parse_first_users
 from oncelog_broker.security.listener_security import ListenerSecurity
 from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS
+from oncelog_broker.server.connection_rates import ConnectionRates
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import Services
 from oncelog_broker.server.controller_calls import ControllerCalls
-from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.server.dispatch import Dispatcher, follow_quotas
 from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
+from oncelog_broker.server.throttling import Throttling
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.upkeep.cleaning import LogCleaner
 from oncelog_broker.upkeep.departure import Departure, Patience
@@ -135,6 +137,7 @@ class Broker:
                 receive_buffer_bytes=config[keys.SOCKET_RECEIVE_BUFFER_BYTES],
             ),
             TurnBudget(self.clock.monotonic),
+            ConnectionRates(config, self.clock),
         )
         self._network = network or RealNetwork()
         self._listeners = Listeners(self._network, self.connections, self.clock)
@@ -352,7 +355,9 @@ class Broker:
             create_topic=self._topic_creation().create,
             authorizer=configured_authorizer(self.config, self.metadata),
         )
-        await self._listeners.start(Dispatcher(self._services))
+        dispatcher = Dispatcher(self._services)
+        follow_quotas(self.metadata, Throttling(self.config, self.clock), dispatcher, self.connections)
+        await self._listeners.start(dispatcher)
 
     def _securities(self, brokers_listener: str) -> dict[str, ListenerSecurity]:
         """What each listener asks for. Raises InvalidConfig."""

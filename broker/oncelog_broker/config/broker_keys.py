@@ -15,6 +15,7 @@ from typing import Any, Final
 from oncelog_broker.config import (
     authorizer_keys,
     leadership_keys,
+    quota_keys,
     security_keys,
     throttle_keys,
     topic_defaults,
@@ -531,7 +532,15 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE = ConfigKey[bool](
 
 BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {
     key.name: key
-    for module in (topic_defaults, zookeeper_keys, leadership_keys, throttle_keys, security_keys, authorizer_keys)
+    for module in (
+        topic_defaults,
+        zookeeper_keys,
+        leadership_keys,
+        throttle_keys,
+        quota_keys,
+        security_keys,
+        authorizer_keys,
+    )
     for key in (*vars(module).values(), *globals().values())
     if isinstance(key, ConfigKey)
 }

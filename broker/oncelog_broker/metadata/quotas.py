@@ -58,6 +58,10 @@ Quotas: TypeAlias = Mapping[QuotaEntity, Values]
 """What was set; an entity without quotas is not in it."""
 
 
+MAX_NAME_CHARS: Final = 256
+"""Of a user or client id that has quotas of its own; each may be nine in the name of a node."""
+
+
 def keys_of(entity: QuotaEntity) -> frozenset[QuotaKey]:
     """What may be limited."""
     return OF_CLIENTS if entity.ip is None else OF_ADDRESSES

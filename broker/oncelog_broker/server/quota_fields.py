@@ -7,15 +7,13 @@ import math
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from oncelog_broker.metadata.quotas import DEFAULT, FRACTIONS, Name, QuotaEntity, QuotaKey, keys_of
+from oncelog_broker.metadata.quotas import DEFAULT, FRACTIONS, MAX_NAME_CHARS, Name, QuotaEntity, QuotaKey, keys_of
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 TYPES: Final = (USER, CLIENT_ID, IP)
-MAX_NAME_CHARS: Final = 1000
-"""Of a user or client id. Each may be nine in the name of a node."""
 MAX_WHOLE_NUMBERS: Final = {QuotaKey.CONNECTION_CREATION_RATE: 2**31 - 1}
 MAX_WHOLE_NUMBER: Final = 2**63 - 1
 
