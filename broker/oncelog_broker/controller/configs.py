@@ -14,7 +14,6 @@ from typing import Final
 from oncelog_broker.controller.store_errors import too_contended, translated, unknown_topic
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.payloads import MalformedPayload, encode_config, parse_config
-from oncelog_broker.metadata.quotas import QuotaEntity
 from oncelog_broker.metadata.store import (
     BadVersion,
     Check,
@@ -30,6 +29,7 @@ from oncelog_broker.metadata.store import (
     parent_of,
 )
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.quotas import QuotaEntity
 
 MAX_ATTEMPTS: Final = 20
 """How often a change is tried anew after somebody else changed the same settings between our reading and writing."""

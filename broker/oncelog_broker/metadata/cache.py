@@ -13,11 +13,11 @@ from typing import Final
 
 from oncelog_broker.metadata import paths, reader
 from oncelog_broker.metadata.image import ClusterImage
-from oncelog_broker.metadata.quotas import QuotaEntity
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.store import MetadataStore, StoreUnavailable, Unsubscribe
 from oncelog_broker.runtime.slices import Pause, no_pause
 from oncelog_protocol.acls import ResourcePattern
+from oncelog_protocol.quotas import QuotaEntity
 
 _log = logging.getLogger(__name__)
 

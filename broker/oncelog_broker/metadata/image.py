@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from oncelog_broker.metadata.payloads import Endpoint
-from oncelog_broker.metadata.quotas import DEFAULT, QuotaEntity, Quotas, Values, quota_values
+from oncelog_broker.metadata.quotas import Quotas, Values, quota_values
 from oncelog_protocol.acls import AclEntry, ResourcePattern
+from oncelog_protocol.quotas import DEFAULT, QuotaEntity
 from oncelog_protocol.uuids import ZERO_UUID
 
 NO_LEADER = -1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from oncelog_broker.metadata.quotas import DEFAULT, Name, QuotaEntity
 from oncelog_protocol.acls import RESOURCE_TYPES, PatternType, ResourcePattern
+from oncelog_protocol.quotas import DEFAULT, Name, QuotaEntity
 
 BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"

@@ -28,10 +28,11 @@ from oncelog_broker.metadata.payloads import (
     parse_partition_state,
     topic_in_steps,
 )
-from oncelog_broker.metadata.quotas import QuotaEntity, Values, quota_values
+from oncelog_broker.metadata.quotas import Values, quota_values
 from oncelog_broker.metadata.store import MetadataStore, NoNode, Stat
 from oncelog_broker.runtime.slices import Pause, no_pause, with_pauses
 from oncelog_protocol.acls import AclEntry, ResourcePattern
+from oncelog_protocol.quotas import QuotaEntity
 from oncelog_protocol.uuids import ZERO_UUID
 
 _log = logging.getLogger(__name__)

@@ -19,12 +19,13 @@ from oncelog_broker.config.quota_keys import (
     UNLIMITED_RATE,
 )
 from oncelog_broker.metadata.image import ClusterImage
-from oncelog_broker.metadata.quotas import QuotaKey, Quotas
+from oncelog_broker.metadata.quotas import Quotas
 from oncelog_broker.runtime.accepting import Pace
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.security.quotas.bucket import Bucket
 from oncelog_broker.security.quotas.limits import limit_of_address
 from oncelog_broker.security.quotas.usage import Usage
+from oncelog_protocol.quotas import QuotaKey
 
 MAX_HELD: Final = 256
 """Connections at a time that are to be closed; beyond these at once."""

@@ -12,7 +12,6 @@ from collections.abc import Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from oncelog_broker.metadata.quotas import QuotaKey
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer.rules import Rule
@@ -21,6 +20,7 @@ from oncelog_broker.security.quotas.limits import Limit
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.quotas import QuotaKey
 
 if TYPE_CHECKING:
     import asyncio

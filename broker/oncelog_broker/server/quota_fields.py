@@ -7,8 +7,9 @@ import math
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from oncelog_broker.metadata.quotas import DEFAULT, FRACTIONS, MAX_NAME_CHARS, Name, QuotaEntity, QuotaKey, keys_of
+from oncelog_broker.metadata.quotas import MAX_NAME_CHARS
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.quotas import DEFAULT, FRACTIONS, Name, QuotaEntity, QuotaKey, keys_of
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

@@ -26,7 +26,7 @@ from oncelog_broker.config.quota_keys import (
     QUOTA_WINDOW_SIZE_SECONDS,
 )
 from oncelog_broker.metadata.image import ClusterImage
-from oncelog_broker.metadata.quotas import MAX_NAME_CHARS, QuotaKey, Quotas
+from oncelog_broker.metadata.quotas import MAX_NAME_CHARS, Quotas
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.security.quotas.limits import Limit, limit_for
@@ -39,6 +39,7 @@ from oncelog_broker.server.metered import ClientLimits, MeteredContext
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
+from oncelog_protocol.quotas import QuotaKey
 
 MAX_THROTTLE_MS: Final = 2**31 - 1
 """What the field can say."""

@@ -64,7 +64,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._heard_at = 0.0
         self._alarm = Alarm(self.check_deadlines)
         self._held: list[Callable[[], None]] | None = None
-        """What is to be written when we have logged in again: nothing else may be sent meanwhile (KIP-368)."""
+        """What is to be written when we have logged in again (KIP-368), or when the broker wants to hear of us again,
+        as we have used more than a quota (KIP-219): nothing else may be sent meanwhile."""
+        self._throttled_until = 0.0
+        self._end_of_throttling: asyncio.TimerHandle | None = None
         self._login_again: asyncio.TimerHandle | None = None
         self._logging_in: asyncio.Task[None] | None = None
         self._error: KafkaError | None = None
@@ -99,9 +102,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._held is None:
             self._write_and_watch(request, version, future, deadline)
         else:
-            self._held.append(
-                partial(_late, future, partial(self._write_and_watch, request, version, future, deadline))
-            )
+            later = partial(self._write_and_watch, request, version, future)
+            self._held.append(partial(_late, future, self._with_the_time_left(later, deadline)))
         return future
 
     def _write_and_watch(
@@ -124,8 +126,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._held is None:
             self._write_unanswered(request, future, deadline)
         else:
-            self._held.append(partial(_late, future, partial(self._write_unanswered, request, future, deadline)))
+            later = partial(self._write_unanswered, request, future)
+            self._held.append(partial(_late, future, self._with_the_time_left(later, deadline)))
         return future
+
+    def _with_the_time_left(self, write: Callable[[float], None], deadline: float) -> Callable[[], None]:
+        """To write something that is held, whose time goes on only then."""
+        left_s = deadline - self._loop.time()
+        return lambda: write(self._loop.time() + left_s)
 
     def _write_unanswered(self, request: Request[Any], future: asyncio.Future[None], deadline: float) -> None:
         if self._transport is not None and not self._has_unanswered:
@@ -183,12 +191,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     async def _ask(self, request: Request[Any], version: int) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._write_and_watch(request, version, future, self._loop.time() + self._request_timeout_s)
+        now = max(self._loop.time(), self._throttled_until)
+        self._write_and_watch(request, version, future, now + self._request_timeout_s)
         return await future
 
     def _begin_login(self, login: SaslLogin) -> None:
         if self.is_open:
-            self._held = []
+            self._held = self._held or []
             self._logging_in = self._loop.create_task(self._log_in_again(login))
 
     async def _log_in_again(self, login: SaslLogin) -> None:
@@ -198,9 +207,36 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if self._error is None:
                 logger.warning("%s: not logged in again: %s", self.address, error.message)
             self._fail(error)
+        self._logging_in = None
+        self._write_held()
+
+    def _write_held(self) -> None:
+        """If nothing keeps us from it any more."""
+        if self._logging_in is not None or self._end_of_throttling is not None:
+            return
         held, self._held = self._held or [], None
         for write in held:
             write()
+
+    def _throttle(self, seconds: float) -> None:
+        """Send nothing for so long. The broker answers nothing else meanwhile, so that this time counts for nobody."""
+        now = self._loop.time()
+        more_s = now + seconds - max(now, self._throttled_until)
+        if more_s <= 0 or self._error is not None:
+            return
+        self._throttled_until = self._heard_at = now + seconds
+        for request in self._protocol.in_flight:
+            request.deadline += more_s
+        self._unwritten = [(deadline + more_s, future) for deadline, future in self._unwritten]
+        self._set_alarm()
+        self._held = self._held or []
+        if self._end_of_throttling is not None:
+            self._end_of_throttling.cancel()
+        self._end_of_throttling = self._loop.call_at(self._throttled_until, self._go_on)
+
+    def _go_on(self) -> None:
+        self._end_of_throttling = None
+        self._write_held()
 
     def close(self, error: KafkaError | None = None) -> None:
         """Close; what is in flight fails with `error`. Does nothing the second time."""
@@ -211,6 +247,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
         Returns at once where there was no such thing.
         """
+        if self._end_of_throttling is not None:
+            await asyncio.sleep(self._throttled_until - self._loop.time())
+            await asyncio.sleep(0)  # what is held is written at the same moment
         if self._transport is None or self._error is not None or not self._has_unanswered:
             return
         if not self._transport.can_write_eof():  # TLS: the next answer says that what was before it has been read
@@ -239,6 +278,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._heard_at = self._loop.time()
         try:
             for future, response in self._protocol.received(nbytes):
+                throttle_ms = getattr(response, "throttle_time_ms", 0)
+                if throttle_ms > 0:
+                    self._throttle(throttle_ms / 1000)
                 if not future.done():
                     future.set_result(response)
         except ConnectionFailed as error:
@@ -284,6 +326,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._alarm.cancel()
         if self._login_again is not None:
             self._login_again.cancel()
+        if self._end_of_throttling is not None:
+            self._end_of_throttling.cancel()
+            self._loop.call_soon(self._go_on)
         if self._transport is not None:
             self._transport.abort()
         waiting = [request.waiter for request in self._protocol.in_flight]

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from oncelog_broker.metadata.quotas import DEFAULT, QuotaEntity, QuotaKey, Quotas
+from oncelog_broker.metadata.quotas import Quotas
+from oncelog_protocol.quotas import DEFAULT, QuotaEntity, QuotaKey
 
 
 class Limit(NamedTuple):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from oncelog_broker.metadata.quotas import QuotaEntity, QuotaKey
 from oncelog_broker.security.quotas.bucket import Bucket
 from oncelog_broker.security.quotas.limits import Limit
+from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 
 MAX_BUCKETS: Final = 10_000
 """Some 300 bytes each."""

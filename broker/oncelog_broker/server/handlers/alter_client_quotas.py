@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
-from oncelog_broker.metadata.quotas import QuotaEntity, keys_of
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
@@ -20,6 +19,7 @@ from oncelog_broker.server.handlers.create_acls import until_decided_by
 from oncelog_broker.server.quota_fields import checked_value, entity_of
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from oncelog_protocol.quotas import QuotaEntity, keys_of
 
 Entry = AlterClientQuotasRequest.EntryData
 Result = AlterClientQuotasResponse.EntryData

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog_broker.metadata.quotas import DEFAULT, Name, QuotaEntity, Quotas
+from oncelog_broker.metadata.quotas import Quotas
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
@@ -16,6 +16,7 @@ from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.quota_fields import CLIENT_ID, IP, TYPES, USER, parts_of
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from oncelog_protocol.quotas import DEFAULT, Name, QuotaEntity
 
 Entry = DescribeClientQuotasResponse.EntryData
 Part = Entry.EntityData

@@ -14,11 +14,12 @@ from oncelog_broker.controller.configs import ConfigController
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
-from oncelog_broker.metadata.quotas import DEFAULT, QuotaEntity, QuotaKey, quota_values
+from oncelog_broker.metadata.quotas import quota_values
 from oncelog_broker.metadata.registration import register_broker
 from oncelog_broker.metadata.store import NoNode
 from oncelog_broker.security.first_users import make_first_users
 from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.quotas import DEFAULT, QuotaEntity, QuotaKey
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 RATE = QuotaKey.CONNECTION_CREATION_RATE

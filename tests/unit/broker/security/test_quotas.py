@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog_broker.metadata.quotas import DEFAULT, Default, Name, QuotaEntity, QuotaKey
 from oncelog_broker.security.quotas.bucket import Bucket
 from oncelog_broker.security.quotas.limits import Limit, limit_for, limit_of_address
 from oncelog_broker.security.quotas.usage import SWEEP_SECONDS, Usage
+from oncelog_protocol.quotas import DEFAULT, Default, Name, QuotaEntity, QuotaKey
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 WINDOW = 10.0
