@@ -72,8 +72,9 @@ class ConnectionRates:
 
     def on_image(self, image: ClusterImage) -> None:
         """Hold addresses to the quotas of this image."""
-        self._quotas = image.quotas
-        self._has_quotas = any(entity.ip is not None for entity in image.quotas)
+        if image.quotas is not self._quotas:
+            self._quotas = image.quotas
+            self._has_quotas = any(entity.ip is not None for entity in image.quotas)
 
     def pace(self, listener: str) -> Pace | None:
         """How fast connections may come to a listener. None: as fast as they like."""

@@ -80,6 +80,13 @@ class MeteredContext(RequestContext):
 
     # --- the processor's time
 
+    def begins_late(self) -> bool:
+        """Whether the work on a request that was decoded in slices begins only now; `handled` ends it."""
+        is_late = self.limits.request is not None and self._began < 0
+        if is_late:
+            self._began = self.services.clock.processor()
+        return is_late
+
     def handled(self) -> None:
         """All that is done at once is done."""
         self.measure()

@@ -54,6 +54,7 @@ class Throttling:
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._clock = clock
         self._quotas: Quotas = {}
+        self._has_quotas = False
         self._epoch = object()
         window_seconds = config[QUOTA_WINDOW_SIZE_SECONDS]
         self._max_request_seconds = float(window_seconds)
@@ -64,7 +65,8 @@ class Throttling:
         """Who holds clients to the quotas of this image; None: there are none of clients."""
         if image.quotas is not self._quotas:
             self._quotas, self._epoch = image.quotas, object()
-        return self if any(entity.ip is None for entity in image.quotas) else None
+            self._has_quotas = any(entity.ip is None for entity in image.quotas)
+        return self if self._has_quotas else None
 
     # --- what `dispatch` asks
 
@@ -108,6 +110,7 @@ class Throttling:
         """What the handler answers, or what is answered in its place, with the time to wait."""
         if not isinstance(context, MeteredContext):
             return handler(request, context)
+        is_late = context.begins_late()
         limit = context.limits.fetch
         if context.api_key == ApiKey.FETCH and limit is not None and not _is_replica(request):
             if self.wait(QuotaKey.CONSUMER_BYTE_RATE, limit) > 0:
@@ -115,7 +118,10 @@ class Throttling:
             else:
                 request.max_bytes = min(request.max_bytes, max(1, int(self.usage.in_a_window(limit))))
         answer = handler(request, context)
-        context.measure()
+        if is_late:
+            context.handled()
+        else:
+            context.measure()
         return then(answer, lambda response: self._settled(response, context))
 
     # --- what contexts ask

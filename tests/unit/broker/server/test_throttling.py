@@ -153,6 +153,22 @@ async def test_all_the_work_for_a_request_is_counted_once() -> None:
     assert context.spent == pytest.approx(0.7)
 
 
+async def test_a_request_that_was_decoded_in_slices_is_counted_when_its_turn_has_come() -> None:
+    broker = Broker(request_percentage=10)
+    context = broker.context(broker.client())
+    context.handled()
+    broker.clock.processor_seconds += 100  # somebody else's
+
+    def handler(_: Any, __: Any) -> HeartbeatResponse:
+        broker.clock.processor_seconds += 1.05
+        return HeartbeatResponse(error_code=0)
+
+    assert broker.throttling.serve(handler, None, context).throttle_time_ms in (500, 501)
+    broker.clock.processor_seconds += 100
+    context.handled()
+    assert broker.throttling.serve(handler, None, context).throttle_time_ms == 1000
+
+
 async def test_a_task_is_told_that_it_is_cancelled() -> None:
     broker = Broker(request_percentage=10)
     context = broker.context(broker.client())
