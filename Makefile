@@ -92,8 +92,8 @@ soak-tests: zookeeper ## the tests for longer: more kills, frames and seeds, new
 spark-tests: pipeline zookeeper ## what `make test` has with Spark, and the rest: drivers killed, executors of their own, a cluster
 	$(SPARK) $(LONG) -m "soak or not soak" tests/spark
 
-soak-scenarios: zookeeper ## of these: what may befall a cluster, one thing at a time
-	$(BIN)/pytest -q $(LONG) -m soak tests/cluster
+soak-scenarios: zookeeper ## of these: what may befall a cluster, one thing at a time (SECURED=1: with TLS and logins among brokers, and to ZooKeeper)
+	ONCELOG_TEST_SECURED=$(SECURED) $(BIN)/pytest -q $(LONG) -m soak tests/cluster
 
 soak-cluster: zookeeper ## three brokers and clients at work while faults strike; the tables are kept in docs/soak.md (or SOAK_SECONDS=600 SOAK_SEEDS=7)
 	PYTHONPATH=.:tests/integration:tests/cluster:tests/interop $(BIN)/python -m soak --seconds $(SOAK_SECONDS) \

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config import leadership_keys, security_keys, throttle_keys, zookeeper_keys
 from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.http_keys import HTTP_LISTENER
 from oncelog_broker.config.listeners import (
     Listener,
     advertised_listeners,
@@ -46,6 +47,7 @@ from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.cluster_id import agreed_cluster_id
 from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.incarnation import Predecessor
+from oncelog_broker.metadata.login_key import login_key
 from oncelog_broker.metadata.membership import ClusterMember
 from oncelog_broker.metadata.opening import open_store, store_of
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
@@ -74,6 +76,7 @@ from oncelog_broker.security.authorizer.configured import configured_authorizer
 from oncelog_broker.security.first_users import make_first_users, parse_first_users
 from oncelog_broker.security.listener_security import ListenerSecurity
 from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS
+from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 from oncelog_broker.server.connection_rates import ConnectionRates
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import Services
@@ -87,10 +90,14 @@ from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.upkeep.cleaning import LogCleaner
 from oncelog_broker.upkeep.departure import Departure, Patience
 from oncelog_broker.upkeep.maintenance import LogMaintenance
+from oncelog_broker.web.health import Readiness
 from oncelog_protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from oncelog.connection.security import Security
+    from oncelog_broker.metrics.source import Parts
+    from oncelog_broker.observability.request_times import RequestTimes
+    from oncelog_broker.web.http_listener import HttpListener
 
 logger = logging.getLogger(__name__)
 
@@ -163,6 +170,11 @@ class Broker:
         """Set when the broker can go on no more and must be stopped; the log says why. That ZooKeeper is away is no
         reason: the gate shuts, and opens again when it is back."""
         self._stopping = False
+        self.readiness = Readiness()
+        self.http: HttpListener | None = None
+        self._times: RequestTimes | None = None
+        self._parts: Parts | None = None
+        """What metrics are read from, while the broker serves and somebody may ask."""
 
     @property
     def image(self) -> ClusterImage:
@@ -195,6 +207,7 @@ class Broker:
         one be the controller. May be cancelled. What cannot be done is logged."""
         if not self._is_clustered or not self.member.may_lead():
             return  # nobody else is there, or whoever is takes over anyway
+        self.readiness.doing = "the broker stops: others take over"
         if self.config[leadership_keys.CONTROLLED_SHUTDOWN_ENABLE]:
             self.replicas.leave()
             patience = Patience(
@@ -212,6 +225,7 @@ class Broker:
     async def stop(self) -> None:
         """Stop serving, flush everything, and leave the mark of a clean shutdown. Harmless when it has stopped."""
         self._stopping = True
+        self.readiness.doing, self._parts = "the broker stops", None
         await self._undo.aclose()
 
     async def _start(self) -> None:
@@ -226,10 +240,15 @@ class Broker:
             raise BrokerStartError(
                 f"the data directory {home} cannot be made: {error.strerror}. Choose another with --data or log.dirs."
             ) from error
-        store = await open_store(self.config, home, self.clock)
+        http = self.config[HTTP_LISTENER]
+        if http is not None:
+            await self._serve_http(http)
+        self.readiness.doing = "the metadata store is opened"
+        store = await open_store(self.config, home, self.clock, tls_to_zookeeper(self.config))
         self._undo.push_async_callback(store.close)
         if not self._is_clustered:
             store.watch_session(self._on_session)
+        self.readiness.doing = "logs are found and locked"
         self.logs = LogManager.open(
             self.config.log_dirs,
             node_id=self.node_id,
@@ -247,7 +266,9 @@ class Broker:
             bound[listener.name] = await self._listeners.listen(listener, securities[listener.name])
         self.advertised = with_bound_ports(advertised, bound)
         self._undo.push_async_callback(self.tasks.close)
+        self.readiness.doing = "the broker joins its cluster"
         await self._join(store, predecessor)
+        self._login_key = await login_key(store)
         await make_first_users(store, parse_first_users(self.config[security_keys.SCRAM_FIRST_USERS]))
         await self._follow_securities(securities.values())
         self._undo.push_async_callback(self.metadata.close)
@@ -271,6 +292,7 @@ class Broker:
             if state.leader == self.node_id or self.node_id in state.isr or state.leader == NO_LEADER
         )
         set_strays_aside(self.logs, self.image, self.node_id, store_of(self.config), is_new=self.member.is_new)
+        self.readiness.doing = "logs are loaded"
         self.replicas = Replicas(
             self.node_id,
             self.logs,
@@ -355,9 +377,30 @@ class Broker:
             create_topic=self._topic_creation().create,
             authorizer=configured_authorizer(self.config, self.metadata),
         )
-        dispatcher = Dispatcher(self._services)
+        dispatcher = Dispatcher(self._services, self._times)
         follow_quotas(self.metadata, Throttling(self.config, self.clock), dispatcher, self.connections)
         await self._listeners.start(dispatcher)
+        self._begin_to_tell(dispatcher, self._services)
+
+    async def _serve_http(self, address: str) -> None:
+        """Metrics and health, from now on: what they need is loaded only where somebody wants them."""
+        from oncelog_broker.observability.request_times import RequestTimes
+        from oncelog_broker.web.serving import serve_http
+
+        self._times = RequestTimes()
+        self.http = await serve_http(
+            address, self.node_id, self.readiness, lambda: self._parts, self._network, self.slices, self.clock
+        )
+        self._undo.push_async_callback(self.http.close)
+
+    def _begin_to_tell(self, dispatcher: Dispatcher, services: Services) -> None:
+        """The broker serves: it is ready, unless something of what it has is not."""
+        if self._times is not None:
+            from oncelog_broker.web.serving import begin_to_tell
+
+            self._parts = begin_to_tell(self.readiness, services, self.connections, dispatcher, self._times)
+            self._undo.callback(self._parts.loop.stop)
+        self.readiness.doing = None
 
     def _securities(self, brokers_listener: str) -> dict[str, ListenerSecurity]:
         """What each listener asks for. Raises InvalidConfig."""
@@ -366,7 +409,8 @@ class Broker:
             listener.name: ListenerSecurity(
                 listener,
                 self.config,
-                lambda user: self.image.config_of_user(user),
+                lambda: self.image.user_configs,
+                lambda: self._login_key,
                 is_inter_broker=self._is_clustered and listener.name == brokers_listener,
             )
             for listener in listeners(self.config)

@@ -22,6 +22,7 @@ from oncelog_broker.observability.logs import FORMATS, LEVELS, flush_logs, set_u
 
 if TYPE_CHECKING:
     from oncelog_broker.broker import Broker
+    from oncelog_broker.fail_control.arrangements import Arrangements
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,11 @@ logger = logging.getLogger(__name__)
     help="A setting; goes before environment (ONCELOG_NUM_PARTITIONS=3) and file. May be repeated.",
 )
 @click.option(
+    "--http",
+    metavar="HOST:PORT",
+    help="Tell metrics (/metrics) and health (/health/live, /health/ready) there; short for --set http.listener=...",
+)
+@click.option(
     "--log-level",
     type=click.Choice(LEVELS),
     default="warning",
@@ -50,8 +56,26 @@ logger = logging.getLogger(__name__)
     help="The least that is logged to standard error.",
 )
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True, help="How log lines look.")
+@click.option(
+    "--stop-at-eof",
+    is_flag=True,
+    help="Stop when standard input ends: with the process that holds its other end, however that one dies.",
+)
+@click.option(
+    "--fail-control",
+    metavar="[HOST:]PORT",
+    help="For tests: take orders over HTTP to fail, on loopback unless a host is given; the second line on standard "
+    "output says where. Never in production: whoever reaches it can kill the broker. docs/testing.md",
+)
 def serve(
-    config_file: Path | None, data: str | None, assignments: tuple[str, ...], log_level: str, log_format: str
+    config_file: Path | None,
+    data: str | None,
+    assignments: tuple[str, ...],
+    http: str | None,
+    log_level: str,
+    log_format: str,
+    stop_at_eof: bool,
+    fail_control: str | None,
 ) -> None:
     """Start a broker.
 
@@ -69,19 +93,24 @@ def serve(
     set_up_logging(log_level, log_format)
     if data is not None:
         assignments = (*assignments, f"log.dirs={data}")
+    if http is not None:
+        assignments = (*assignments, f"http.listener={http}")
     try:
         config = load_broker_config(config_file, os.environ, assignments)
     except (InvalidConfig, OSError) as error:
         raise Failure(f"cannot start: {error}") from None
 
+    from oncelog_broker.fail_control.arrangements import Arrangements
+
+    arrangements = Arrangements(stops_at_eof=stop_at_eof, fail_control=fail_control)
     import uvloop
 
     from oncelog_broker.broker import Broker
 
-    sys.exit(uvloop.run(_run(Broker(config))))
+    sys.exit(uvloop.run(_run(Broker(config), arrangements)))
 
 
-async def _run(broker: object) -> int:
+async def _run(broker: object, arrangements: Arrangements) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
     from oncelog_broker.broker import Broker, BrokerStartError
     from oncelog_broker.config.declared import InvalidConfig
@@ -105,6 +134,7 @@ async def _run(broker: object) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    arrangements.begin(stop)
     reasons = (
         BrokerStartError, InvalidConfig, MetadataError, MalformedPayload, MetaPropertiesError, BrokerIdInUse,
         NoCommonLevel,
@@ -126,7 +156,10 @@ async def _run(broker: object) -> int:
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)
     metadata = described_store(broker.config)
-    click.echo(f"oncelog broker {broker.node_id} ready on {addresses} ({metadata}, data in {directories})")
+    http = "" if broker.http is None else f", http on {broker.http.address}"
+    click.echo(f"oncelog broker {broker.node_id} ready on {addresses} ({metadata}, data in {directories}{http})")
+    if arrangements.line is not None:
+        click.echo(arrangements.line)
     sys.stdout.flush()
     failed = loop.create_task(broker.failed.wait())
     await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
@@ -135,6 +168,7 @@ async def _run(broker: object) -> int:
         await _leave(broker, failed, loop.create_task(stop_at_once.wait()))
     signalled.cancel()
     failed.cancel()
+    arrangements.end()
     await broker.stop()
     return code
 

@@ -9,8 +9,9 @@ from typing import Final
 import confluent_kafka
 from recording_clients import PATIENCE_SECONDS, Abortable, LibrdkafkaRecording
 from tests.support.background import Background
-from tests.support.history.events import Place, Reading
-from tests.support.history.recorder import History
+
+from oncelog_testing.history.events import Place, Reading
+from oncelog_testing.history.recorder import History
 
 ABORTED: Final = 4
 """One transaction in so many is aborted on purpose."""

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from final_state import read_committed
 from foreign_clients import eventually
 from librdkafka_client import Librdkafka
-from tests.support.history.checker import check
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
 from oncelog import Consumer, TopicPartition
 from oncelog.errors import KafkaError
+from oncelog_testing.history.checker import check
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 SETTLE_SECONDS = 180.0
 

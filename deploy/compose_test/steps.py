@@ -10,13 +10,13 @@ from typing import Final
 
 from foreign_clients import eventually
 from recording_clients import LibrdkafkaRecording, Writer
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
 from compose_test.clients import Orders, Reader
 from compose_test.images import TOP
 from compose_test.proof import check_all, note_content, until_billed
 from compose_test.stack import NETWORK, PROJECT, Stack
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 BROKERS: Final = ("broker-1", "broker-2", "broker-3")
 ZOOKEEPERS: Final = ("zookeeper-1", "zookeeper-2", "zookeeper-3")

@@ -12,7 +12,9 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from tests.support.history.recorder import History
+from tests.support.zookeeper.fixtures import SecuredZooKeeper
+
+from oncelog_testing.history.recorder import History
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
@@ -23,6 +25,7 @@ from broker_process import BrokerProcess
 from peer_network import PeerNetwork
 from recording_clients import PRODUCERS
 from replicated_cluster import BROKERS, ReplicatedCluster
+from secured_cluster import IS_ASKED_FOR, known
 
 HERE = Path(__file__).parent
 LOG_CHARACTERS = 6000
@@ -72,6 +75,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def nth_time(request: pytest.FixtureRequest) -> int:
     number: int = request.param
     return number
+
+
+if IS_ASKED_FOR:
+
+    @pytest.fixture(scope="session")
+    def chroots(secured_chroots: Callable[[], SecuredZooKeeper]) -> Callable[[], str]:
+        return lambda: known(secured_chroots())
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,13 @@ from librdkafka_client import Librdkafka
 from oncelog_client import Oncelog
 from raw_transactions import is_stable, last_stable_offset
 from replicated_cluster import ReplicatedCluster
-from tests.support.history.checker import check
-from tests.support.history.events import Place, ReplicaLog, StoredBatch
-from tests.support.history.recorder import History
-from tests.support.history.violation import Kind
 
 from oncelog import Consumer, TopicPartition
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
+from oncelog_testing.history.checker import check
+from oncelog_testing.history.events import Place, ReplicaLog, StoredBatch
+from oncelog_testing.history.recorder import History
+from oncelog_testing.history.violation import Kind
 
 
 def settle_and_check(

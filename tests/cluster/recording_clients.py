@@ -17,11 +17,11 @@ from typing import Any, Self, TypeVar
 
 import confluent_kafka
 from tests.support.background import Background
-from tests.support.history.events import NOT_YET, End, Place, Send, Transaction
-from tests.support.history.recorder import History
 
 import oncelog
 import oncelog.errors
+from oncelog_testing.history.events import NOT_YET, End, Place, Send, Transaction
+from oncelog_testing.history.recorder import History
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ from typing import Any
 import confluent_kafka
 from recording_clients import PATIENCE_MS, PATIENCE_SECONDS, REFRESH_MS
 from tests.support.background import Background
-from tests.support.history.events import Commit, Outcome, Place, Reading
-from tests.support.history.recorder import History
 
 import oncelog
+from oncelog_testing.history.events import Commit, Outcome, Place, Reading
+from oncelog_testing.history.recorder import History
 
 MEMBER_SESSION_MS = 6000
 POLL_SECONDS = 0.2

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from broker_process import BrokerProcess
 from foreign_clients import eventually
 from raw_client import RawClient
+from secured_cluster import SECRETS, settings_of
 
 from oncelog_broker.local_cluster.ports import LOOPBACK, reserved_ports
 from oncelog_protocol.api import ApiKey
@@ -84,14 +85,16 @@ class ReplicatedCluster:
             # The last one is where BrokerProcess looks for it.
             listeners = f"PEER://{LOOPBACK}:{peer_port},PLAINTEXT://{LOOPBACK}:{port}"
         own = {"node.id": str(node_id), "zookeeper.connect": self.zookeeper, "listeners": listeners}
-        broker = BrokerProcess(directory / f"broker{node_id}", {**SETTINGS, **own, **settings})
+        secured = settings_of(directory, self.zookeeper)
+        broker = BrokerProcess(directory / f"broker{node_id}", {**SETTINGS, **own, **secured, **settings})
         broker.port = port  # clients may look for it before it starts
         return broker
 
     def advertise_to_peers(self, ports: dict[int, int]) -> None:
-        """Before they start: the others are to come through a proxy at these ports."""
+        """Before they start: the others are to come through a proxy at these ports, which reads what they say."""
         for node_id, port in ports.items():
             settings = self.brokers[node_id].settings
+            settings["listener.security.protocol.map"] = SETTINGS["listener.security.protocol.map"]
             _, _, for_clients = settings["listeners"].rpartition(",")
             settings["advertised.listeners"] = f"PEER://{LOOPBACK}:{port},{for_clients}"
 
@@ -113,8 +116,10 @@ class ReplicatedCluster:
 
     def check_logs(self) -> None:
         for broker in self.brokers.values():
-            _, found, what = broker.log.read_text().partition("Traceback")
+            logged = broker.log.read_text()
+            _, found, what = logged.partition("Traceback")
             assert not found, f"broker {broker.settings['node.id']}: {what[:3000]}"
+            assert not any(secret in logged for secret in SECRETS)
 
     # --- what is done to brokers
 

@@ -9,12 +9,12 @@ from final_state import settle_and_check
 from raw_client import produce_request
 from recording_clients import PRODUCERS, Writer
 from replicated_cluster import ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
-from tests.support.history.violation import Kind
 from tests.support.storage import make_batch
 
 from oncelog_protocol.api import ApiKey
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
+from oncelog_testing.history.violation import Kind
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 ORDERS = [

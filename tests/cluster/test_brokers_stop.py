@@ -16,8 +16,6 @@ from kafka.errors import KafkaError as KafkaPythonError
 from recording_clients import PATIENCE_SECONDS, PRODUCERS, Abortable, RecordingProducer, Writer
 from replicated_cluster import BROKERS, METADATA_VERSION, ReplicatedCluster
 from tests.support.background import Background
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
 import oncelog
 from oncelog.admin import Admin
@@ -25,6 +23,8 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 MAX_WAIT_SECONDS = 0.5

@@ -17,10 +17,10 @@ from raw_transactions import RawTransactions
 from recording_clients import PRODUCERS, RecordingProducer
 from recording_members import MEMBERS
 from replicated_cluster import ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 JUMPS = """
 from pathlib import Path

@@ -10,8 +10,9 @@ from failing_machines import break_disk, fill_disk, machines_that_fail, make_roo
 from final_state import settle_and_check
 from recording_clients import PRODUCERS, Writer
 from replicated_cluster import ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
+
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ from threading import Thread
 from final_state import settle_and_check
 from recording_clients import PRODUCERS, RecordingProducer
 from replicated_cluster import ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
+
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 INTERNAL = "__transaction_state"
 

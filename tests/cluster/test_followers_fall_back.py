@@ -11,12 +11,12 @@ from peer_network import PeerNetwork
 from raw_client import produce_request
 from recording_clients import PRODUCERS, Writer
 from replicated_cluster import ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 from tests.support.storage import make_batch
 
 from oncelog_broker.replication.peers import Purpose
 from oncelog_protocol.api import ApiKey
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 FETCHES = (Purpose.FETCH,)
 LARGE = 400_000

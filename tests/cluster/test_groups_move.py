@@ -10,10 +10,10 @@ from raw_transactions import committed_offset
 from recording_clients import PRODUCERS, Writer
 from recording_members import MEMBERS
 from replicated_cluster import ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 PARTITIONS = 3
 GROUPS = {"oncelog": ["oncelog"] * 3, "librdkafka": ["librdkafka"] * 3, "mixed": ["oncelog", "librdkafka", "oncelog"]}

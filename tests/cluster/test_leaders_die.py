@@ -10,11 +10,11 @@ from final_state import settle_and_check
 from raw_client import produce_request
 from recording_clients import PRODUCERS, Writer
 from replicated_cluster import SESSION_MS, ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 from tests.support.storage import make_batch
 
 from oncelog_protocol.api import ApiKey
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 

@@ -9,13 +9,13 @@ from final_state import settle_and_check
 from raw_client import produce_request
 from recording_clients import PRODUCERS, Writer
 from replicated_cluster import SESSION_MS, ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 from tests.support.storage import make_batch
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 FRACTIONS = (0.5, 0.8, 1.0, 1.5, 4.0)

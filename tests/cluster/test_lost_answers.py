@@ -8,14 +8,14 @@ import pytest
 from final_state import settle_and_check
 from recording_clients import PRODUCERS, Writer
 from replicated_cluster import ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 from tests.support.zookeeper.cutting_proxy import CuttingProxy, Direction, Moment
 from tests.support.zookeeper.frames import Op
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 SETTINGS = {"zookeeper.session.timeout.ms": "4000"}
 """Long enough for all but those that are killed to keep their sessions: elections are counted here."""

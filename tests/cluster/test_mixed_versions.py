@@ -10,12 +10,12 @@ import pytest
 from raw_client import RawClient
 from recording_clients import PRODUCERS, RecordingProducer
 from replicated_cluster import BROKERS, ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
 from oncelog_broker.metadata.feature_levels import FEATURE
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 RELEASES = """
 from pathlib import Path
@@ -31,8 +31,12 @@ if release.exists():
         feature_levels.supported = dict
 """
 """What a broker is to say of itself stands in a file named after it."""
-SETTINGS = {"zookeeper.session.timeout.ms": "6000"}
-"""A busy machine is not to look like the death of the old broker, which nobody has to agree with then."""
+SETTINGS = {
+    "zookeeper.session.timeout.ms": "6000",
+    "listener.security.protocol.map": "PEER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+}
+"""A busy machine is not to look like the death of the old broker, which nobody has to agree with then. The test asks as
+a broker does."""
 BEFORE_LEVELS, NEXT, TOO_NEW = "0 0", "1 2", "2 2"
 
 

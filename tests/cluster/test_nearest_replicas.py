@@ -15,11 +15,11 @@ from foreign_clients import Record, eventually
 from librdkafka_client import Librdkafka
 from recording_clients import PRODUCERS, Loop
 from replicated_cluster import BROKERS, ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
 from oncelog import Consumer, TopicPartition
 from oncelog.consumer.fetcher import Fetcher
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 RACKS = {node_id: f"rack-{node_id}" for node_id in BROKERS}
 RECORDS, SIZE = 100, 1000

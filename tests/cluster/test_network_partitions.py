@@ -11,8 +11,6 @@ from raw_client import RawClient, produce_request
 from raw_transactions import new_producer_id
 from recording_clients import PRODUCERS, Writer
 from replicated_cluster import ReplicatedCluster
-from tests.support.history.events import Place, Send
-from tests.support.history.recorder import History
 from tests.support.storage import make_batch
 
 from oncelog_broker.replication.peers import Purpose
@@ -20,6 +18,8 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
+from oncelog_testing.history.events import Place, Send
+from oncelog_testing.history.recorder import History
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 PRODUCE_VERSION = 9

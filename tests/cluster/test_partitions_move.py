@@ -20,13 +20,13 @@ from librdkafka_client import Librdkafka
 from recording_clients import PATIENCE_SECONDS, PRODUCERS, RecordingProducer, Writer
 from replicated_cluster import Part, ReplicatedCluster
 from tests.support.background import Background
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
 from oncelog import TopicPartition
 from oncelog.admin import Admin, AlterConfig, AlterOperation, ConfigResource, Reassignment
 from oncelog.cli.main import cli
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 T = TypeVar("T")
 Oncelog = Callable[..., Result]

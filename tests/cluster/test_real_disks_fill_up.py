@@ -13,8 +13,9 @@ import pytest
 from final_state import settle_and_check
 from recording_clients import PRODUCERS, Writer
 from replicated_cluster import BROKERS, ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
+
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 SIZE_MB, MENDED_MB = 12, 24
 """What a broker with some small topics needs is a part of the first; memory that nobody fills is not used."""

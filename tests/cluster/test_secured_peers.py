@@ -1,4 +1,5 @@
-"""Brokers that show each other certificates and log in to each other: replication, elections and transactions go on."""
+"""Brokers that show each other certificates and log in to each other, and to ZooKeeper over TLS: replication, elections
+and transactions go on."""
 
 from __future__ import annotations
 
@@ -10,12 +11,13 @@ from pathlib import Path
 
 import pytest
 from final_state import settle_and_check
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 from raw_client import RawClient
 from recording_clients import PRODUCERS
 from replicated_cluster import ReplicatedCluster
-from tests.support.certificates import Certificate
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
+from secured_cluster import PASSWORD, authority, known
+from tests.support.zookeeper.fixtures import SecuredZooKeeper
 
 from oncelog import Admin
 from oncelog.errors import AuthenticationFailed
@@ -33,35 +35,24 @@ from oncelog_protocol.acls import (
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.describe_acls import DescribeAclsRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 METADATA_VERSION = 9
-PASSWORD = "brokers among themselves"
 
 
 @pytest.fixture
-def secured(zookeeper: str, tmp_path: Path) -> Iterator[ReplicatedCluster]:
-    authority = Certificate.authority()
+def secured(secured_zookeeper: SecuredZooKeeper, tmp_path: Path) -> Iterator[ReplicatedCluster]:
     settings = {
-        "listener.security.protocol.map": "PEER:SASL_SSL,PLAINTEXT:PLAINTEXT",
-        "listener.name.peer.ssl.keystore.location": authority.issue(("CN", "broker")).store(tmp_path / "broker.pem"),
-        "listener.name.peer.ssl.truststore.certificates": authority.pem,
-        "listener.name.peer.ssl.client.auth": "required",
-        "listener.name.peer.sasl.enabled.mechanisms": "SCRAM-SHA-512",
-        "listener.name.peer.scram-sha-512.sasl.jaas.config": (
-            f'org.apache.kafka.common.security.scram.ScramLoginModule required username="broker" password="{PASSWORD}";'
-        ),
-        "sasl.scram.first.users": f"broker={PASSWORD}",
         "connections.max.reauth.ms": "3000",
         "authorizer.class.name": "StandardAuthorizer",
         "super.users": "User:broker",
     }
-    (tmp_path / "authority.pem").write_text(authority.pem)
-    authority.issue(("CN", "client")).store(tmp_path / "client.pem")
-    with ReplicatedCluster(tmp_path, zookeeper, settings) as cluster:
+    (tmp_path / "authority.pem").write_text(authority().pem)
+    authority().issue(("CN", "client")).store(tmp_path / "client.pem")
+    with ReplicatedCluster(tmp_path, known(secured_zookeeper), settings) as cluster:
         yield cluster
     cluster.check_logs()
-    for broker in cluster.brokers.values():
-        assert PASSWORD not in broker.log.read_text()
 
 
 def test_what_brokers_do_together_goes_on(
@@ -77,11 +68,15 @@ def test_what_brokers_do_together_goes_on(
             producer.flush()
             producer.commit()
         secured.until_whole(topic)
-        secured.kill(secured.until_led(topic).leader)
-        producer.begin()
-        producer.send(Place(topic))
-        producer.flush()
-        producer.commit()
+        for _ in range(2):  # the second transaction begins while a broker is away
+            producer.begin()
+            producer.send(Place(topic))
+            producer.flush()
+            if secured.all_are_up:
+                secured.kill(secured.until_led(topic).leader)
+            producer.send(Place(topic))
+            producer.flush()
+            producer.commit()
     settle_and_check(secured, history, topic)
     strangers_stay_out(secured, tmp_path)
 
@@ -152,3 +147,25 @@ def strangers_stay_out(secured: ReplicatedCluster, directory: Path) -> None:
 
     with pytest.raises(AuthenticationFailed):
         asyncio.run(ask())
+
+
+def test_what_the_cluster_knows_strangers_cannot_change(secured: ReplicatedCluster, topic: str, tmp_path: Path) -> None:
+    """Whoever reaches ZooKeeper, by another port."""
+    asyncio.run(let_clients_do_all_but_what_is_for_brokers(secured, tmp_path))
+    secured.create_topic(topic)
+    client = KazooClient(secured.zookeeper, timeout=60)
+    client.start(60)
+    try:
+        for path in ("/config/users/broker", "/config/users"):
+            with pytest.raises(NoAuthError):
+                client.get(path)
+        for path in ("/controller", "/controller_epoch", f"/brokers/topics/{topic}/partitions/0/state"):
+            with pytest.raises(NoAuthError):
+                client.set(path, b"{}")
+            with pytest.raises(NoAuthError):
+                client.delete(path)
+        with pytest.raises(NoAuthError):
+            client.create("/config/users/stranger", b"{}")
+    finally:
+        client.stop()
+        client.close()

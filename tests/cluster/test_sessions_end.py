@@ -12,9 +12,10 @@ from final_state import settle_and_check
 from raw_transactions import RawTransactions
 from recording_clients import PRODUCERS, Writer
 from replicated_cluster import SESSION_MS, ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 from tests.support.zookeeper.fixtures import ZooKeeperFactory
+
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 INTERNAL = "__transaction_state"

@@ -8,11 +8,11 @@ import pytest
 from final_state import settle_and_check
 from recording_clients import PRODUCERS, Writer
 from replicated_cluster import ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 

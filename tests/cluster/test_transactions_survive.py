@@ -10,10 +10,10 @@ from final_state import settle_and_check
 from raw_transactions import RawTransactions, committed_offset
 from recording_clients import PRODUCERS
 from replicated_cluster import ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 CLINGS_TO_COORDINATORS = {"librdkafka"}

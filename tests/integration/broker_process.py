@@ -8,12 +8,13 @@ import resource
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import IO, ClassVar
 from weakref import WeakSet
+
+from warm_commands import COMMAND, WarmProcess, warm
 
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 60.0
@@ -24,6 +25,9 @@ class BrokerProcess:
 
     new_chroot: ClassVar[Callable[[], str] | None] = None
     """Where this is set, each broker keeps its metadata in ZooKeeper, unless it is told where: at what this returns."""
+
+    may_be_warm: ClassVar[bool] = True
+    """Whether those that differ by their settings alone are forked; otherwise each is started as users start it."""
 
     started: ClassVar[WeakSet[BrokerProcess]] = WeakSet()
     """Those whose logs a test that fails shows."""
@@ -41,11 +45,13 @@ class BrokerProcess:
         self.data = data
         self.log_level = log_level
         self.open_files = open_files
-        self.command = command or str(Path(sys.executable).parent / "oncelog")
+        self.command = command or COMMAND
         self.settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
         if self.new_chroot is not None and "zookeeper.connect" not in self.settings:
             self.settings["zookeeper.connect"] = self._chroot_of(data)
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[str] | WarmProcess | None = None
+        self.output: IO[str] | None = None
+        """Its standard output, while it runs."""
         self.port = 0
         self.start_line = ""
         self.log = data.parent / f"{data.name}.log"
@@ -61,20 +67,7 @@ class BrokerProcess:
 
     def start(self, fail_points: str = "") -> BrokerProcess:
         """`fail_points`: what ONCELOG_FAIL_POINTS is to be for this run of it."""
-        command = [self.command, "serve", "--data", str(self.data)]
-        command += ["--log-level", self.log_level]
-        for key, value in self.settings.items():
-            command += ["--set", f"{key}={value}"]
-        self.started.add(self)
-        with self.log.open("a") as log:
-            self.process = subprocess.Popen(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env={**os.environ, "PYTHONWARNINGS": "error", "ONCELOG_FAIL_POINTS": fail_points},
-                preexec_fn=None if self.open_files is None else self._limit_open_files,
-            )
+        self.process = self._started(fail_points)
         self.start_line = self._start_line()
         match = re.search(r"127\.0\.0\.1:(\d+)", self.start_line)
         assert match, f"no address in {self.start_line!r}; log: {self.log.read_text()}"
@@ -84,6 +77,34 @@ class BrokerProcess:
         # Not what the line says, which with advertised.listeners is where a proxy is.
         self.port = int(self.settings["listeners"].rpartition(":")[2])
         return self
+
+    def _started(self, fail_points: str) -> subprocess.Popen[str] | WarmProcess:
+        arguments = ["serve", "--data", str(self.data), "--log-level", self.log_level]
+        for key, value in self.settings.items():
+            arguments += ["--set", f"{key}={value}"]
+        environment = {**os.environ, "PYTHONWARNINGS": "error", "ONCELOG_FAIL_POINTS": fail_points}
+        self.started.add(self)
+        with self.log.open("a") as log:
+            if self.may_be_warm and self.command == COMMAND and warm.can_start(environment):
+                output, its_end = os.pipe()
+                self.output = os.fdopen(output)
+                with open(os.devnull) as nothing:
+                    try:
+                        return warm.start(
+                            arguments, environment, (nothing.fileno(), its_end, log.fileno()), self.open_files
+                        )
+                    finally:
+                        os.close(its_end)
+            process = subprocess.Popen(
+                [self.command, *arguments],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment,
+                preexec_fn=None if self.open_files is None else self._limit_open_files,
+            )
+            self.output = process.stdout
+            return process
 
     def _chroot_of(self, data: Path) -> str:
         """A data directory belongs to one cluster, also where a later process of the test has it."""
@@ -99,13 +120,12 @@ class BrokerProcess:
         resource.setrlimit(resource.RLIMIT_NOFILE, (self.open_files, self.open_files))
 
     def _start_line(self) -> str:
-        assert self.process is not None
-        assert self.process.stdout is not None
+        assert self.output is not None
         with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
+            selector.register(self.output, selectors.EVENT_READ)
             deadline = time.monotonic() + START_TIMEOUT_SECONDS
             while selector.select(max(0.0, deadline - time.monotonic())):
-                line = self.process.stdout.readline()
+                line = self.output.readline()
                 if not line:
                     raise AssertionError(f"the broker ended: {self.log.read_text()}")
                 if "127.0.0.1:" in line:
@@ -146,8 +166,8 @@ class BrokerProcess:
             self.process.wait()
             raise AssertionError(f"the broker did not stop: {self.log.read_text()}") from None
         finally:
-            if self.process.stdout is not None:
-                self.process.stdout.close()
+            if self.output is not None:
+                self.output.close()
         return code
 
     @property

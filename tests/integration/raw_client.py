@@ -84,7 +84,9 @@ class RawClient:
 
     def is_readable(self) -> bool:
         """Whether some of an answer is there already."""
-        return bool(select.select([self.socket], [], [], 0)[0])
+        answers = select.poll()  # select() takes no descriptor above 1023
+        answers.register(self.socket, select.POLLIN)
+        return bool(answers.poll(0))
 
     def _read(self, size: int) -> bytearray:
         data = bytearray()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from broker_process import BrokerFactory, BrokerProcess
+from warm_commands import run_oncelog_text
 
 from oncelog import Admin
 from oncelog.admin import (
@@ -31,8 +30,7 @@ GUARDED = {"authorizer.class.name": "StandardAuthorizer", "super.users": "User:A
 
 
 def oncelog(broker: BrokerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).parent / "oncelog"), "acls", *arguments, "--bootstrap-server", broker.address]
-    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+    return run_oncelog_text("acls", *arguments, "--bootstrap-server", broker.address)
 
 
 def test_acls_are_added_listed_and_removed(broker_factory: BrokerFactory) -> None:

@@ -8,14 +8,13 @@ import pty
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from broker_process import BrokerProcess
+from warm_commands import COMMAND, run_oncelog
 
-COMMAND = str(Path(sys.executable).parent / "oncelog")
 TIMEOUT_S = 60
 
 Done = subprocess.CompletedProcess[bytes]
@@ -31,9 +30,7 @@ def oncelog(broker: BrokerProcess) -> Oncelog:
     """Run to the end. `code` is the exit code that is expected; nothing may ever print a traceback."""
 
     def run(*arguments: str, stdin: bytes = b"", code: int = 0) -> Done:
-        done = subprocess.run(
-            [COMMAND, *arguments], input=stdin, capture_output=True, timeout=TIMEOUT_S, env=environment(broker)
-        )
+        done = run_oncelog(*arguments, stdin=stdin, environment={"ONCELOG_BOOTSTRAP_SERVER": broker.address})
         assert b"Traceback" not in done.stderr
         assert done.returncode == code, done.stderr.decode()
         return done

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import uuid
 from pathlib import Path
 
 import pytest
 from broker_process import BrokerProcess
+from warm_commands import run_oncelog_text
 
 from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
 from oncelog.errors import ErrorCode, KafkaError
@@ -23,8 +23,7 @@ def group() -> str:
 
 
 def oncelog(broker: BrokerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).parent / "oncelog"), *arguments, "--bootstrap-server", broker.address]
-    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+    return run_oncelog_text(*arguments, "--bootstrap-server", broker.address)
 
 
 async def fill(broker: BrokerProcess, topic: str, records: int = 10, partitions: int = 2) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 
 import pytest
 from broker_process import BrokerProcess
 from raw_client import RawClient, produce_request
 from tests.support.storage import make_batch
+from warm_commands import run_oncelog_text
 
 from oncelog.admin import Admin, LogDirectory, StoredReplica
 from oncelog.cluster import TopicPartition
@@ -73,8 +73,9 @@ def test_by_our_client(broker: BrokerProcess, filled: str) -> None:
 
 def test_by_the_command(broker: BrokerProcess, filled: str) -> None:
     def run(*options: str) -> str:
-        command = [broker.command, "log-dirs", "--bootstrap-server", broker.address, *options]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+        done = run_oncelog_text("log-dirs", "--bootstrap-server", broker.address, *options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     (line,) = run("--output", "plain").splitlines()
     assert line.split()[1] == str(broker.data)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -27,6 +25,7 @@ from secured_broker import (
     SecuredBroker,
 )
 from tests.support.certificates import Certificate
+from warm_commands import run_oncelog_text
 
 from oncelog import Admin, Consumer, Producer, TopicPartition
 from oncelog.admin.resources import ConfigResource
@@ -425,11 +424,9 @@ def test_users_by_the_command_line(secured: SecuredBroker, tmp_path: Path) -> No
     )
 
     def command(*arguments: str, told: str = "") -> str:
-        run = subprocess.run(
-            [str(Path(sys.executable).parent / "oncelog"), *arguments, "--command-config", str(config),
-             "-b", secured.address("SASL_SSL")],
-            input=told, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
-        )  # fmt: skip
+        run = run_oncelog_text(
+            *arguments, "--command-config", str(config), "-b", secured.address("SASL_SSL"), stdin=told
+        )
         assert run.returncode == 0, run.stderr
         return run.stdout
 

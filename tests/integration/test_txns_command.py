@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 import threading
 import time
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -24,6 +22,7 @@ from foreign_clients import TIMEOUT_SECONDS, Record, eventually
 from librdkafka_client import Librdkafka
 from raw_client import RawClient
 from raw_transactions import RawTransactions, is_stable, last_stable_offset
+from warm_commands import run_oncelog_text
 
 from oncelog import Admin, TopicPartition
 from oncelog.admin.hanging import Hang
@@ -52,9 +51,7 @@ def raw(unguarded: BrokerProcess) -> Iterator[RawClient]:
 
 
 def oncelog(broker: BrokerProcess, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).parent / "oncelog"), *arguments, "--bootstrap-server", broker.address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * TIMEOUT_SECONDS, check=False)
-    assert "Traceback" not in done.stderr
+    done = run_oncelog_text(*arguments, "--bootstrap-server", broker.address)
     assert done.returncode == code, done.stderr
     return done
 
@@ -413,7 +410,6 @@ def group_of(broker: BrokerProcess) -> Any:
 
 def dumped(*arguments: object) -> list[dict[str, Any]]:
     """The records."""
-    command = [str(Path(sys.executable).parent / "oncelog"), "dump", "--json", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * TIMEOUT_SECONDS, check=False)
+    done = run_oncelog_text("dump", "--json", *map(str, arguments))
     assert done.returncode == 0, done.stderr
     return [row for line in done.stdout.splitlines() if (row := json.loads(line))["kind"] == "record"]

@@ -51,8 +51,13 @@ class ApacheKafka:
         data: Path,
         settings: Mapping[str, str] | None = None,
         java_options: Sequence[str] = SMALL_HEAP,
+        *,
+        has_logins: bool = False,
     ) -> None:
+        """`has_logins`: it has a listener SASL_PLAINTEXT beside, at `sasl_port`."""
         need("java")
+        self._has_logins = has_logins
+        self.sasl_port = 0
         self._java_options = java_options
         self.release = release
         self.data = data
@@ -83,8 +88,14 @@ class ApacheKafka:
 
     def start(self) -> ApacheKafka:
         if not self.port:
-            self.port, controller = _free_ports(2)
+            self.port, controller, sasl_port = _free_ports(3)
             listeners = f"PLAINTEXT://127.0.0.1:{self.port}"
+            if self._has_logins:
+                self.sasl_port = sasl_port
+                listeners += f",SASL_PLAINTEXT://127.0.0.1:{sasl_port}"
+                self.settings["listener.security.protocol.map"] = ",".join(
+                    ("CONTROLLER:PLAINTEXT", "PLAINTEXT:PLAINTEXT", "SASL_PLAINTEXT:SASL_PLAINTEXT")
+                )
             self.settings |= {
                 "log.dirs": str(self.data),
                 "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
-from tests.support.history.checker import violations
-from tests.support.history.events import End, Outcome, Place, Send
-from tests.support.history.good import GoodCluster
-from tests.support.history.recorder import History
-from tests.support.history.violation import Kind
+from tests.support.good_histories import GoodCluster
+
+from oncelog_testing.history.checker import violations
+from oncelog_testing.history.events import End, Outcome, Place, Send
+from oncelog_testing.history.recorder import History
+from oncelog_testing.history.violation import Kind
 
 T = TypeVar("T")
 

@@ -1,4 +1,5 @@
-"""Certificates for tests, made when they are needed: small keys on an elliptic curve, valid for an hour."""
+"""Certificates for tests, made when they are needed: small keys on an elliptic curve, valid for an hour;
+authorities for some days."""
 
 from __future__ import annotations
 
@@ -18,6 +19,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+HOUR = timedelta(hours=1)
+WEEK = timedelta(weeks=1)
+
 
 class Certificate:
     """A certificate with its key; `issue` makes others where it is an authority."""
@@ -30,14 +34,16 @@ class Certificate:
     @classmethod
     def authority(cls, name: str = "test authority") -> Certificate:
         key = ec.generate_private_key(ec.SECP256R1())
-        return cls(key, _signed(_name(name), _name(name), key, key, is_authority=True, age=timedelta()))
+        return cls(key, _signed(_name(name), _name(name), key, key, is_authority=True, valid=WEEK))
 
-    def issue(self, *names: tuple[str, str], age: timedelta = timedelta()) -> Certificate:
+    def issue(self, *names: tuple[str, str], age: timedelta = timedelta(), valid: timedelta = HOUR) -> Certificate:
         """For localhost. `names` are parts of the subject ("CN", "alice"), the most general first; `age`: how long ago
-        it was valid for an hour."""
+        it began to be `valid` for that time."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(_OIDS[kind], value) for kind, value in names])
-        certificate = _signed(subject, self.certificate.subject, key, self.key, is_authority=False, age=age)
+        certificate = _signed(
+            subject, self.certificate.subject, key, self.key, is_authority=False, age=age, valid=valid
+        )
         return Certificate(key, certificate)
 
     def key_pem(self, password: str | None = None) -> str:
@@ -80,7 +86,8 @@ def _signed(
     issuer_key: ec.EllipticCurvePrivateKey,
     *,
     is_authority: bool,
-    age: timedelta,
+    age: timedelta = timedelta(),
+    valid: timedelta,
 ) -> x509.Certificate:
     begin = datetime.now(UTC) - timedelta(minutes=5) - age
     builder = (
@@ -90,7 +97,7 @@ def _signed(
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(begin)
-        .not_valid_after(begin + timedelta(hours=1))
+        .not_valid_after(begin + valid)
         .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Mapping
 from itertools import takewhile
 from random import Random
 
@@ -167,11 +168,13 @@ class CrashingDisk:
         everything = [*self._names, *self._directories]
         return sorted(os.path.basename(name) for name in everything if os.path.dirname(name) == path and name != path)
 
-    def make_directories(self, path: str) -> None:
+    def make_directories(self, path: str) -> bool:
         self.check_alive()
+        is_new = path not in self._directories
         while path not in self._directories:
             self._directories.add(path)
             path = os.path.dirname(path)
+        return is_new
 
     def exists(self, path: str) -> bool:
         self.check_alive()
@@ -217,6 +220,18 @@ class CrashingDisk:
             file.sync()
         self.rename(path + TEMPORARY_SUFFIX, path)
         if is_durable:
+            self.sync_directory(os.path.dirname(path))
+
+    def replace_files(self, contents: Mapping[str, bytes]) -> None:
+        for path, data in contents.items():
+            file = self.open(path + TEMPORARY_SUFFIX, create=True)
+            file.truncate(0)
+            file.append(data)
+        for path in contents:
+            self.open(path + TEMPORARY_SUFFIX).sync()
+        for path in contents:
+            self.rename(path + TEMPORARY_SUFFIX, path)
+        for path in contents:
             self.sync_directory(os.path.dirname(path))
 
     def lock(self, path: str) -> HeldLock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oncelog_broker.log.config import LogConfig
@@ -204,3 +204,8 @@ class StoppingDisk(RealDisk):
     def replace_file(self, path: str, data: bytes, *, is_durable: bool = True, private: bool = False) -> None:
         self.step()
         super().replace_file(path, data, is_durable=is_durable, private=private)
+
+    def replace_files(self, contents: Mapping[str, bytes]) -> None:
+        for path in contents:  # a power cut would leave fewer, never a part of one
+            self.step()
+            super().replace_files({path: contents[path]})

@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = sorted(
-    path.parent
-    for package in ("protocol/oncelog_protocol", "client/oncelog", "broker/oncelog_broker", "pipeline/oncelog_pipeline")
-    for path in (ROOT / package).rglob("__init__.py")
+ROOTS = (
+    "protocol/oncelog_protocol",
+    "client/oncelog",
+    "broker/oncelog_broker",
+    "pipeline/oncelog_pipeline",
+    "testing/oncelog_testing",
 )
+PACKAGES = sorted(path.parent for root in ROOTS for path in (ROOT / root).rglob("__init__.py"))
 INDEXES = {"handlers", "messages"}
 """Rooms with one module for each API, named after it: their names are the map."""
 NAME = re.compile(r"`(\w+)`|\b(\w+)(?:\.py|/)")

@@ -1,7 +1,8 @@
 """The broker's configuration keys: the ones that it honours, with Kafka's names and, unless the doc says so, defaults.
 
 The keys that topics inherit are in `topic_defaults`, those about ZooKeeper in `zookeeper_keys`, those about who leads
-in `leadership_keys`, those about who may connect in `security_keys`, those about who may do what in `authorizer_keys`;
+in `leadership_keys`, those about who may connect in `security_keys`, those about who may do what in `authorizer_keys`,
+that of the HTTP listener in `http_keys`;
 `BROKER_KEYS` here holds those, too.
 Deviations from Kafka's defaults are limits that Kafka leaves open, so that no client can take all memory or files.
 """
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from oncelog_broker.config import (
     authorizer_keys,
+    http_keys,
     leadership_keys,
     quota_keys,
     security_keys,
@@ -530,17 +532,19 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE = ConfigKey[bool](
     importance=LOW,
 )
 
+KEY_MODULES: Final = (
+    topic_defaults,
+    zookeeper_keys,
+    leadership_keys,
+    throttle_keys,
+    quota_keys,
+    security_keys,
+    authorizer_keys,
+    http_keys,
+)
 BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {
     key.name: key
-    for module in (
-        topic_defaults,
-        zookeeper_keys,
-        leadership_keys,
-        throttle_keys,
-        quota_keys,
-        security_keys,
-        authorizer_keys,
-    )
+    for module in KEY_MODULES
     for key in (*vars(module).values(), *globals().values())
     if isinstance(key, ConfigKey)
 }

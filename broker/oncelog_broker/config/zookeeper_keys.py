@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from oncelog_broker.config.declared import ConfigKey, ConfigType, Importance, at_least, not_empty, one_of
+from typing import Final
+
+from oncelog_broker.config.declared import (
+    ConfigKey,
+    ConfigType,
+    Importance,
+    at_least,
+    each_of,
+    not_empty,
+    one_of,
+)
+from oncelog_broker.config.secret import Secret
+
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+"""The older first."""
 
 ZOOKEEPER_CONNECT = ConfigKey[str | None](
     "zookeeper.connect",
@@ -38,4 +52,112 @@ BROKER_SESSION_LEASE = ConfigKey[str](
     "anybody can have taken its place; an ensemble that is gone for longer stops the cluster. advisory: when told "
     "that its session is over, as Apache Kafka does. No key of Kafka's.",
     one_of("strict", "advisory"),
+)
+
+# --- Who we are to ZooKeeper, and what strangers may do there
+
+ZOOKEEPER_SET_ACL = ConfigKey[bool](
+    "zookeeper.set.acl",
+    ConfigType.BOOLEAN,
+    False,
+    "Whether nobody else may write the nodes that a broker makes, nor read those with secrets: /config/users and "
+    "/config/brokers. Needs zookeeper.digest.user, or a zookeeper.ssl.keystore.location that the servers take for an "
+    "identity. All brokers need the same identity.",
+    importance=Importance.HIGH,
+)
+ZOOKEEPER_DIGEST_USER = ConfigKey[str | None](
+    "zookeeper.digest.user",
+    ConfigType.STRING,
+    None,
+    "The name by which brokers prove to ZooKeeper who they are (its scheme digest), with zookeeper.digest.password. No "
+    "key of Kafka's, which has a JAAS file for it.",
+    not_empty(),
+)
+ZOOKEEPER_DIGEST_PASSWORD = ConfigKey[Secret | None](
+    "zookeeper.digest.password",
+    ConfigType.PASSWORD,
+    None,
+    "Of zookeeper.digest.user. It is sent as it is: have TLS, too. No key of Kafka's.",
+)
+
+# --- ZooKeeper over TLS
+
+ZOOKEEPER_SSL_CLIENT_ENABLE = ConfigKey[bool](
+    "zookeeper.ssl.client.enable",
+    ConfigType.BOOLEAN,
+    False,
+    "Whether zookeeper.connect names ports with TLS (the servers' secureClientPort).",
+)
+ZOOKEEPER_CLIENT_CNXN_SOCKET = ConfigKey[str | None](
+    "zookeeper.clientCnxnSocket",
+    ConfigType.STRING,
+    None,
+    "Accepted, since Kafka needs it for TLS, and ignored.",
+    importance=Importance.LOW,
+)
+ZOOKEEPER_SSL_KEYSTORE_LOCATION = ConfigKey[str | None](
+    "zookeeper.ssl.keystore.location",
+    ConfigType.STRING,
+    None,
+    "The key and certificate that the servers are shown, where they ask for one. A changed file holds from the next "
+    "connection on.",
+    not_empty(),
+)
+ZOOKEEPER_SSL_KEYSTORE_PASSWORD = ConfigKey[Secret | None](
+    "zookeeper.ssl.keystore.password", ConfigType.PASSWORD, None, "Of the key store, or of the key in a PEM one."
+)
+ZOOKEEPER_SSL_KEYSTORE_TYPE = ConfigKey[str | None](
+    "zookeeper.ssl.keystore.type",
+    ConfigType.STRING,
+    None,
+    "Not set: PKCS12 where the location ends in .p12 or .pfx, else PEM. JKS is not served.",
+    one_of("PEM", "PKCS12"),
+)
+ZOOKEEPER_SSL_TRUSTSTORE_LOCATION = ConfigKey[str | None](
+    "zookeeper.ssl.truststore.location",
+    ConfigType.STRING,
+    None,
+    "The certificates of the authorities that may sign the servers'. Not set: those of the system.",
+    not_empty(),
+)
+ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD = ConfigKey[Secret | None](
+    "zookeeper.ssl.truststore.password", ConfigType.PASSWORD, None, "Of a PKCS12 trust store."
+)
+ZOOKEEPER_SSL_TRUSTSTORE_TYPE = ConfigKey[str | None](
+    "zookeeper.ssl.truststore.type",
+    ConfigType.STRING,
+    None,
+    "Not set: PKCS12 where the location ends in .p12 or .pfx, else PEM. JKS is not served.",
+    one_of("PEM", "PKCS12"),
+)
+ZOOKEEPER_SSL_PROTOCOL = ConfigKey[str](
+    "zookeeper.ssl.protocol",
+    ConfigType.STRING,
+    TLS_VERSIONS[-1],
+    "The newest version of TLS that is spoken. Kafka's default is TLSv1.2.",
+    one_of(*TLS_VERSIONS),
+    Importance.LOW,
+)
+ZOOKEEPER_SSL_ENABLED_PROTOCOLS = ConfigKey[tuple[str, ...]](
+    "zookeeper.ssl.enabled.protocols",
+    ConfigType.LIST,
+    TLS_VERSIONS,
+    "The versions of TLS that are spoken, of those up to zookeeper.ssl.protocol. Kafka's default is that one alone.",
+    each_of(*TLS_VERSIONS),
+    Importance.LOW,
+)
+ZOOKEEPER_SSL_CIPHER_SUITES = ConfigKey[tuple[str, ...]](
+    "zookeeper.ssl.cipher.suites",
+    ConfigType.LIST,
+    (),
+    "Cipher suites of TLSv1.2, with Java's names or OpenSSL's. Empty: the good ones. Those of TLSv1.3 are always on.",
+    importance=Importance.LOW,
+)
+ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = ConfigKey[str](
+    "zookeeper.ssl.endpoint.identification.algorithm",
+    ConfigType.STRING,
+    "HTTPS",
+    "Whether the host names in the servers' certificates are checked: HTTPS, or empty for no.",
+    one_of("HTTPS", "https", ""),
+    Importance.LOW,
 )

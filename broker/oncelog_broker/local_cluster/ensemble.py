@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from oncelog_broker.local_cluster.java import Java
 from oncelog_broker.local_cluster.ports import LOOPBACK, reserved_ports
 from oncelog_broker.local_cluster.process import LocalProcess
-from oncelog_broker.local_cluster.server_config import ServerPorts, Timing, server_config
+from oncelog_broker.local_cluster.server_config import NO_SETTINGS, ServerPorts, Timing, server_config
 from oncelog_broker.local_cluster.zookeeper_jars import Jars
 
 SERVE_SECONDS: Final = 60.0
@@ -141,10 +141,12 @@ class Ensemble:
         dies_with_us: bool = False,
         servers: Sequence[ZooKeeperServer] = (),
         on_launch: Callable[[Sequence[ZooKeeperServer]], None] = lambda _: None,
+        settings: Mapping[str, object] = NO_SETTINGS,
     ) -> None:
         """`servers`: those of an earlier run, in their order. `dies_with_us`: see LocalProcess.start.
 
-        `on_launch` hears of all servers as soon as processes were started, before they serve.
+        `on_launch` hears of all servers as soon as processes were started, before they serve. `settings`: of zoo.cfg,
+        beside those that every server has.
         """
         self.directory = directory
         self.java, self.jars = java, jars
@@ -154,6 +156,7 @@ class Ensemble:
         self.dies_with_us = dies_with_us
         self.servers = list(servers)
         self._on_launch = on_launch
+        self._settings = settings
 
     @property
     def connect_string(self) -> str:
@@ -224,7 +227,7 @@ class Ensemble:
             server = ZooKeeperServer(self.directory / f"zookeeper-{number}", each.client)
             server.data.mkdir(parents=True, exist_ok=True)
             (server.data / "myid").write_text(f"{number}\n")
-            config = server_config(server.data, ports, self.timing, is_synced=self.is_synced)
+            config = server_config(server.data, ports, self.timing, is_synced=self.is_synced, others=self._settings)
             (server.directory / "zoo.cfg").write_text(config)
             self.servers.append(server)
 

@@ -6,6 +6,7 @@ A pid alone names another process as soon as ours has ended, so that no signal i
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import select
 import signal
@@ -127,7 +128,9 @@ class LocalProcess:
                 if handle is None:
                     time.sleep(min(left, POLL_SECONDS))
                 else:
-                    select.select([handle], [], [], left)
+                    ends = select.poll()  # select() takes no descriptor above 1023
+                    ends.register(handle, select.POLLIN)
+                    ends.poll(math.ceil(left * 1000))
         return not self.is_running
 
     def _send(self, number: signal.Signals) -> None:

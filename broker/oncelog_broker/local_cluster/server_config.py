@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,10 +27,21 @@ class Timing(NamedTuple):
     longest_session: int = 60_000
 
 
-def server_config(data: Path, ports: Sequence[ServerPorts], timing: Timing, *, is_synced: bool) -> str:
+NO_SETTINGS: Final[Mapping[str, object]] = {}
+
+
+def server_config(
+    data: Path,
+    ports: Sequence[ServerPorts],
+    timing: Timing,
+    *,
+    is_synced: bool,
+    others: Mapping[str, object] = NO_SETTINGS,
+) -> str:
     """Of one of the servers that have these ports, in their order; one alone is no ensemble and elects nobody.
 
     `is_synced`: a change is on disk before it is answered, so that it survives a power cut; without, a restart.
+    `others`: settings beside.
     """
     settings: dict[str, object] = {
         "tickTime": timing.tick,
@@ -52,4 +63,4 @@ def server_config(data: Path, ports: Sequence[ServerPorts], timing: Timing, *, i
         settings |= {"standaloneEnabled": "false"}
         for each, (client, peer, election) in enumerate(ports, 1):
             settings[f"server.{each}"] = f"{LOOPBACK}:{peer}:{election};{LOOPBACK}:{client}"
-    return "".join(f"{key}={value}\n" for key, value in settings.items())
+    return "".join(f"{key}={value}\n" for key, value in {**settings, **others}.items())

@@ -1,7 +1,7 @@
 """Finding the jars of a ZooKeeper server, or fetching them once for all checkouts of a user.
 
 No package of PyPI ships ZooKeeper alone. In this order: what ONCELOG_ZOOKEEPER_CLASSPATH says; what was fetched before;
-those in an installed pyspark; Debian's; else they are fetched, by Maven (4 MB) or, where that is not installed, out of
+those in an installed pyspark; Debian's; else they are fetched, by Maven (7 MB) or, where that is not installed, out of
 pyspark's source archive, of which everything else is thrown away. Run as a program it does that, and says what it took.
 """
 
@@ -28,7 +28,12 @@ DEBIAN_JAR: Final = Path("/usr/share/java/zookeeper.jar")
 """Its manifest names the jars that it needs."""
 PYSPARK: Final = "pyspark==4.0.1"
 """Has ZooKeeper 3.9.3 in its jars; older than 4.0 has 3.6."""
-NEEDED: Final = ("zookeeper", "zookeeper-jute", "metrics-core", "snappy-java", "slf4j-api")
+NETTY: Final = ("buffer", "codec", "common", "handler", "resolver", "transport", "transport-classes-epoll")
+"""For TLS alone; and `transport-native-unix-common`, which holds no native code."""
+NEEDED: Final = (
+    *("zookeeper", "zookeeper-jute", "metrics-core", "snappy-java", "slf4j-api"),
+    *(f"netty-{name}" for name in (*NETTY, "transport-native-unix-common")),
+)
 """Without metrics-core a server ends at once; without snappy-java it runs, never serves, and says nothing."""
 MAVEN_SECONDS: Final = 300.0
 DOWNLOAD_SECONDS: Final = 1800.0
@@ -115,7 +120,7 @@ def fetch_by_maven(directory: Path, tell: Callable[[str], None], environment: Ma
     maven = shutil.which("mvn", path=environment.get("PATH"))
     if maven is None:
         raise JarsNotFound("Maven (mvn) is not installed")
-    tell(f"fetching the jars of ZooKeeper (4 MB) by Maven into {directory}")
+    tell(f"fetching the jars of ZooKeeper (7 MB) by Maven into {directory}")
     options = ["--batch-mode", "--quiet", "--file", str(POM), f"-DoutputDirectory={directory}"]
     _run([maven, *options, "dependency:copy-dependencies"], MAVEN_SECONDS, environment)
 

@@ -42,8 +42,9 @@ class LogContent:
         cls, disk: Disk, directory: str, *, name: str, config: LogConfig, clock: Clock, known: LastKnown
     ) -> LogContent:
         """Open what is in `directory`, or make it. Raises LogCorrupt too; no file stays open then."""
-        disk.make_directories(directory)
         loader = SegmentLoader(disk, directory, config.index_interval_bytes, clock.now_ms())
+        if disk.make_directories(directory) and known.recovery_point <= known.log_start_offset:
+            return cls._make(loader, name=name, config=config, clock=clock, start_offset=known.log_start_offset)
         epochs, epochs_lost = load_epochs(disk, os.path.join(directory, LEADER_EPOCH_FILE))
         before = epochs.entries
         segments = loader.load(known, epochs)
@@ -60,6 +61,18 @@ class LogContent:
                 segment.close()
             raise
         return content
+
+    @classmethod
+    def _make(
+        cls, loader: SegmentLoader, *, name: str, config: LogConfig, clock: Clock, start_offset: int
+    ) -> LogContent:
+        """In a directory that was made just now, so that there is nothing to look for."""
+        segment = loader.create(start_offset, loader.now_ms)
+        local = LocalLog(loader, [segment], name=name, config=config, clock=clock)
+        epochs = LeaderEpochs(loader.disk, os.path.join(loader.directory, LEADER_EPOCH_FILE), [])
+        producers = LogProducers(loader.disk, loader.directory, config)
+        producers.begin_at(start_offset)
+        return cls(local, epochs, producers)
 
     def _agree(self, known: LastKnown) -> None:
         """Make epochs and producers those of the segments, just after these were opened."""

@@ -15,20 +15,25 @@ from oncelog_broker.config.declared import InvalidConfig
 from oncelog_broker.metadata.embedded import EmbeddedStore
 from oncelog_broker.metadata.incarnation import SESSION_FILE
 from oncelog_broker.metadata.store import MetadataStore
+from oncelog_broker.metadata.zk_access import MakeContext, configured_access
 from oncelog_broker.runtime.clock import Clock
 
 METADATA_FILE: Final = "metadata.db"
 """The embedded store, in the first log directory. The name is no topic-partition, so Kafka's tools pass it over."""
 
 
-async def open_store(config: BrokerConfig, home: str, clock: Clock) -> MetadataStore:
-    """`home`: the first log directory. StoreFileError, StoreUnavailable, InvalidConfig: with a message for people."""
+async def open_store(config: BrokerConfig, home: str, clock: Clock, tls: MakeContext | None = None) -> MetadataStore:
+    """`home`: the first log directory. `tls`: for connections to ZooKeeper.
+
+    StoreFileError, StoreUnavailable, InvalidConfig: with a message for people.
+    """
     connect = config[keys.ZOOKEEPER_CONNECT]
     if connect is None:
         check_is_no_members(home)
         return EmbeddedStore.open(Path(home) / METADATA_FILE)
     from oncelog_broker.metadata.zookeeper import ZooKeeperStore
 
+    access = configured_access(config, tls)
     timeout_ms = config[keys.ZOOKEEPER_SESSION_TIMEOUT_MS]
     connection_timeout_ms = config[keys.ZOOKEEPER_CONNECTION_TIMEOUT_MS] or timeout_ms
     try:
@@ -37,6 +42,7 @@ async def open_store(config: BrokerConfig, home: str, clock: Clock) -> MetadataS
             session_timeout=timeout_ms / 1000,
             connection_timeout=connection_timeout_ms / 1000,
             clock=clock,
+            access=access,
         )
     except ValueError as error:
         raise InvalidConfig(str(error)) from error

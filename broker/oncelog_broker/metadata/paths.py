@@ -36,6 +36,8 @@ watches these needs no news of changes; Kafka's `/kafka-acl-changes` is not writ
 ONCELOG = "/oncelog"
 """Beneath it is what Kafka has not."""
 INCARNATIONS = "/oncelog/incarnations"
+SECRETS = "/oncelog/secrets"
+LOGIN_KEY = "/oncelog/secrets/login_key"
 PROPOSED_CLUSTER_ID = "/oncelog/proposed_cluster_id"
 """What the first broker of a new cluster calls it, until it is founded."""
 

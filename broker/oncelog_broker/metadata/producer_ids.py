@@ -61,6 +61,8 @@ class ProducerIdManager:
         self._next = 0
         self._end = -1
         self._lock = asyncio.Lock()
+        self.blocks_taken = 0
+        """Since the start."""
 
     async def generate(self) -> int:
         """A producer id that nobody else has or will have.
@@ -76,6 +78,7 @@ class ProducerIdManager:
                     message = f"no producer ids, the metadata store is unavailable: {error}"
                     raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message) from error
                 self._next, self._end = block.start, block.end
+                self.blocks_taken += 1
             producer_id = self._next
             self._next += 1
             return producer_id

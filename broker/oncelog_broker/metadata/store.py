@@ -91,6 +91,11 @@ class SessionExpired(StoreUnavailable):
     since, never in a closed store."""
 
 
+class AccessDenied(StoreUnavailable):
+    """The store does not let us: what is asked for is protected for another identity. Of a write nothing has happened,
+    and nothing will until somebody changes that."""
+
+
 class SessionState(Enum):
     """What the broker may believe about its session."""
 

@@ -30,7 +30,9 @@ from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
+from oncelog_broker.metadata import zk_tls
 from oncelog_broker.metadata.store import SessionKey
+from oncelog_broker.metadata.zk_access import OPEN_ACCESS, MakeContext, ZooKeeperAccess
 from oncelog_broker.runtime.clock import Clock
 
 MAX_IN_FLIGHT: Final = 100
@@ -84,10 +86,14 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
     running = True
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connect_seconds: float) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connect_seconds: float, tls: MakeContext | None, clock: Clock
+    ) -> None:
         super().__init__()
         self.completion_queue = _InLoop(loop)
         self._connect_seconds = connect_seconds
+        self._tls = tls
+        self._clock = clock
         self.trouble = "no server was tried yet"
         """What became of the last attempt to connect, for people."""
 
@@ -102,9 +108,14 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def create_connection(self, *arguments: Any, timeout: float, **named: Any) -> Any:
         """kazoo would give one dead server the whole session timeout. In kazoo's thread."""
-        host, port = named.get("hostname"), named.get("address", ("", ""))[1]
+        host, address = named["hostname"], named["address"]
+        port, seconds = address[1], min(timeout, self._connect_seconds)
+        made: Any
         try:
-            made = super().create_connection(*arguments, timeout=min(timeout, self._connect_seconds), **named)
+            if self._tls is None:
+                made = super().create_connection(*arguments, timeout=seconds, **named)
+            else:
+                made = zk_tls.connected(address, host, seconds, self._tls())
         except Exception as error:
             self.trouble = f"{host}:{port}: {error}"
             raise
@@ -112,6 +123,9 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
             f"{host}:{port}: connected, but it begins no session (is it one of an ensemble without a quorum?)"
         )
         return made
+
+    def select(self, reading: list[Any], *others: Any) -> Any:
+        return zk_tls.select(super().select, self._clock.uptime, reading, *others)
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
@@ -178,13 +192,15 @@ class ZooKeeperSession:
         listener: SessionListener,
         clock: Clock,
         key: SessionKey | None = None,
+        access: ZooKeeperAccess = OPEN_ACCESS,
     ) -> None:
         """`servers`: host:port, with commas. `timeout` in seconds, which the server may change. `key`: of the session
         to take over instead of beginning one."""
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         share = timeout / (2 * len(servers.split(",")))
-        handler = _Handler(self._loop, max(share, 0.2))
+        handler = _Handler(self._loop, max(share, 0.2), access.tls, clock)
+        who = access.identity
         self._client = _Client(
             lambda event: listener.on_changed(event.path),
             lambda: handler.completion_queue.put(self._on_over),
@@ -193,6 +209,7 @@ class ZooKeeperSession:
             timeout=timeout,
             client_id=key,
             handler=handler,
+            auth_data=[] if who is None else [("digest", f"{who.user}:{who.password.reveal()}")],
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1),
             logger=_kazoo_log,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kazoo.exceptions import EXCEPTIONS
 from kazoo.protocol.serialization import (
@@ -20,7 +20,6 @@ from kazoo.protocol.serialization import (
     write_buffer,
     write_string,
 )
-from kazoo.security import OPEN_ACL_UNSAFE
 
 from oncelog_broker.metadata.store import Check, Create, Delete, Operation, Set, Stat
 
@@ -85,13 +84,15 @@ class MultiRead:
 
 @dataclass(frozen=True, slots=True)
 class Multi:
-    """All operations or none. The answer has a stat, None or an exception for each."""
+    """All operations or none. The answer has a stat, None or an exception for each. `acls`: for each operation, packed
+    (`zk_acls`); only those of nodes that are made are used."""
 
     operations: Sequence[Operation]
+    acls: Sequence[bytes]
     type: ClassVar[int] = 14
 
     def serialize(self) -> bytes:
-        return bytes(b"".join(map(_serialized, self.operations)) + _END)
+        return bytes(b"".join(map(_serialized, self.operations, self.acls)) + _END)
 
     @classmethod
     def deserialize(cls, data: bytes, offset: int) -> list[Stat | Exception | None]:
@@ -114,11 +115,11 @@ class Multi:
                 results.append(None)
 
 
-def _serialized(operation: Operation) -> bytes:
+def _serialized(operation: Operation, acl: bytes) -> bytes:
     path = write_string(operation.path)
     match operation:
         case Create():
-            kind, data = _CREATE, write_buffer(operation.data) + _OPEN_TO_ALL
+            kind, data = _CREATE, write_buffer(operation.data) + acl
             last = _EPHEMERAL if operation.ephemeral else 0
         case Set():
             kind, data, last = _SET, write_buffer(operation.data), operation.version
@@ -127,11 +128,3 @@ def _serialized(operation: Operation) -> bytes:
         case Check():
             kind, data, last = _CHECK, b"", operation.version
     return bytes(multiheader_struct.pack(kind, False, -1) + path + data + int_struct.pack(last))
-
-
-def _acl(entries: Sequence[Any]) -> bytes:
-    packed = [int_struct.pack(e.perms) + write_string(e.id.scheme) + write_string(e.id.id) for e in entries]
-    return bytes(int_struct.pack(len(packed)) + b"".join(packed))
-
-
-_OPEN_TO_ALL = _acl(OPEN_ACL_UNSAFE)

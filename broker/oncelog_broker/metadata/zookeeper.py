@@ -7,6 +7,8 @@
 - kazoo's states are no evidence that we still have our place: during a partition it says nothing for as long as
   requests are sent, and never that the session is over. Heartbeats of our own feed `lease.py`, whose end is IN_DOUBT.
 - When a session has expired, another one is begun at once, with nothing of the old one.
+- Who we are (`zk_access.py`) is said on each connection before anything else; what we make is protected as `zk_acls.py`
+  says, where that is wanted.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ from functools import partial
 from typing import Any, Final
 
 from kazoo import exceptions as kazoo
-from kazoo.protocol.serialization import Exists, GetChildren, GetData, Sync
+from kazoo.protocol.serialization import Exists, GetACL, GetChildren, GetData, Sync
 
+from oncelog_broker.metadata import paths, zk_acls
 from oncelog_broker.metadata.lease import HEARTBEAT_SHARE, SILENCE_SHARE, Lease
 from oncelog_broker.metadata.store import (
     ANY_VERSION,
     MAX_REQUEST_BYTES,
+    AccessDenied,
     BadVersion,
     Check,
     ConnectionLost,
@@ -52,6 +56,7 @@ from oncelog_broker.metadata.store import (
     parent_of,
 )
 from oncelog_broker.metadata.watches import Subscribers, Watches
+from oncelog_broker.metadata.zk_access import OPEN_ACCESS, ZooKeeperAccess
 from oncelog_broker.metadata.zk_client import Connected, ZooKeeperSession
 from oncelog_broker.metadata.zk_requests import AddWatch, Multi, MultiRead
 from oncelog_broker.runtime.clock import Clock, SystemClock
@@ -59,6 +64,10 @@ from oncelog_broker.runtime.clock import Clock, SystemClock
 PATHS_PER_READ: Final = 1000
 WAITING_LOG_SECONDS: Final = 3.0
 """How often a start that waits for ZooKeeper says so."""
+REFUSED_SECONDS: Final = 1.0
+"""After a session that the servers ended before it had begun another one is tried so much later."""
+OVERHEAD_BYTES: Final = 80
+"""Of one operation of a multi, with its ACL, beside path and data."""
 
 _NOT_WATCHED: Final = None
 _log = logging.getLogger(__name__)
@@ -68,9 +77,12 @@ class ZooKeeperStore:
     """A `MetadataStore` on a ZooKeeper ensemble (3.6 or later). Open it with `ZooKeeperStore.open`; one event loop uses
     it."""
 
-    def __init__(self, servers: str, chroot: str, session_timeout: float, clock: Clock) -> None:
+    def __init__(
+        self, servers: str, chroot: str, session_timeout: float, clock: Clock, access: ZooKeeperAccess = OPEN_ACCESS
+    ) -> None:
         self._servers = servers
         self._chroot = chroot
+        self._access = access
         self._session_timeout = session_timeout
         self._clock = clock
         self._watches = Watches()
@@ -79,6 +91,8 @@ class ZooKeeperStore:
         self._session: ZooKeeperSession | None = None
         self._key: SessionKey | None = None
         """Of the session, once it has begun; None before."""
+        self._refused = ""
+        """Why a connection is of no use, for people."""
         self._is_connected = False
         self._connects = 0
         self._lease = Lease(session_timeout)
@@ -97,6 +111,7 @@ class ZooKeeperStore:
         session_timeout: float = 18.0,
         connection_timeout: float = 18.0,
         clock: Clock | None = None,
+        access: ZooKeeperAccess = OPEN_ACCESS,
     ) -> ZooKeeperStore:
         """Begin a session. `connect`: `host:port,host:port/chroot`; the chroot is made if it is not there.
 
@@ -104,12 +119,13 @@ class ZooKeeperStore:
         `connect`.
         """
         servers, chroot = parse_connect(connect)
-        store = cls(servers, chroot, session_timeout, clock or SystemClock())
+        store = cls(servers, chroot, session_timeout, clock or SystemClock(), access)
         store._begin_session()
         waiting = asyncio.get_running_loop().create_task(store._say_that_we_wait())
         try:
             async with asyncio.timeout(connection_timeout):
                 await asyncio.shield(store._began)
+                await store._warn_of_open_nodes()
         except TimeoutError as error:
             trouble = store._trouble
             await store.close()
@@ -129,11 +145,11 @@ class ZooKeeperStore:
 
     @property
     def _trouble(self) -> str:
-        return "none" if self._session is None else self._session.trouble
+        return self._refused or ("none" if self._session is None else self._session.trouble)
 
     async def end_session(self, key: SessionKey) -> None:
         ended = _Ended()
-        session = ZooKeeperSession(self._servers, self._session_timeout, ended, self._clock, key)
+        session = ZooKeeperSession(self._servers, self._session_timeout, ended, self._clock, key, self._access)
         session.start()
         try:
             async with asyncio.timeout(self._lease.timeout):
@@ -220,7 +236,7 @@ class ZooKeeperStore:
             check_operation(operation)
         if not operations:
             return []
-        request = Multi([replace(operation, path=self._full(operation.path)) for operation in operations])
+        request = self._multi(operations)
         if sum(_size(operation) for operation in request.operations) > MAX_REQUEST_BYTES:
             raise RequestTooLarge(operations[0].path, f"a write of more than {MAX_REQUEST_BYTES} bytes")
         results: list[Stat | Exception | None] = await self._ask(operations[0].path, request)
@@ -279,7 +295,7 @@ class ZooKeeperStore:
             self._make_chroot(session)
         for root in self._watches.roots():
             self._set_watch(session, root)
-        first = Multi([Check(self._full("/"), ANY_VERSION)]) if is_new else Sync(self._full("/"))
+        first = self._multi([Check("/", ANY_VERSION)]) if is_new else Sync(self._full("/"))
         session.send(first).add_done_callback(partial(self._on_begun, self._connects))
         self._beat(self._connects)
 
@@ -292,13 +308,16 @@ class ZooKeeperStore:
         if session is not self._session or self._closed:
             return
         _log.warning("the ZooKeeper session is over")
+        had_begun = self._state is not SessionState.LOST
         self._is_connected = False
         self._key = None
         self._stop_lease_timer()
         self._tell(SessionState.LOST)
         self._dispose(session)
-        if not self._closed:  # whoever was told may have closed us
+        if had_begun:
             self._begin_session()
+        else:  # what we say of ourselves may be refused, again and again
+            asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._begin_session)
 
     def on_changed(self, path: str) -> None:
         if path == self._chroot:
@@ -309,8 +328,11 @@ class ZooKeeperStore:
     # --- the session
 
     def _begin_session(self) -> None:
-        self._session = ZooKeeperSession(self._servers, self._session_timeout, self, self._clock)
-        self._session.start()
+        if not self._closed:
+            self._session = ZooKeeperSession(
+                self._servers, self._session_timeout, self, self._clock, access=self._access
+            )
+            self._session.start()
 
     def _dispose(self, session: ZooKeeperSession) -> None:
         task = asyncio.get_running_loop().create_task(session.close())
@@ -321,7 +343,8 @@ class ZooKeeperStore:
         """Who is second is told NodeExists, which is as good."""
         names = self._chroot.split("/")[1:]
         for depth in range(1, len(names) + 1):
-            session.send(Multi([Create("/" + "/".join(names[:depth]))]))
+            acl = zk_acls.packed_for("/", is_protected=self._access.protects_nodes)
+            session.send(Multi([Create("/" + "/".join(names[:depth]))], [acl]))
 
     def _set_watch(self, session: ZooKeeperSession, root: str) -> None:
         def on_answer(answer: asyncio.Future[Any]) -> None:
@@ -338,7 +361,8 @@ class ZooKeeperStore:
         refused = answer.exception() or next((r for r in answer.result() if isinstance(r, Exception)), None)
         if refused is not None:
             if not isinstance(refused, _UNREACHABLE):
-                _log.error("ZooKeeper refuses the path of zookeeper.connect: %r", refused)
+                self._refused = f"ZooKeeper refuses the path of zookeeper.connect: {refused!r}"
+                _log.error(self._refused)
             return
         self._watches.all_may_have_changed()
         self._renew()
@@ -399,6 +423,31 @@ class ZooKeeperStore:
             self._session_watches.tell(state)
 
     # --- requests
+
+    def _multi(self, operations: Sequence[Operation]) -> Multi:
+        is_protected = self._access.protects_nodes
+        acls = [zk_acls.packed_for(operation.path, is_protected=is_protected) for operation in operations]
+        return Multi([replace(operation, path=self._full(operation.path)) for operation in operations], acls)
+
+    async def _warn_of_open_nodes(self) -> None:
+        """Where nodes are to be protected: those from before that are not, of which the ones below are made."""
+        if not self._access.protects_nodes:
+            return
+        found = []
+        for path in ("/", *paths.PERSISTENT):
+            try:
+                acl, _ = await self._ask(path, GetACL(self._full(path)))
+            except (NoNode, AccessDenied):
+                continue
+            except StoreUnavailable:
+                return  # as the store itself will say
+            if zk_acls.is_open(path, acl):
+                found.append(path)
+        if found:
+            _log.warning(
+                "anybody may change these nodes, in spite of zookeeper.set.acl: they are older, or not the broker's",
+                extra={"paths": " ".join(self._full(path) for path in found)},
+            )
 
     def _full(self, path: str) -> str:
         check_path(path)
@@ -465,6 +514,8 @@ _ERRORS: dict[type[Exception], Callable[[str], MetadataError]] = {
     kazoo.SessionExpiredError: lambda path: SessionExpired(path, "the ZooKeeper session is over"),
     kazoo.ConnectionClosedError: lambda path: SessionExpired(path, "the ZooKeeper session is closed"),
     kazoo.ConnectionLoss: lambda path: ConnectionLost(path, "the connection to ZooKeeper broke"),
+    kazoo.NoAuthError: lambda path: AccessDenied(path, "ZooKeeper has this node protected for another identity"),
+    kazoo.InvalidACLError: lambda path: AccessDenied(path, "ZooKeeper does not know the identity that we have shown"),
     kazoo.SessionMovedError: lambda path: ConnectionLost(path, "the ZooKeeper session moved to another server"),
 }
 
@@ -495,4 +546,4 @@ def _written(results: Sequence[Stat | None]) -> Stat:
 
 def _size(operation: Operation) -> int:
     data = operation.data if isinstance(operation, Create | Set) else b""
-    return len(operation.path.encode()) + len(data) + 60
+    return len(operation.path.encode()) + len(data) + OVERHEAD_BYTES

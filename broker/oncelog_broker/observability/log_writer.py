@@ -79,7 +79,9 @@ class LogWriter:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
             except BlockingIOError:  # it is not blocking: whoever shares it has made it so
-                select.select([], [self._descriptor], [])
+                room = select.poll()  # select() takes no descriptor above 1023
+                room.register(self._descriptor, select.POLLOUT)
+                room.poll()
             except OSError:  # nobody will ever read it
                 return
 

@@ -110,6 +110,7 @@ class Partition(Replica):
         if not self.in_sync.adopt(isr, partition_epoch, is_new_epoch=is_new_epoch):
             return
         if is_new_epoch:
+            self._count_messages()
             # What followers fetched from another leader, or from us before another, says nothing about this log (B8).
             self.followers.clear()
             self.guards.on_new_leader_epoch()
@@ -121,9 +122,12 @@ class Partition(Replica):
         others = [broker_id for broker_id in replicas if broker_id != self.broker_id]
         self.followers = {other: self.followers.get(other) or FollowerProgress(now) for other in others}
         self._doubt(before, self.isr)
+        if not is_new_epoch:
+            self._count_isr_change(before)
         self._see_who_is_in_sync()
 
     def resign(self) -> None:
+        self._count_messages()
         self.followers.clear()
         self.guards.on_new_leader_epoch()
         super().resign()
@@ -251,6 +255,7 @@ class Partition(Replica):
         before = self.isr
         if self.in_sync.adopt(isr, partition_epoch, is_new_epoch=False):
             self._doubt(before, isr)
+            self._count_isr_change(before)
             self._see_who_is_in_sync()
 
     def propose_isr(self, isr: tuple[int, ...]) -> None:
@@ -269,6 +274,32 @@ class Partition(Replica):
         for broker_id in set(before).difference(after):
             if broker_id in self.followers:
                 self.followers[broker_id].may_be_gone = True
+
+    # --- what is counted
+
+    @property
+    def messages_in_epoch(self) -> int:
+        """Records appended here in the present leader epoch, control records included: all that came since it began."""
+        return 0 if self.is_resigned else self.log.log_end_offset - self.epoch_start_offset
+
+    def _count_messages(self) -> None:
+        """The present leader epoch is over."""
+        self.traffic.messages_in += self.messages_in_epoch
+
+    def _count_isr_change(self, before: tuple[int, ...]) -> None:
+        """The controller has granted another ISR than the one `before`."""
+        self.traffic.isr_shrinks += len(self.isr) < len(before)
+        self.traffic.isr_expands += len(self.isr) > len(before)
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica is not in sync, those that a reassignment adds apart; of a partition that is led."""
+        return not self._is_whole
+
+    @property
+    def needed_in_sync(self) -> int:
+        """How many replicas acks=all asks for."""
+        return needed_in_sync(self.log.config.min_insync_replicas, len(self._lasting))
 
     @property
     def low_watermark(self) -> int:
@@ -333,7 +364,10 @@ class Partition(Replica):
             transaction_version=transaction_version,
             records_checked=records_checked,
         )
-        self._advance_high_watermark(len(records))
+        size, traffic = len(records), self.traffic
+        traffic.bytes_in += size
+        traffic.produces += 1
+        self._advance_high_watermark(size)
         return result
 
     @fail_point("marker-written")

@@ -12,6 +12,7 @@ from oncelog.fail_points.point import FailPoint, fail_point
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.producers.state import NOTHING_UNSTABLE
 from oncelog_broker.metadata.image import NO_LEADER
+from oncelog_broker.observability.topic_traffic import TopicTraffic
 from oncelog_broker.replication.high_watermark import at_start, high_watermark_of_follower
 from oncelog_broker.replication.truncation import NO_EPOCH_IN_COMMON
 from oncelog_broker.replication.waiting import Waiting
@@ -50,6 +51,7 @@ class Replica:
         "log",
         "topic",
         "topic_id",
+        "traffic",
         "waiting",
     )
 
@@ -71,6 +73,8 @@ class Replica:
         """At least what lies between high watermark and log end."""
         self.high_watermark = at_start(high_watermark, log.log_start_offset, log.log_end_offset)
         self.waiting = Waiting()
+        self.traffic = TopicTraffic()
+        """Where what comes in and goes out is counted; the partitions of a topic share one (`Replicas`)."""
         self._producers = log.producers.state
         self._note_stable_offset()
 
@@ -130,6 +134,7 @@ class Replica:
         if len(records):
             self.log.append_as_follower(records, leader_epoch=leader_epoch)
             self._hidden_bytes += len(records)
+            self.traffic.replication_bytes_in += len(records)
         end = self.log.log_end_offset
         offset = high_watermark_of_follower(self.high_watermark, high_watermark, end)
         if offset != self.high_watermark:

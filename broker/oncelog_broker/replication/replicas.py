@@ -19,6 +19,7 @@ from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
+from oncelog_broker.observability.topic_traffic import TopicTraffic
 from oncelog_broker.replication.hosted_logs import HostedLogs, Opened
 from oncelog_broker.replication.image_changes import ImageChanges, Turn, next_turn
 from oncelog_broker.replication.partition import Partition, in_doubt
@@ -76,6 +77,10 @@ class Replicas:
         self._leaders: dict[tuple[str, int], Partition] = {}
         self._leaders_by_id: dict[tuple[bytes, int], Partition] = {}
         self._offline: dict[tuple[str, int], str] = {}
+        self.traffic: dict[str, TopicTraffic] = {}
+        """By topic: of those that are hosted here, or were."""
+        self.traffic_of_deleted = TopicTraffic()
+        """Of topics that are no more."""
         self._opening: dict[tuple[str, int], WantedLog] = {}
         self._changes = ImageChanges(self._look_at, self._on_late_changes, tasks, turn)
         self._hosted = HostedLogs(logs, tasks, self._is_wanted, self._on_opened)
@@ -87,7 +92,8 @@ class Replicas:
         self.news_pace = NewsPace()
         self.fetching: Fetching | None = None
         self.may_lead = may_lead
-        self._is_leaving = False
+        self.is_leaving = False
+        """Whether this broker is about to stop."""
         self._awaited: dict[int, dict[Partition, float]] = {}
         """Followers -> what they have not asked for yet in the epoch that has just begun, and until when they are
         expected to."""
@@ -217,6 +223,16 @@ class Replicas:
         """For replication-offset-checkpoint."""
         return {key: partition.high_watermark for key, partition in self._hosts.items()}
 
+    @property
+    def offline(self) -> int:
+        """How many logs of this broker could not be opened, or have failed since."""
+        return len(self._offline) + sum(partition.log.is_offline for partition in self._hosts.values())
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether the image gave us partitions whose logs are not open, nor known to be offline, yet."""
+        return self._is_opening(None)
+
     async def until_opened(self, topic: str | None = None) -> None:
         """Return when every partition of `topic`, by default of all, that the image gave us so far is open, or offline.
 
@@ -289,7 +305,7 @@ class Replicas:
     def leave(self) -> None:
         """This broker is about to stop: what it follows and is not in sync with, now or later, it fetches no more, for
         its leader would want it back in the ISR as soon as it has caught up."""
-        self._is_leaving = True
+        self.is_leaving = True
         for key, partition in self._hosts.items():
             state = self._image.partition(*key)
             role = Stop() if state is None else self._role_in(state)
@@ -342,7 +358,7 @@ class Replicas:
                 self._leaders_by_id.pop((partition.topic_id, partition.index), None)
                 partition.follow(role.leader, role.leader_epoch)
             if self.fetching is not None:
-                if self._is_leaving and not role.is_in_sync:
+                if self.is_leaving and not role.is_in_sync:
                     self.fetching.forget(partition)
                 elif is_news:
                     self.fetching.follow(partition)
@@ -416,6 +432,7 @@ class Replicas:
             topic.name, topic.topic_id, index, log,
             broker_id=self._broker_id, high_watermark=noted, may_lead=self.may_lead,
         )  # fmt: skip
+        partition.traffic = self.traffic.setdefault(topic.name, TopicTraffic())
         self._hosts[key] = partition
         if self._offline.pop(key, None) is not None:
             logger.info("partition is back", extra={"partition": log.name, "log_end_offset": log.log_end_offset})
@@ -431,8 +448,12 @@ class Replicas:
             self._leaders.pop((topic, index), None)
             self._leaders_by_id.pop((partition.topic_id, index), None)
             partition.resign()
+            partition.traffic.fold(partition.log.producer_state.counters)
             if self.fetching is not None:
                 self.fetching.forget(partition)
+            if self._image.topic(topic) is None:
+                self.traffic.pop(topic, None)
+                partition.traffic.move_to(self.traffic_of_deleted)
         is_opening = self._opening.pop((topic, index), None) is not None
         is_offline = self._offline.pop((topic, index), None) is not None
         return is_opening or is_offline or partition is not None

@@ -14,8 +14,9 @@ import os
 import shutil
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from oncelog_broker.runtime.descriptors import SPARES, is_descriptor_limit
@@ -94,7 +95,8 @@ class Disk(Protocol):
     def list_directory(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
 
-    def make_directories(self, path: str) -> None: ...
+    def make_directories(self, path: str) -> bool:
+        """Make a directory, and those that it lies in; False if it is there."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -127,6 +129,10 @@ class Disk(Protocol):
         Not `is_durable`: nothing is waited for, and a kill leaves the old content or the new. A power cut leaves
         anything, until file and directory are synced. With `private`, nobody but its owner may read it.
         """
+
+    def replace_files(self, contents: Mapping[str, bytes]) -> None:
+        """`replace_file` of many: all are written before the first is synced, so that the file system commits its
+        journal once, not for each. Where this raises, each file has the old content or the new."""
 
     def lock(self, path: str) -> Lock:
         """Lock the file `path`, made if absent. Raises LockHeld."""
@@ -340,8 +346,11 @@ class RealDisk:
     def list_directory(self, path: str) -> list[str]:
         return self._for_a_moment(lambda: sorted(os.listdir(path)))
 
-    def make_directories(self, path: str) -> None:
+    def make_directories(self, path: str) -> bool:
+        if os.path.isdir(path):
+            return False
         os.makedirs(path, exist_ok=True)
+        return True
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -388,6 +397,22 @@ class RealDisk:
         os.replace(temporary, path)
         if is_durable:
             self.sync_directory(os.path.dirname(path))
+
+    def replace_files(self, contents: Mapping[str, bytes]) -> None:
+        temporary = {path: path + TEMPORARY_SUFFIX for path in contents}
+        try:
+            for path, data in contents.items():
+                self._for_a_moment(partial(_write_file, temporary[path], data, 0o666, is_durable=False))
+            for path in contents:
+                self._for_a_moment(partial(_sync_file, temporary[path]))
+            for path in contents:
+                os.replace(temporary[path], path)
+        except OSError:
+            for path in contents:
+                self.remove(temporary[path])
+            raise
+        for directory in {os.path.dirname(path): None for path in contents}:
+            self.sync_directory(directory)
 
     def lock(self, path: str) -> FileLock:
         return FileLock(path)
@@ -439,6 +464,14 @@ def _write_file(path: str, data: bytes, mode: int, *, is_durable: bool) -> None:
         if is_durable:
             file.flush()
             os.fsync(file.fileno())
+
+
+def _sync_file(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class FileLock:

@@ -2,4 +2,5 @@
 
 `principal` is who somebody turned out to be. `tls/` and `sasl/` are how that is proved, `listener_security` all that
 one listener asks for, `first_users` are made at the start, `authorizer/` is what they may do, `quotas/` how much.
+`zookeeper_tls` is how this broker reaches ZooKeeper.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -16,7 +16,8 @@ from oncelog_broker.config.listeners import Listener
 from oncelog_broker.config.overrides import ListenerConfig
 from oncelog_broker.config.secret import Secret
 from oncelog_broker.security.principal import ANONYMOUS, USER_TYPE, Principal
-from oncelog_broker.security.sasl.credentials import ScramCredential, decoy, parse_credential
+from oncelog_broker.security.sasl.credentials import ScramCredential, parse_credential
+from oncelog_broker.security.sasl.decoys import Decoys, UserConfigs
 from oncelog_broker.security.sasl.exchange import SaslExchange
 from oncelog_broker.security.sasl.jaas import parse_jaas, plain_users
 from oncelog_broker.security.sasl.jwks import Jwks
@@ -26,15 +27,11 @@ from oncelog_broker.security.sasl.plain import PlainMechanism
 from oncelog_broker.security.sasl.scram import ScramExchange
 from oncelog_broker.security.tls.contexts import TlsContext
 from oncelog_broker.security.tls.names import distinguished_name, mapped_name, parse_rules
-from oncelog_protocol.scram import MIN_ITERATIONS, ScramMechanism
+from oncelog_protocol.scram import ScramMechanism
 
 logger = logging.getLogger(__name__)
 
-UserConfig = Callable[[str], Mapping[str, str]]
-"""The settings of a user in the metadata store, its SCRAM credentials among them."""
 NONCE_BYTES: Final = 24
-_DECOY_KEY: Final = secrets.token_bytes(32)
-"""The salts of users that do not exist are made of it."""
 
 
 class NoPrincipal(Exception):
@@ -53,12 +50,20 @@ class ListenerSecurity:
     """What one listener asks for. Raises InvalidConfig where its settings cannot be."""
 
     def __init__(
-        self, listener: Listener, config: BrokerConfig, user_config: UserConfig, *, is_inter_broker: bool
+        self,
+        listener: Listener,
+        config: BrokerConfig,
+        users: Callable[[], UserConfigs],
+        login_key: Callable[[], bytes],
+        *,
+        is_inter_broker: bool,
     ) -> None:
+        """`login_key`: a secret of the cluster, asked once the listener serves."""
         protocol = listener.security_protocol
         self.name = listener.name
         self._config = config.of_listener(listener.name)
-        self._user_config = user_config
+        self._users = users
+        self._login_key = login_key
         self.tls = TlsContext(self._config, is_inter_broker=is_inter_broker) if protocol.has_tls else None
         self._rules = parse_rules(self._config[keys.SSL_PRINCIPAL_MAPPING_RULES]) if protocol.has_tls else ()
         self.jwks: list[Jwks] = []
@@ -103,7 +108,8 @@ class ListenerSecurity:
     def _machines(self, name: str, config: ListenerConfig) -> Callable[[], Mechanism]:
         scram = ScramMechanism.named(name)
         if scram is not None:
-            return lambda: ScramExchange(scram, secrets.token_urlsafe(NONCE_BYTES), partial(self._credential, scram))
+            credential = partial(self._credential, scram, Decoys(scram, self._login_key))
+            return lambda: ScramExchange(scram, secrets.token_urlsafe(NONCE_BYTES), credential)
         if name == keys.PLAIN:
             users = plain_users(_jaas_options(config))
             if not users:
@@ -112,14 +118,17 @@ class ListenerSecurity:
         rules = self._token_rules(config)
         return lambda: OAuthExchange(rules)
 
-    def _credential(self, mechanism: ScramMechanism, user: str) -> tuple[ScramCredential, bool]:
-        text = self._user_config(user).get(mechanism.mechanism_name)
-        if text is not None:
-            try:
-                return parse_credential(text), True
-            except ValueError:
-                logger.error("a SCRAM credential cannot be read", extra={"user": user})
-        return decoy(mechanism, user, _DECOY_KEY, MIN_ITERATIONS), False
+    def _credential(self, mechanism: ScramMechanism, decoys: Decoys, user: str) -> tuple[ScramCredential, bool]:
+        users = self._users()
+        decoy = decoys.credential(user, users)  # for those who exist, too: it takes time
+        text = users.get(user, {}).get(mechanism.mechanism_name)
+        if text is None:
+            return decoy, False
+        try:
+            return parse_credential(text), True
+        except ValueError:
+            logger.error("a SCRAM credential cannot be read", extra={"user": user})
+            return decoy, False
 
     def _token_rules(self, config: ListenerConfig) -> TokenRules:
         url, is_open = config[keys.OAUTHBEARER_JWKS_ENDPOINT_URL], config[keys.OAUTHBEARER_ALLOW_UNSECURED]

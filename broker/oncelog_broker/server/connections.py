@@ -18,6 +18,10 @@ logger = logging.getLogger(__name__)
 class OpenConnection(Protocol):
     """What is done with all connections alike."""
 
+    @property
+    def listener(self) -> str:
+        """The name of the listener that took it in."""
+
     def sweep(self, now: float) -> None: ...
 
     def shut(self) -> None: ...

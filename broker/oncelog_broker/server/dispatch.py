@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from struct import Struct
 from typing import Any, Final
@@ -18,6 +18,7 @@ from oncelog.fail_points.point import FailPoint, fail_point
 from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.observability.request_times import ApiTimes, RequestTimes
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.answer_queue import SCATTER_BYTES, Slot, coalesce, size_of
@@ -46,6 +47,8 @@ PARTS_PER_JOIN: Final = 1000
 JOINED_BYTES: Final = 256 * 1024
 """An answer up to this size leaves as one piece; a larger one, made in slices, in the pieces that these have left."""
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
+TIMED_MASK: Final = 7
+"""Every eighth request of an API is timed, the first one among them: what timing costs is felt where all are."""
 ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", ApiKey.END_TXN: "reply-sent"}
 
 
@@ -62,6 +65,8 @@ class Route:
         "has_records",
         "header",
         "reads_frame",
+        "requests",
+        "times",
     )  # fmt: skip
 
     def __init__(self, api_key: int, version: int) -> None:
@@ -80,6 +85,10 @@ class Route:
         self.reads_frame = api_key == ApiKey.PRODUCE
         """Whether the decoded request holds slices of its frame, so that the frame must stay while it is worked on."""
         self.flexible_response = response_header_version(served.key, version) == 1
+        self.requests = 0
+        """How many have come, since the start."""
+        self.times: ApiTimes | None = None
+        """Of this API in all versions; None where nobody wants to know."""
 
     def encode_steps(self, response: Any, parts: list[Buffer]) -> Steps[None]:
         """As `encode`, for an answer of many elements, whose small parts are joined on the way."""
@@ -94,10 +103,13 @@ class Route:
 class Dispatcher:
     """Serves the requests of all connections of one broker."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, times: RequestTimes | None = None) -> None:
+        """`times`: where it is noted how long requests take."""
         self._services = services
         self.throttling: Throttling | None = None
         """Who holds clients to their quotas; None where nobody has one."""
+        self._times = times
+        self._monotonic = services.clock.monotonic
         self._routes: dict[int, Route] = {}
         self._max_copied = services.config[GROUP_METADATA_MAX_BYTES] + BYTES_BESIDE_METADATA
 
@@ -125,6 +137,10 @@ class Dispatcher:
                 services, connection, api_key, version, correlation_id, client_id, len(frame) + SIZE.size
             )
             handler = partial(throttling.serve, handler)
+        route.requests += 1
+        started = 0.0
+        if route.times is not None and route.requests & TIMED_MASK == 1:
+            started = self._monotonic()
         try:
             request = route.decode(frame, position, max_elements=ELEMENTS_AT_ONCE)
         except TooManyElements:
@@ -132,17 +148,25 @@ class Dispatcher:
         else:
             answer = handler(request, context)
         if isinstance(answer, asyncio.Future):
-            self._wait(answer, route, context)
+            self._wait(answer, route, context, started)
         elif answer is not None:
             self._respond(answer, route, context)
         if throttling is not None and isinstance(context, MeteredContext):
             context.handled()
+        if started and route.times is not None and not isinstance(answer, asyncio.Future):
+            route.times.total.append(self._monotonic() - started)
+
+    def requests(self) -> Iterable[tuple[ApiKey, int, int]]:
+        """How many requests have come, by API and version."""
+        for key, route in self._routes.items():
+            yield ApiKey(key >> 16), key & 0xFFFF, route.requests
 
     def _route(self, api_key: int, version: int) -> Route | None:
         """The route of a key and version met for the first time; None for an ApiVersions from the future (T2)."""
         if api_key == ApiKey.API_VERSIONS and not 0 <= version <= HIGHEST_API_VERSIONS:
             return None
         route = Route(api_key, version)
+        route.times = None if self._times is None else self._times.of(api_key)
         self._routes[api_key << 16 | version] = route
         return route
 
@@ -152,12 +176,19 @@ class Dispatcher:
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
         self._respond(unsupported_version(), route, context)
 
-    def _wait(self, answer: asyncio.Future[Any], route: Route, context: RequestContext) -> None:
-        connection = context.connection
+    def _wait(self, answer: asyncio.Future[Any], route: Route, context: RequestContext, started: float) -> None:
+        connection, times = context.connection, route.times
+        waiting = answered = 0.0
+        if times is not None:
+            times.waited += 1
+            waiting = self._monotonic()
         context.reads_frame = context.reads_frame or route.reads_frame
         slot = context.wait_for(answer)
 
         def respond(response: Any) -> Answer[None]:
+            nonlocal answered
+            if started:
+                answered = self._monotonic()
             return None if response is None else self._respond(response, route, context, slot)
 
         def responded(done: asyncio.Future[None]) -> None:
@@ -167,6 +198,8 @@ class Dispatcher:
             error = done.exception()
             if error is None:
                 connection.finish(slot)
+                if times is not None and started:
+                    times.note_waited(started, waiting, answered, self._monotonic())
             elif isinstance(error, MalformedMessage):
                 connection.close(f"malformed request: {error}")
             else:

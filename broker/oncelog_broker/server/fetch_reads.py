@@ -42,8 +42,8 @@ told beside an error."""
 class FetchRead(ABC):
     """One pass over the partitions of a plan, by `all_of`; `answers` are in its order."""
 
-    __slots__ = ("_copies_left", "_replicas", "_version", "answers", "hints", "is_urgent", "partitions", "remaining",
-                 "seconds_throttled", "total_bytes")  # fmt: skip
+    __slots__ = ("_copies_left", "_replicas", "_sizes", "_version", "answers", "hints", "is_urgent", "partitions",
+                 "remaining", "seconds_throttled", "total_bytes")  # fmt: skip
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
         self._replicas = context.services.replicas
@@ -51,6 +51,8 @@ class FetchRead(ABC):
         self._copies_left = context.connection.copied_answer_bytes
         self.partitions: list[Partition] = []
         """Those that were read without an error."""
+        self._sizes: list[int] = []
+        """How many bytes of each."""
         self.is_urgent = False
         """There is something to be told at once, however few bytes were read."""
         self.seconds_throttled = 0.0
@@ -83,12 +85,22 @@ class FetchRead(ABC):
             records, aborted = self._records(partition, asked)
         except KafkaError as error:
             self.is_urgent = True
+            if partition is not None:
+                partition.traffic.failed_fetches += 1
             return self._failed(wanted, partition, error)
         self.partitions.append(partition)
+        self._sizes.append(len(records))
         answer = _state_of(partition, asked)
         answer.aborted_transactions = aborted
         answer.records = records
         return answer
+
+    def count(self) -> None:
+        """What was read is answered: a pass after which the request waits for more is not."""
+        for partition, size in zip(self.partitions, self._sizes, strict=True):
+            traffic = partition.traffic
+            traffic.fetches += 1
+            traffic.bytes_out += size
 
     @abstractmethod
     def _find(self, wanted: Wanted) -> Partition:
@@ -242,6 +254,10 @@ class ReplicaRead(FetchRead):
             partition.is_resigned or partition.log.log_end_offset != end
             for partition, end in zip(self.partitions, self._ends, strict=True)
         )
+
+    def count(self) -> None:
+        for partition, size in zip(self.partitions, self._sizes, strict=True):
+            partition.traffic.replication_bytes_out += size
 
     def _find(self, wanted: Wanted) -> Partition:
         return self._replicas.led_by_id(wanted.topic[1], wanted.request.partition)

@@ -1,27 +1,37 @@
 """Who has a turn at a TLS handshake: each step of one costs the loop about a millisecond.
 
 One step is taken in a turn of the loop, however many clients there are. At most MAX_AT_ONCE handshakes are under way;
-the others, whose first bytes are kept, wait. The newest goes first: where more come than can be served, whoever came
-long ago has gone, or will have, before it would be its turn. A client that has begun and does not go on gives up its
-place when others want it.
+the others, whose first bytes are kept, wait. Addresses have turns, one that has just come first, so that who begins
+thousands waits for those alone. Of one address the newest goes first: where more come than can be served, whoever came
+long ago has gone, or will have, before it would be its turn.
+
+Where all places are taken, an address that has more of them than another one that wants a place gives up its oldest.
+Among addresses with as many, a client that has begun and does not go on gives up its place after some time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
+from itertools import islice
 from typing import Final, Protocol
 
 MAX_AT_ONCE: Final = 256
 """Handshakes under way: some 50 KB each."""
-LEFT_SECONDS: Final = 1.0
+LEFT_SECONDS: Final = 0.5
 """One that is under way for so long makes room for another."""
+HOSTS_LOOKED_AT: Final = 8
+"""Addresses among which one is looked for that has fewer places than others."""
 HANDSHAKE_SECONDS: Final = 10.0
 """From the connection to the end of its handshake."""
 
 
 class Handshake(Protocol):
     """One client's."""
+
+    @property
+    def host(self) -> str:
+        """The client's address."""
 
     def take_step(self) -> None:
         """Handle what has come."""
@@ -31,12 +41,15 @@ class Handshake(Protocol):
 
 
 class Handshakes:
-    """Those of one broker."""
+    """Those of one broker. No address is kept that has nothing here."""
 
     def __init__(self) -> None:
         self._under_way: dict[Handshake, float] = {}
         """With the loop's time when each began, oldest first."""
-        self._waiting: dict[Handshake, None] = {}
+        self._places: dict[str, dict[Handshake, None]] = {}
+        """The same by address, oldest first."""
+        self._waiting: OrderedDict[str, dict[Handshake, None]] = OrderedDict()
+        """By address, the one whose turn it is next first; of each the newest last."""
         self._ready: deque[Handshake] = deque()
         self._next_turn: asyncio.Handle | None = None
         self._is_soon = False
@@ -49,13 +62,21 @@ class Handshakes:
         if handshake in self._under_way:
             self._ready.append(handshake)
         else:
-            self._waiting[handshake] = None
+            host = handshake.host
+            if host not in self._waiting:
+                self._waiting[host] = {}
+                self._waiting.move_to_end(host, last=False)
+            self._waiting[host][handshake] = None
         self._have_turn()
 
     def leave(self, handshake: Handshake) -> None:
         """It is done, or its client has gone. Harmless for one that never was here."""
-        self._under_way.pop(handshake, None)
-        self._waiting.pop(handshake, None)
+        self._give_up_place(handshake)
+        waiting = self._waiting.get(handshake.host)
+        if waiting is not None:
+            waiting.pop(handshake, None)
+            if not waiting:
+                del self._waiting[handshake.host]
         if self._waiting:
             self._have_turn()
 
@@ -87,20 +108,48 @@ class Handshakes:
         self._begin_one()
 
     def _begin_one(self) -> None:
-        now = asyncio.get_running_loop().time()
         if not self._waiting or self._seconds_until_room() > 0:
             return
+        host = self._next_host()
         if len(self._under_way) >= MAX_AT_ONCE:
-            oldest = next(iter(self._under_way))
-            del self._under_way[oldest]
+            oldest = self._oldest_of_greediest()
+            self._give_up_place(oldest)
             oldest.close("its TLS handshake does not go on while others wait")
-        newest, _ = self._waiting.popitem()
-        self._under_way[newest] = now
+        newest, _ = self._waiting[host].popitem()
+        if self._waiting[host]:
+            self._waiting.move_to_end(host)
+        else:
+            del self._waiting[host]
+        self._under_way[newest] = asyncio.get_running_loop().time()
+        self._places.setdefault(host, {})[newest] = None
         newest.take_step()
 
     def _seconds_until_room(self) -> float:
         """Until another handshake may begin."""
-        if len(self._under_way) < MAX_AT_ONCE:
+        if len(self._under_way) < MAX_AT_ONCE or self._has_less(self._next_host()):
             return 0.0
-        began = next(iter(self._under_way.values()))
+        began = self._under_way[self._oldest_of_greediest()]
         return max(0.0, began + LEFT_SECONDS - asyncio.get_running_loop().time())
+
+    def _next_host(self) -> str:
+        """Whose turn it is: of those that come next, one that another gives up a place for."""
+        first = next(iter(self._waiting))
+        if len(self._under_way) < MAX_AT_ONCE:
+            return first
+        return next((host for host in islice(self._waiting, HOSTS_LOOKED_AT) if self._has_less(host)), first)
+
+    def _has_less(self, host: str) -> bool:
+        """Whether an address with more places would still have as many as this one if it gave one up for it."""
+        return len(self._places.get(host, ())) + 1 < max(map(len, self._places.values()))
+
+    def _oldest_of_greediest(self) -> Handshake:
+        most = max(self._places, key=lambda host: len(self._places[host]))
+        return next(iter(self._places[most]))
+
+    def _give_up_place(self, handshake: Handshake) -> None:
+        if self._under_way.pop(handshake, None) is None:
+            return
+        places = self._places[handshake.host]
+        del places[handshake]
+        if not places:
+            del self._places[handshake.host]

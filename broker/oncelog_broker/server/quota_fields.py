@@ -55,8 +55,8 @@ def _address(text: str) -> str:
 
 
 def parts_of(entity: QuotaEntity) -> list[tuple[str, str | None]]:
-    """Types and names, as a response has them: null stands for the default."""
-    named = zip(TYPES, entity, strict=True)
+    """Types and names, as a response has them, in Kafka's order: null stands for the default."""
+    named = sorted(zip(TYPES, entity, strict=True), key=lambda part: part[0])
     return [(kind, name if isinstance(name, str) else None) for kind, name in named if name is not None]
 
 

@@ -54,11 +54,13 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
         super().__init__()
         self._loop = asyncio.get_running_loop()
         self._security = security
+        self.listener = security.name
         self._handshakes = handshakes
         self._connections = connections
         self._make = make
         self._raw: asyncio.Transport | None = None
-        self._host = ""
+        self.host = ""
+        """The client's address."""
         self._until = self._loop.time() + HANDSHAKE_SECONDS
         self._state = _State.SHAKING
         self._incoming: ssl.MemoryBIO
@@ -79,12 +81,12 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self._host = peer[0] if isinstance(peer, tuple) and len(peer) >= 2 else "local"
-        if self._connections.turns_away(self._raw, self._host):
+        self.host = peer[0] if isinstance(peer, tuple) and len(peer) >= 2 else "local"
+        if self._connections.turns_away(self._raw, self.host):
             return
-        refused = self._connections.admit(self, self._host)
+        refused = self._connections.admit(self, self.host)
         if refused:
-            logger.warning("connection refused", extra={"client": self._host, "reason": refused})
+            logger.warning("connection refused", extra={"client": self.host, "reason": refused})
             self._raw.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -111,7 +113,7 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._app.connection_lost(exc)
         else:
             self._handshakes.leave(self)
-            self._connections.release(self, self._host)
+            self._connections.release(self, self.host)
             if self._app is not None:
                 self._app.connection_lost(exc)
 
@@ -176,7 +178,7 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self.close(str(error), gently=True)
             return
         self._state = _State.OPEN
-        self._connections.release(self, self._host)
+        self._connections.release(self, self.host)
         self._app = self._make(principal)
         self._app.connection_made(self)
         self._raw.resume_reading()
@@ -283,9 +285,7 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if reason is None:
             self._close_raw()
             return
-        logger.info(
-            "connection closed", extra={"client": self._host, "listener": self._security.name, "reason": reason}
-        )
+        logger.info("connection closed", extra={"client": self.host, "listener": self._security.name, "reason": reason})
         if gently:
             self._close_raw()
         else:

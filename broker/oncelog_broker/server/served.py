@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from oncelog.fail_points import point
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.versions import VersionRange
 
@@ -27,10 +28,14 @@ class Served:
     """Advertised to the brokers of a cluster alone: a client has no use for it."""
 
     def load(self) -> Callable[..., Any]:
-        """The handler: `handle(request, context)`."""
+        """The handler: `handle(request, context)`; where the process is armed, with what tests do to its requests."""
         module = importlib.import_module(f"{__package__}.handlers.{self.module}")
         handler: Callable[..., Any] = module.handle
-        return handler
+        if (faults := point.ACTIVE_FAULTS) is None:
+            return handler
+        from oncelog_broker.server.faulty import FaultyHandler
+
+        return FaultyHandler(self.key, handler, faults)
 
 
 def _served(

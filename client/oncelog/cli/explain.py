@@ -13,7 +13,7 @@ import click
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.offsets import format_timestamp
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import chosen_format, count, show_json, show_plain
+from oncelog.cli.output import chosen_format, count, show_document, show_plain
 from oncelog.cli.running import run
 from oncelog.cli.targets import TARGET, Target, partitions_of
 
@@ -65,7 +65,7 @@ def explain(targets: tuple[Target, ...], bootstrap: str, output: str | None) -> 
     explained = run(command, bootstrap)
     match chosen_format(output):
         case "json":
-            show_json([as_json(each) for each in explained])
+            show_document([as_json(each) for each in explained])
         case "plain":
             show_plain([_plain_row(each) for each in explained])
         case _:

@@ -11,7 +11,7 @@ import click
 
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import Column, chosen_format, show_json, show_plain, show_rows, show_table
+from oncelog.cli.output import Column, chosen_format, show_document, show_plain, show_rows, show_table
 from oncelog.cli.running import Failure, run
 from oncelog.cli.targets import TARGET, Target, partitions_of
 
@@ -68,7 +68,7 @@ def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> 
     described = run(command, bootstrap)
     match chosen_format(output):
         case "json":
-            show_json(
+            show_document(
                 [
                     {
                         "group": group_id,

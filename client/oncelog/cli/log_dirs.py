@@ -8,7 +8,7 @@ import click
 
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import chosen_format, show_json, show_plain, show_table
+from oncelog.cli.output import chosen_format, show_document, show_plain, show_table
 from oncelog.cli.running import run
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def log_dirs(bootstrap: str, output: str | None, broker_ids: tuple[int, ...], by
     rows = _rows_of_partitions(found) if by_partition else _rows(found)
     match chosen_format(output):
         case "json":
-            show_json(_json(found))
+            show_document(_json(found))
         case "plain":
             show_plain(rows)
         case _:

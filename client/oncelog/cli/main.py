@@ -9,18 +9,25 @@ repeated in SHORTCUTS: only a name is repeated, nothing is imported, and a test 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from oncelog.cli.running import Failure
 from oncelog.cli.streams import whole_streams
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 BUILT_IN: Final = {
     "topics": "oncelog.cli.topics:topics",
     "leaders": "oncelog.cli.leaders:leaders",
     "groups": "oncelog.cli.groups:groups",
     "txns": "oncelog.cli.txns:txns",
+    "configs": "oncelog.cli.configs:configs",
+    "bench": "oncelog.cli.bench:bench",
+    "top": "oncelog.cli.top:top",
+    "completion": "oncelog.cli.completion:completion",
     "reassign": "oncelog.cli.reassign:reassign",
     "acls": "oncelog.cli.acls:acls",
     "log-dirs": "oncelog.cli.log_dirs:log_dirs",
@@ -40,6 +47,13 @@ class LazyCommands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(BUILT_IN.keys() | _added_commands().keys())
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names alone: to tell what each command is for, all of them would have to be loaded."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in names] or super().shell_complete(ctx, incomplete)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         target = BUILT_IN.get(cmd_name) or SHORTCUTS.get(cmd_name) or _added_commands().get(cmd_name)

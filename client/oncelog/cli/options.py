@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from oncelog.cli.command_config import connection_settings, take_over
+from oncelog.cli.output import OUTPUTS, chosen_document
 
 V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,7 +46,8 @@ def bootstrap_option(command: F) -> F:
 
 output_option: Final = click.option(
     "--output",
-    type=click.Choice(["table", "json", "plain"]),
+    type=click.Choice(OUTPUTS),
+    callback=chosen_document,
     help="How to print. Default: a table on a terminal, else plain lines of tab-separated fields.",
 )
 

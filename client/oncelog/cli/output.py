@@ -1,13 +1,23 @@
-"""Printing what a command found: a table for people, tab-separated lines for pipes, JSON on request."""
+"""Printing what a command found: a table for people, tab-separated lines for pipes, JSON or YAML on request.
+
+A command knows three formats: `table`, `plain` and `json`, which is any document. Whether that is written as JSON or as
+YAML is known here alone, of the option --output (`chosen_document` keeps it).
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
+
+JSON: Final = "json"
+YAML: Final = "yaml"
+OUTPUTS: Final = ("table", JSON, YAML, "plain")
+YAML_CHOSEN: Final = "oncelog.yaml"
+"""Where click's context has it, for the command and those above it alike."""
 
 
 def _as_it_is(value: Any) -> object:
@@ -32,9 +42,25 @@ def chosen_format(output: str | None) -> str:
     return output or ("table" if sys.stdout.isatty() else "plain")
 
 
-def show_json(value: Any) -> None:
-    """One document."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+def chosen_document(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    """What --output asks for, for click's callbacks: `yaml` is `json` to the command, and written otherwise."""
+    if value == YAML:
+        context.meta[YAML_CHOSEN] = True
+        return JSON
+    return value
+
+
+def show_document(value: Any) -> None:
+    """One document, in the language that --output asks for."""
+    context = click.get_current_context(silent=True)
+    if context is None or YAML_CHOSEN not in context.meta:
+        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+        return
+    import yaml
+
+    # As JSON has it: tuples are lists, keys are strings.
+    plain = json.loads(json.dumps(value))
+    click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120), nl=False)
 
 
 def show_plain(rows: Sequence[Sequence[object]]) -> None:
@@ -62,7 +88,7 @@ def show_rows(columns: Sequence[Column], rows: Sequence[Sequence[Any]], output: 
     """The same rows in the format that `output` or the terminal asks for."""
     match chosen_format(output):
         case "json":
-            show_json([{column.name: value for column, value in zip(columns, row, strict=True)} for row in rows])
+            show_document([{column.name: value for column, value in zip(columns, row, strict=True)} for row in rows])
         case "plain":
             show_plain(rows)
         case _:

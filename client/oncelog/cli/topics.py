@@ -10,7 +10,7 @@ import click
 
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, output_option
-from oncelog.cli.output import chosen_format, show_json, show_plain, show_table
+from oncelog.cli.output import chosen_format, show_document, show_plain, show_table
 from oncelog.cli.running import Failure, run
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def list_(bootstrap: str, output: str | None, internal: bool) -> None:
     names = run(command, bootstrap)
     match chosen_format(output):
         case "json":
-            show_json(names)
+            show_document(names)
         case "plain":
             show_plain([(name,) for name in names])
         case _:
@@ -243,7 +243,7 @@ def _description(topic: Topic, configs: dict[str, Any], offsets: dict[TopicParti
 def _show_descriptions(described: Sequence[_Description], how: str) -> None:
     match how:
         case "json":
-            show_json([topic.as_json() for topic in described])
+            show_document([topic.as_json() for topic in described])
         case "plain":
             show_plain([(topic.name, *row, topic.settings()) for topic in described for row in topic.partitions])
         case _:

@@ -9,7 +9,7 @@ import click
 
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import chosen_format, show_json, show_plain, show_table
+from oncelog.cli.output import chosen_format, show_document, show_plain, show_table
 from oncelog.cli.running import run
 
 MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -77,7 +77,7 @@ def list_users(bootstrap: str, output: str | None) -> None:
     rows = run(command, bootstrap)
     match chosen_format(output):
         case "json":
-            show_json([dict(zip(("user", "mechanism", "iterations"), row, strict=True)) for row in rows])
+            show_document([dict(zip(("user", "mechanism", "iterations"), row, strict=True)) for row in rows])
         case "plain":
             show_plain(rows)
         case _:

@@ -1,4 +1,4 @@
-"""Doing what the rules of ONCELOG_FAIL_POINTS say at the points that are hit."""
+"""Doing what the rules of ONCELOG_FAIL_POINTS, and faults set while we run, say at the points that are hit."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
 
+from oncelog.fail_points.controlled import ControlledFaults
 from oncelog.fail_points.specification import OF_THE_STEP, Action, InvalidFailPoints, Kind, Rule, parse_action
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 logger = logging.getLogger(__name__)
+
+
+FILTERS: Final = ("transactional_id", "topic", "group_id")
+"""What a fault may be limited to."""
 
 
 class Step:
@@ -51,18 +56,29 @@ class Step:
 class Hit:
     """One time that a step is met, and what is to become of the step."""
 
-    __slots__ = ("kind", "number", "point", "step")
+    __slots__ = ("args", "kind", "kwargs", "number", "point", "step")
 
-    def __init__(self, step: Step, point: str, number: int) -> None:
+    def __init__(self, step: Step, point: str, number: int, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         self.step = step
         self.point = point
         self.number = number
+        self.args, self.kwargs = args, kwargs
         self.kind = Kind.GO
 
     @property
     def times(self) -> int:
         """How often the step is done, if it is done there and then."""
         return 2 if self.kind is Kind.DUPLICATE else 1
+
+    def about(self) -> Mapping[str, list[str]]:
+        """What the step is about, by the name of the filter: its arguments of that name, and attributes of its
+        arguments."""
+        arguments = inspect.signature(self.step.function).bind(*self.args, **self.kwargs).arguments
+        found = {}
+        for name in FILTERS:
+            values = [arguments.get(name), *(getattr(each, name, None) for each in arguments.values())]
+            found[name] = [value for value in values if isinstance(value, str)]
+        return found
 
 
 class Faults:
@@ -73,7 +89,8 @@ class Faults:
         self._hits: Counter[str] = Counter()
         self._held: dict[str, list[Callable[[], None]]] = {}
         self._questions: dict[str, Questions] = {}
-        self.steps: dict[str, Callable[..., Any]] = {}
+        self.controlled = ControlledFaults()
+        self.steps: dict[str, Step] = {}
         """The marked functions by point, as far as their modules are imported."""
 
     def wrap(
@@ -88,7 +105,7 @@ class Faults:
         for rule in self._rules:
             if rule.point in points:
                 step.check(rule.action)
-        self.steps.update(dict.fromkeys(points, function))
+        self.steps.update(dict.fromkeys(points, step))
         wrapper = _coroutine_at(self, step) if step.is_coroutine else _function_at(self, step)
         return cast(F, functools.update_wrapper(wrapper, function))
 
@@ -98,10 +115,19 @@ class Faults:
         if point is None:
             return None
         self._hits[point] += 1
-        return Hit(step, point, self._hits[point])
+        return Hit(step, point, self._hits[point], args, kwargs)
 
     def delays(self, hit: Hit, *, is_after: bool) -> Iterator[float]:
         """Do what the rules say before or after the step. Yields the seconds to sleep, each in the caller's own way."""
+        for action in self._actions(hit, is_after):
+            if action.kind is Kind.CRASH:
+                crash()
+            elif action.kind is Kind.DELAY:
+                yield action.delay_ms / 1000
+            elif action.kind in OF_THE_STEP:
+                hit.kind = action.kind
+
+    def _actions(self, hit: Hit, is_after: bool) -> Iterator[Action]:
         for rule in self._rules:
             if rule.point != hit.point or rule.is_after != is_after or rule.hit not in (None, hit.number):
                 continue
@@ -109,12 +135,8 @@ class Faults:
             if action.kind is Kind.ASK:
                 action = self._ask(action.socket_path, hit, is_after)
                 hit.step.check(action)
-            if action.kind is Kind.CRASH:
-                os.kill(os.getpid(), signal.SIGKILL)
-            elif action.kind is Kind.DELAY:
-                yield action.delay_ms / 1000
-            elif action.kind in OF_THE_STEP:
-                hit.kind = action.kind
+            yield action
+        yield from self.controlled.taken(hit.point, is_after=is_after, about=hit.about)
 
     def _ask(self, path: str, hit: Hit, is_after: bool) -> Action:
         if path not in self._questions:
@@ -147,6 +169,11 @@ class Questions:
         except OSError:
             answer = ""
         return parse_action(answer.strip() or Kind.GO)
+
+
+def crash() -> None:
+    """kill -9 ourselves."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _function_at(faults: Faults, step: Step) -> Callable[..., Any]:

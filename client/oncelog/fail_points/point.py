@@ -15,8 +15,8 @@
     marker-acknowledged  the coordinator takes in the answer about one marker
     complete-logged      the end of the transaction is written to the coordinator's log
 
-The variable is read once, when this module is imported. Unless it is set a mark returns the very function that it is
-given: production code runs without a trace of the points.
+The variable is read once, when this module is imported. Unless it is set, or the process is `arm`ed for faults that
+come while it runs, a mark returns the very function that it is given: production code runs without a trace of them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,21 @@ def _faults_of(specification: str | None) -> Faults | None:
         raise InvalidFailPoints(f"{VARIABLE}: {error}") from None
 
 
-ACTIVE_FAULTS: Final = _faults_of(os.environ.get(VARIABLE))
+ACTIVE_FAULTS: Faults | None = _faults_of(os.environ.get(VARIABLE))
+_passed: list[FailPoint] = []
+"""Points whose functions were left as they are."""
+
+
+def arm() -> Faults:
+    """Have all marks from now on heed `Faults.controlled`. Before any module with marks is imported: RuntimeError."""
+    global ACTIVE_FAULTS
+    if _passed:
+        raise RuntimeError(f"too late for {', '.join(_passed)}: their modules are imported")
+    if ACTIVE_FAULTS is None:
+        from oncelog.fail_points.faults import Faults
+
+        ACTIVE_FAULTS = Faults([])
+    return ACTIVE_FAULTS
 
 
 def fail_point(
@@ -78,6 +92,7 @@ def fail_point(
 
     def mark(step: F) -> F:
         if ACTIVE_FAULTS is None:
+            _passed.extend(points)
             return step
         return ACTIVE_FAULTS.wrap(step, points, which or (lambda *_, **__: points[0]), dropped)
 

@@ -32,6 +32,8 @@ class Kind(StrEnum):
     DUPLICATE = "duplicate"
     REORDER = "reorder"
     ASK = "ask"
+    REFUSE = "refuse"
+    """Of a request, with an error of Kafka's: `controlled.py` alone has it, for steps have no answer of their own."""
 
 
 OF_THE_STEP: Final = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER})
@@ -39,11 +41,12 @@ OF_THE_STEP: Final = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER})
 
 
 class Action(NamedTuple):
-    """A kind with its argument: milliseconds of a delay, path of the socket to ask at."""
+    """A kind with its argument: milliseconds of a delay, path of the socket to ask at, name of the error."""
 
     kind: Kind
     delay_ms: int = 0
     socket_path: str = ""
+    error: str = ""
 
 
 class Rule(NamedTuple):
@@ -86,10 +89,10 @@ def _rule(text: str, points: Collection[str]) -> Rule:
 def parse_action(text: str) -> Action:
     """An action with its argument, also as the answer to a question. Raises InvalidFailPoints."""
     word, *arguments = text.split(maxsplit=1)
-    try:
-        kind = Kind(word)
-    except ValueError:
-        raise InvalidFailPoints(f"no action {word!r}, but there are {', '.join(Kind)}") from None
+    kinds = [kind for kind in Kind if kind is not Kind.REFUSE]
+    if word not in kinds:
+        raise InvalidFailPoints(f"no action {word!r}, but there are {', '.join(kinds)}")
+    kind = Kind(word)
     argument = arguments[0] if arguments else ""
     if kind is Kind.DELAY:
         if not argument.isdecimal():

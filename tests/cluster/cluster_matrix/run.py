@@ -15,12 +15,12 @@ from kill_matrix.questions import Hit
 from raw_transactions import committed_offset
 from recording_clients import PRODUCERS, Abortable, RecordingProducer
 from replicated_cluster import BROKERS
-from tests.support.history.events import End, Place
-from tests.support.history.recorder import History
 
 from cluster_matrix.cells import Cast, Cell, Victims
 from cluster_matrix.stage import Armed, NotReached, Stage
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
+from oncelog_testing.history.events import End, Place
+from oncelog_testing.history.recorder import History
 
 TRANSACTIONS = 3
 TRIES = 3

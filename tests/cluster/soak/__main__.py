@@ -88,12 +88,12 @@ def main(
             click.echo(f"{len(result.problems)} problems with seed {seed}; everything about it is in {where}")
         else:
             shutil.rmtree(where)
+        table = list(page(results))
+        click.echo("\n".join(["", *table]))
+        if out is not None:  # after each run: what the next one may end in takes nothing away
+            out.write_text("\n".join([HEAD, *table, ""]))
         if result.problems:
             break  # its clients may still be at work, and would disturb the next run
-    table = list(page(results))
-    click.echo("\n".join(["", *table]))
-    if out is not None:
-        out.write_text("\n".join([HEAD, *table, ""]))
     sys.exit(any(result.problems for result in results))
 
 

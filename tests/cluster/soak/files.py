@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from final_state import batches_in, digests
-from tests.support.history.checker import SHOWN, violations
-from tests.support.history.events import Place, ReplicaLog
-from tests.support.history.recorder import History
 
 from oncelog_broker.log.checkpoints import HIGH_WATERMARK_CHECKPOINT, read_offset_checkpoint
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.control import ControlType, read_marker
 from oncelog_protocol.records.record import read_records
+from oncelog_testing.history.checker import SHOWN, violations
+from oncelog_testing.history.events import Place, ReplicaLog
+from oncelog_testing.history.recorder import History
 from soak.plan import BROKERS
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import confluent_kafka
 from recording_clients import REFRESH_MS
-from tests.support.history.events import NOT_YET, End, Place, Send, Transaction
 
+from oncelog_testing.history.events import NOT_YET, End, Place, Send, Transaction
 from soak.pipelines import RECORDS_PER_TRANSACTION, SESSION_MS, TRANSACTION_TIMEOUT_MS, GivenUp, Pipeline
 
 CALL_SECONDS = 10.0

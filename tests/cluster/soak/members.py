@@ -8,10 +8,10 @@ import threading
 from collections.abc import Mapping
 
 from recording_members import POLL_SECONDS, LibrdkafkaMember, Member, OncelogMember
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
 from oncelog.errors import ConnectionFailed
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 from soak.progress import Progress
 
 PAUSE_SECONDS = (4.0, 12.0)

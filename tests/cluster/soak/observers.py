@@ -10,14 +10,14 @@ import psutil
 from raw_client import LIST_OFFSETS_VERSION
 from raw_transactions import committed_offset
 from replicated_cluster import METADATA_VERSION, ReplicatedCluster
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsetsRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 from soak.progress import Progress
 
 CALL_SECONDS = 2.0

@@ -8,11 +8,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from tests.support.history.events import End, Place, Send, Transaction
-
 import oncelog
 from oncelog.consume_process_produce import consume_process_produce
 from oncelog.errors import ConnectionFailed, EndNotKnown, FatalError
+from oncelog_testing.history.events import End, Place, Send, Transaction
 from soak.pipelines import RECORDS_PER_TRANSACTION, SESSION_MS, TRANSACTION_TIMEOUT_MS, GivenUp, Notes, Pipeline
 
 ABDICATION_SECONDS = 15.0

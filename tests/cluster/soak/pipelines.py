@@ -14,9 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tests.support.history.events import End, Place, Send, Transaction
-from tests.support.history.recorder import History
-
+from oncelog_testing.history.events import End, Place, Send, Transaction
+from oncelog_testing.history.recorder import History
 from soak.progress import Progress
 
 PARTITIONS = 3

@@ -8,10 +8,10 @@ from abc import ABC, abstractmethod
 
 import confluent_kafka
 from recording_clients import REFRESH_MS
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
 import oncelog
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 from soak.progress import Progress
 
 JOIN_SECONDS = 60.0

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.support.history.recorder import History
-
+from oncelog_testing.history.recorder import History
 from soak.faults import Done
 from soak.plan import Fault
 from soak.progress import Stall

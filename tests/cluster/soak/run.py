@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from final_state import note_content, note_replicas
 from recording_clients import PRODUCERS
 from replicated_cluster import BROKERS
-from tests.support.history.checker import violations
-from tests.support.history.events import Place
-from tests.support.history.recorder import History
 
+from oncelog_testing.history.checker import violations
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
 from soak.faults import Done, Resources, strike_and_heal
 from soak.librdkafka_pipeline import LibrdkafkaPipeline
 from soak.members import Group

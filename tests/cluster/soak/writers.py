@@ -6,8 +6,8 @@ import itertools
 import threading
 
 from recording_clients import RecordingProducer
-from tests.support.history.events import Place
 
+from oncelog_testing.history.events import Place
 from soak.progress import Progress
 
 UNDER_WAY = 50

@@ -7,6 +7,7 @@
     scenario     what a scenario is, and running one on both sides
     calls        the requests that scenarios make most; batches, members: what they carry
     scenarios/   the scenarios by area, `walks` among them: random sequences by seed
+    logged_in    a side where everybody must log in, for scenarios/secured
     register     what a known difference is; known/ has them all, by area, as rows of docs/differences.md
 
 `test_differential.py` beside this package runs it.

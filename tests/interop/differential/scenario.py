@@ -48,13 +48,14 @@ def scenarios_of(module: ModuleType) -> Iterable[Scenario]:
             yield Scenario(f"{area}.{name}", value)
 
 
-def play(one: Scenario, kafka_port: int, our_port: int, run: str) -> Outcome:
+def play(one: Scenario, kafka_port: int, our_port: int, run: str, kind: type[Side] = Side) -> Outcome:
     """The scenario on both brokers at the same time. `run` is part of all names, so that brokers may be used again.
+    `kind` of sides.
 
     Raises ScenarioBroken where a side could not prepare what it was about, with the traceback of that side.
     """
     prefix = f"{run}-{one.name.replace('.', '-').replace('_', '-')}-"
-    sides = [Side("Apache Kafka", kafka_port, prefix), Side("oncelog", our_port, prefix)]
+    sides = [kind("Apache Kafka", kafka_port, prefix), kind("oncelog", our_port, prefix)]
     failures: list[str] = []
 
     def play_side(side: Side) -> None:

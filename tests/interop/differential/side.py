@@ -182,6 +182,19 @@ class Side:
                 answer = CLOSED
         self.note(label, answer)
 
+    def token(self, data: bytes, label: str, connection: str) -> None:
+        """A frame that is no request, as tokens are after a SaslHandshake v0, and the bytes of the answer."""
+        client = self._connection(connection)
+        try:
+            answer = client.exchange(SIZE.pack(len(data)) + data).hex()
+        except TimeoutError:
+            answer = NO_ANSWER
+        except OSError:
+            answer = CLOSED
+        if answer in (NO_ANSWER, CLOSED):
+            self._connections.pop(connection).socket.close()
+        self.note(label, answer)
+
     def note(self, label: str, value: Any) -> None:
         """An observation of the scenario's own."""
         self.transcript.append(Step("", 0, label, value))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable
@@ -54,10 +55,12 @@ class Cut:
 class CuttingProxy:
     """Listens on `address` once it is started. Of several targets, each connection goes to the next that accepts it."""
 
-    def __init__(self, targets: str, seed: int = 0) -> None:
-        """`targets`: a connect string, `host:port,host:port/chroot`. `seed`: of all probabilities."""
+    def __init__(self, targets: str, seed: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        """`targets`: a connect string, `host:port,host:port/chroot`. `seed`: of all probabilities. `tls`: of a server,
+        which the proxy then is to its clients; to its targets it speaks as it is."""
         targets, slash, chroot = targets.partition("/")
         self._chroot = slash + chroot
+        self._tls = tls
         self._targets = [(host, int(port)) for host, _, port in (each.rpartition(":") for each in targets.split(","))]
         self._next_target = 0
         self._random = random.Random(seed)
@@ -207,7 +210,7 @@ class CuttingProxy:
     async def _listen(self) -> None:
         for gate in self._gates.values():
             gate.set()
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:

@@ -3,6 +3,7 @@
 zookeeper          a connect string with a chroot of the test's own on the server that all share; nobody may stop it
 new_chroot         makes such connect strings
 zookeeper_proxy    a `CuttingProxy` before it: `zookeeper_proxy.connect_string`
+secured_zookeeper  a `SecuredZooKeeper`: a chroot of the test's own on a server with TLS that all share
 ensemble           three servers that the test may kill and pause: the test finds all of them serving
 zookeeper_factory  makes servers of the test's own: `zookeeper_factory(size=1)` is an `Ensemble` that serves
 """
@@ -14,12 +15,13 @@ import random
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import kazoo.protocol.connection
 import kazoo.retry
 import pytest
 from tests.support.zookeeper.cutting_proxy import CuttingProxy
-from tests.support.zookeeper.shared_server import SHORT, shared_address
+from tests.support.zookeeper.shared_server import AUTHORITY, SHORT, shared_address
 
 from oncelog_broker.local_cluster.ensemble import Ensemble
 from oncelog_broker.local_cluster.java import find_java
@@ -34,6 +36,8 @@ __all__ = [
     "chroots",
     "ensemble",
     "new_chroot",
+    "secured_chroots",
+    "secured_zookeeper",
     "shared_ensemble",
     "shared_zookeeper",
     "zookeeper",
@@ -45,10 +49,16 @@ __all__ = [
 @pytest.fixture(scope="session")
 def shared_zookeeper(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> str:
     """`host:port` of the server that all tests of this run share."""
+    directory, run = _of_run(tmp_path_factory, worker_id)
+    return shared_address(directory / "zookeeper", run)
+
+
+def _of_run(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tuple[Path, int]:
+    """The directory and the process that all workers share."""
     directory = tmp_path_factory.getbasetemp()
     if worker_id == "master":  # there are no workers
-        return shared_address(directory / "zookeeper", os.getpid())
-    return shared_address(directory.parent / "zookeeper", os.getppid())
+        return directory, os.getpid()
+    return directory.parent, os.getppid()
 
 
 @pytest.fixture(scope="session")
@@ -70,6 +80,50 @@ def new_chroot(chroots: Callable[[], str]) -> Callable[[], str]:
 @pytest.fixture
 def zookeeper(new_chroot: Callable[[], str]) -> str:
     return new_chroot()
+
+
+class SecuredZooKeeper(NamedTuple):
+    """With a chroot of the test's own, which the first broker makes."""
+
+    connect: str
+    """To the port with TLS."""
+    connect_plainly: str
+    """The same chroot by the port without, for strangers."""
+    authority: Path
+    """Who has signed the server's certificate."""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Of a broker that uses all of it."""
+        return {
+            "zookeeper.connect": self.connect,
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
+            "zookeeper.ssl.truststore.location": str(self.authority),
+            "zookeeper.digest.user": "brokers",
+            "zookeeper.digest.password": ZOOKEEPER_PASSWORD,
+            "zookeeper.set.acl": "true",
+        }
+
+
+ZOOKEEPER_PASSWORD = "brokers to: ZooKeeper"
+
+
+@pytest.fixture(scope="session")
+def secured_chroots(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[[], SecuredZooKeeper]:
+    directory, run = _of_run(tmp_path_factory, worker_id)
+    plain, secure = shared_address(directory / "zookeeper-tls", run, has_tls=True).split()
+
+    def make() -> SecuredZooKeeper:
+        chroot = f"/test-{uuid.uuid4().hex[:12]}"
+        return SecuredZooKeeper(secure + chroot, plain + chroot, directory / "zookeeper-tls" / AUTHORITY)
+
+    return make
+
+
+@pytest.fixture
+def secured_zookeeper(secured_chroots: Callable[[], SecuredZooKeeper]) -> SecuredZooKeeper:
+    return secured_chroots()
 
 
 @pytest.fixture

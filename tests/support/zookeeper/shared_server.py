@@ -13,8 +13,11 @@ import sys
 import time
 from pathlib import Path
 
+from tests.support.certificates import WEEK, Certificate
+
 from oncelog_broker.local_cluster.ensemble import Ensemble
 from oncelog_broker.local_cluster.java import find_java
+from oncelog_broker.local_cluster.ports import LOOPBACK, reserved_ports
 from oncelog_broker.local_cluster.process import LocalProcess, started_at
 from oncelog_broker.local_cluster.server_config import Timing
 from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
@@ -26,8 +29,13 @@ START_SECONDS = 100.0
 LOOK_SECONDS = 3600.0
 
 
-def shared_address(directory: Path, run: int) -> str:
-    """`host:port` of the server in `directory`, started if need be; it ends with the process `run`.
+AUTHORITY = "authority.pem"
+"""In the directory of a server with TLS: who has signed its certificate."""
+
+
+def shared_address(directory: Path, run: int, *, has_tls: bool = False) -> str:
+    """`host:port` of the server in `directory`, started if need be; it ends with the process `run`. With TLS that port
+    follows, behind a blank.
 
     Raises AssertionError if it does not start.
     """
@@ -38,6 +46,7 @@ def shared_address(directory: Path, run: int) -> str:
         if address.exists():
             return address.read_text()
         command = [sys.executable, "-m", "tests.support.zookeeper.shared_server", str(directory), str(run)]
+        command += ["tls"] if has_tls else []
         keeper = LocalProcess.start(command, log, environment={**os.environ, "PYTHONPATH": str(ROOT)})
         deadline = time.monotonic() + START_SECONDS
         while not address.exists():
@@ -47,14 +56,17 @@ def shared_address(directory: Path, run: int) -> str:
         return address.read_text()
 
 
-def keep(directory: Path, run: LocalProcess) -> None:
+def keep(directory: Path, run: LocalProcess, *, has_tls: bool) -> None:
     java, jars = find_java(), provide_jars(print)
     print(f"Java {java.version}: {java.origin}; ZooKeeper: {jars.origin}", flush=True)
-    ensemble = Ensemble(directory, java, jars, timing=SHORT, is_synced=False, dies_with_us=True)
+    with reserved_ports(1) as (secure_port,):
+        settings = tls_settings(directory, secure_port) if has_tls else {}
+    ensemble = Ensemble(directory, java, jars, timing=SHORT, is_synced=False, dies_with_us=True, settings=settings)
     try:
         ensemble.start()
         unfinished = directory / "address.unfinished"
-        unfinished.write_text(ensemble.connect_string)
+        with_tls = f" {LOOPBACK}:{secure_port}" if has_tls else ""
+        unfinished.write_text(ensemble.connect_string + with_tls)
         unfinished.rename(directory / "address")
         while not run.wait(LOOK_SECONDS):
             pass
@@ -62,6 +74,22 @@ def keep(directory: Path, run: LocalProcess) -> None:
         ensemble.kill()
 
 
+def tls_settings(directory: Path, port: int) -> dict[str, object]:
+    """Clients need no certificate; who they are they say by `digest`."""
+    authority = Certificate.authority("authority of the tests' ZooKeeper")
+    (directory / AUTHORITY).write_text(authority.pem)
+    return {
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "secureClientPort": port,
+        "secureClientPortAddress": LOOPBACK,
+        "ssl.keyStore.location": authority.issue(("CN", "zookeeper"), valid=WEEK).store(directory / "server.pem"),
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": directory / AUTHORITY,
+        "ssl.trustStore.type": "PEM",
+        "ssl.clientAuth": "none",
+    }
+
+
 if __name__ == "__main__":
     pid = int(sys.argv[2])
-    keep(Path(sys.argv[1]), LocalProcess(pid, started_at(pid) or "ended before"))
+    keep(Path(sys.argv[1]), LocalProcess(pid, started_at(pid) or "ended before"), has_tls=sys.argv[3:] == ["tls"])

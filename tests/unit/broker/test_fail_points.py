@@ -39,7 +39,8 @@ from importlib import import_module
 from oncelog.fail_points.point import ACTIVE_FAULTS
 for module in sys.argv[1:]:
     import_module(module)
-print(json.dumps({point: [step.__module__, step.__qualname__] for point, step in ACTIVE_FAULTS.steps.items()}))
+steps = {point: step.function for point, step in ACTIVE_FAULTS.steps.items()}
+print(json.dumps({point: [step.__module__, step.__qualname__] for point, step in steps.items()}))
 """
 
 

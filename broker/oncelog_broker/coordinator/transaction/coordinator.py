@@ -96,6 +96,11 @@ class TransactionCoordinator:
     def close(self) -> None:
         self.runtime.close()
 
+    @property
+    def markers_outstanding(self) -> int:
+        """How many markers of decided transactions are not written, as far as is known."""
+        return self._markers.outstanding
+
     def elsewhere(self, transactional_id: str) -> int | None:
         """The other broker that coordinates a transactional id; None where this one does, or nobody is known to."""
         leader = self.runtime.leader_of(transactional_id)

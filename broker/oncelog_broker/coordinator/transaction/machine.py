@@ -54,6 +54,15 @@ class TransactionMachine:
     def transactions(self) -> Mapping[str, TransactionMetadata]:
         return self._transactions
 
+    @property
+    def open_transactions(self) -> int:
+        """How many are ongoing: begun, and not decided."""
+        return len(self._begun)
+
+    def oldest_seconds(self) -> float:
+        """How long the oldest of them has been open; 0 where none is."""
+        return max(0.0, self._monotonic() - min(self._begun.values())) if self._begun else 0.0
+
     # --- the runtime's
 
     def encode(self, record: TransactionRecord) -> Encoded:

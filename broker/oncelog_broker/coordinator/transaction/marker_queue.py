@@ -38,7 +38,7 @@ NEEDS_NO_MARKER: Final = frozenset(
 class Decision:
     """A decided transaction whose markers are being written, by the coordinator of `coordinator_epoch`."""
 
-    __slots__ = ("_is_current", "_left", "coordinator_epoch", "end", "on_answer", "was_fenced")
+    __slots__ = ("__weakref__", "_is_current", "_left", "coordinator_epoch", "end", "on_answer", "was_fenced")
 
     def __init__(
         self,
@@ -61,6 +61,11 @@ class Decision:
     @property
     def is_live(self) -> bool:
         return self._is_current()
+
+    @property
+    def outstanding(self) -> int:
+        """How many partitions have no marker yet, as far as is known."""
+        return len(self._left)
 
     def is_complete_without(self, where: TopicPartition) -> bool:
         """`where` is done with. Whether it was the last partition; that is said once (E8)."""

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
+from weakref import WeakSet
 
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.marker_queue import Decision, MarkerQueue, Outcome, WaitingMarker
@@ -71,6 +72,8 @@ class MarkerSender:
         self._slices = slices
         self._deadlines = deadlines
         self._queue = MarkerQueue(image)
+        self._decisions: WeakSet[Decision] = WeakSet()
+        """Those that somebody still holds: the queue, or who writes their markers."""
         self._at_work: set[int | None] = set()
         """The brokers with a task; None stands for the one that looks into unknown partitions."""
         self._woken_at = float("inf")
@@ -79,7 +82,13 @@ class MarkerSender:
         """Have the markers of `decision` written, from the next turn of the loop on: the answer to EndTxn leaves in
         this one (S38), and before a producer that comes back at once is read, its transaction is complete."""
         self._queue.add(decision)
+        self._decisions.add(decision)
         self._go_on()
+
+    @property
+    def outstanding(self) -> int:
+        """How many markers of decided transactions are not written, as far as is known."""
+        return sum(decision.outstanding for decision in self._decisions if decision.is_live)
 
     def on_image(self) -> None:
         """The image has changed."""

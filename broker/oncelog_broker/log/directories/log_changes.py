@@ -14,7 +14,7 @@ from typing import NamedTuple
 from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.data_directory import DataDirectory
-from oncelog_broker.log.directories.partition_metadata import PartitionMetadataCorrupt, read_topic_id, write_topic_id
+from oncelog_broker.log.directories.partition_metadata import PartitionMetadataCorrupt, read_topic_id, write_topic_ids
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
@@ -68,7 +68,7 @@ class LogOpening:
         for wanted, log in self.to_identify:
             self.results[wanted.key] = log
             try:
-                self._write_topic_id(wanted, log)
+                self._identify([(wanted, log)])
             except OSError as error:
                 self.results[wanted.key] = _storage_error(wanted.name, error)
         for returning in self.to_return:
@@ -76,19 +76,20 @@ class LogOpening:
         for home, all_wanted in self.to_make.items():
             try:
                 home.drop_from_checkpoints([wanted.key for wanted in all_wanted])
-                for wanted in all_wanted:
-                    self.results[wanted.key] = self._make(home, wanted)
+                made = [(wanted, self._make(home, wanted)) for wanted in all_wanted]
+                self.results.update({wanted.key: log for wanted, log in made})
+                self._identify([(wanted, log) for wanted, log in made if isinstance(log, PartitionLog)])
                 self._disk.sync_directory(home.path)
             except OSError as error:
                 for wanted in all_wanted:
-                    made = self.results.get(wanted.key)
-                    if isinstance(made, PartitionLog):
-                        made.abandon()
+                    result = self.results.get(wanted.key)
+                    if isinstance(result, PartitionLog):
+                        result.abandon()
                     self.results[wanted.key] = _storage_error(wanted.name, error)
 
     def _make(self, home: DataDirectory, wanted: WantedLog) -> PartitionLog | KafkaError:
         try:
-            log = PartitionLog.open(
+            return PartitionLog.open(
                 home.join(wanted.name),
                 topic=wanted.topic,
                 partition=wanted.partition,
@@ -98,12 +99,6 @@ class LogOpening:
             )
         except KafkaError as error:
             return error
-        try:
-            self._write_topic_id(wanted, log)
-        except OSError as error:
-            log.abandon()
-            return _storage_error(wanted.name, error)
-        return log
 
     def _open_again(self, returning: ReturningLog) -> PartitionLog | KafkaError:
         """What was not synced when the disk failed is given up: the page cache may show what never got to the disk, and
@@ -131,15 +126,16 @@ class LogOpening:
         try:
             log.truncate_to(log.recovery_point)
             if topic_id is None:
-                self._write_topic_id(wanted, log)
+                self._identify([(wanted, log)])
         except (KafkaError, OSError) as error:
             log.abandon()
             return error if isinstance(error, KafkaError) else _storage_error(wanted.name, error)
         return log
 
-    def _write_topic_id(self, wanted: WantedLog, log: PartitionLog) -> None:
-        if wanted.topic_id is not None:
-            write_topic_id(self._disk, log.directory, wanted.topic_id)
+    def _identify(self, logs: Sequence[tuple[WantedLog, PartitionLog]]) -> None:
+        """Raises OSError."""
+        topic_ids = {log.directory: wanted.topic_id for wanted, log in logs if wanted.topic_id is not None}
+        write_topic_ids(self._disk, topic_ids)
 
 
 class LogMove(NamedTuple):

@@ -8,6 +8,7 @@ under the same name does not continue the old one's log.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Final
 
 from oncelog_broker.runtime.disk import Disk
@@ -39,7 +40,13 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
         raise PartitionMetadataCorrupt(f"{path}: {error}") from error
 
 
-def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
-    """Raises OSError."""
-    text = f"version: {VERSION}\ntopic_id: {uuid_to_string(topic_id)}"
-    disk.replace_file(os.path.join(directory, PARTITION_METADATA_FILE), text.encode("ascii"))
+def write_topic_ids(disk: Disk, topic_ids: Mapping[str, bytes]) -> None:
+    """By directory. Raises OSError."""
+    disk.replace_files(
+        {
+            os.path.join(directory, PARTITION_METADATA_FILE): (
+                f"version: {VERSION}\ntopic_id: {uuid_to_string(topic_id)}".encode("ascii")
+            )
+            for directory, topic_id in topic_ids.items()
+        }
+    )

@@ -140,6 +140,10 @@ class LogProducers:
 
     # --- restoring -----------------------------------------------------------------------------------------------
 
+    def begin_at(self, offset: int) -> None:
+        """There is nothing yet, and the first record will have this offset."""
+        self._saved_offset = offset
+
     def load(self, segments: Sequence[Segment], log_end_offset: int, *, decided_up_to: int) -> None:
         """The state as of the log's end; transactions that began below `decided_up_to` have ended. Raises OSError."""
         # Before anything is appended that they do not speak of: were they still there after a power cut, they would be

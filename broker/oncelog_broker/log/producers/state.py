@@ -332,6 +332,11 @@ class ProducerState:
 
     # --- all of them ---------------------------------------------------------------------------------------------
 
+    @property
+    def open_transactions(self) -> int:
+        """How many producers have one open here."""
+        return len(self._open)
+
     def get(self, producer_id: int) -> ProducerStateEntry | None:
         self._end_streak(producer_id)
         entry = self._entries.get(producer_id)

@@ -5,7 +5,6 @@ It lies in the settings of a user in the metadata store. Nobody can log in with 
 
 from __future__ import annotations
 
-import hashlib
 from typing import NamedTuple
 
 from oncelog_protocol.errors import MalformedMessage
@@ -13,7 +12,6 @@ from oncelog_protocol.scram import (
     ScramMechanism,
     client_key,
     from_base64,
-    keyed,
     salted_password,
     server_key,
     stored_key,
@@ -62,11 +60,3 @@ def credential_of(mechanism: ScramMechanism, salt: bytes, salted: bytes, iterati
 def new_credential(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
     """Takes some milliseconds."""
     return credential_of(mechanism, salt, salted_password(mechanism, password, salt, iterations), iterations)
-
-
-def decoy(mechanism: ScramMechanism, user: str, key: bytes, iterations: int) -> ScramCredential:
-    """For a user that does not exist: the same salt at each question, and a key that nobody has, so that nobody learns
-    from the first answer who exists."""
-    salt = keyed(mechanism, key, user.encode())[:24]
-    nobody = hashlib.new(mechanism.hash_name, key + salt).digest()
-    return ScramCredential(salt, nobody, nobody, iterations)

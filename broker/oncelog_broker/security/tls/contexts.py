@@ -1,7 +1,7 @@
-"""OpenSSL's contexts for the listeners, and for connections to other brokers.
+"""OpenSSL's contexts for the listeners, and for connections to other brokers and to ZooKeeper.
 
-`TlsContext` holds the current one and, when its files have changed, puts a new one in its place for connections that
-come later. A new file that is broken is logged, and the old context stays.
+`TlsContext` and `ClientContext` hold the current one and, when its files have changed, put a new one in its place for
+connections that come later. A new file that is broken is logged, and the old context stays.
 """
 
 from __future__ import annotations
@@ -13,8 +13,14 @@ from typing import Final
 
 from oncelog_broker.config import security_keys as keys
 from oncelog_broker.config.declared import InvalidConfig
-from oncelog_broker.config.overrides import ListenerConfig
-from oncelog_broker.security.tls.stores import KeyStore, as_file, files_of, read_key_store, read_trust_store
+from oncelog_broker.security.tls.stores import (
+    KeyStore,
+    TlsSettings,
+    as_file,
+    files_of,
+    read_key_store,
+    read_trust_store,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +35,7 @@ _CLIENT_AUTH: Final = {
 }
 
 
-def server_context(config: ListenerConfig) -> ssl.SSLContext:
+def server_context(config: TlsSettings) -> ssl.SSLContext:
     """For those who connect to a listener. Raises InvalidConfig."""
     store = read_key_store(config)
     if store is None:
@@ -46,8 +52,8 @@ def server_context(config: ListenerConfig) -> ssl.SSLContext:
     return context
 
 
-def client_context(config: ListenerConfig) -> ssl.SSLContext:
-    """For connections to the listener of that name of other brokers. Raises InvalidConfig."""
+def client_context(config: TlsSettings) -> ssl.SSLContext:
+    """For connections to the listener of that name of other brokers, or to ZooKeeper. Raises InvalidConfig."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config[keys.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM] == "https"
     store = read_key_store(config)
@@ -58,18 +64,17 @@ def client_context(config: ListenerConfig) -> ssl.SSLContext:
     return context
 
 
-class TlsContext:
-    """The contexts of one listener: `server` for those who connect to it, `client` for this broker's connections to
-    the same listener of others, where it is the one that brokers use. Raises InvalidConfig."""
+class _Followed:
+    """What is made of files is made anew when they have changed."""
 
-    def __init__(self, config: ListenerConfig, *, is_inter_broker: bool = False) -> None:
+    def __init__(self, config: TlsSettings) -> None:
         self._config = config
-        self._is_inter_broker = is_inter_broker
         self._signature = self._look()
-        self.server, self.client = self._make()
+        self._make()
 
-    def _make(self) -> tuple[ssl.SSLContext, ssl.SSLContext | None]:
-        return server_context(self._config), client_context(self._config) if self._is_inter_broker else None
+    def _make(self) -> None:
+        """Raises InvalidConfig, and then leaves all as it is."""
+        raise NotImplementedError
 
     def check(self) -> bool:
         """Take over what has changed in the files. Whether it did. Reads files."""
@@ -78,7 +83,7 @@ class TlsContext:
             return False
         self._signature = signature  # a broken file is logged once
         try:
-            self.server, self.client = self._make()
+            self._make()
         except InvalidConfig as error:
             logger.error(
                 "changed TLS files are not taken over, the old ones hold",
@@ -90,6 +95,31 @@ class TlsContext:
 
     def _look(self) -> list[tuple[int, int, int] | None]:
         return [_state_of(path) for path in files_of(self._config)]
+
+
+class TlsContext(_Followed):
+    """The contexts of one listener: `server` for those who connect to it, `client` for this broker's connections to
+    the same listener of others, where it is the one that brokers use. Raises InvalidConfig."""
+
+    def __init__(self, config: TlsSettings, *, is_inter_broker: bool = False) -> None:
+        self._is_inter_broker = is_inter_broker
+        super().__init__(config)
+
+    def _make(self) -> None:
+        made = server_context(self._config), client_context(self._config) if self._is_inter_broker else None
+        self.server, self.client = made
+
+
+class ClientContext(_Followed):
+    """Of those who only connect. Raises InvalidConfig."""
+
+    def _make(self) -> None:
+        self._context = client_context(self._config)
+
+    def current(self) -> ssl.SSLContext:
+        """For the next connection. Reads files, if they have changed."""
+        self.check()
+        return self._context
 
 
 def openssl_name(suite: str) -> str:
@@ -104,7 +134,7 @@ def openssl_name(suite: str) -> str:
     return "-".join(parts).replace("_", "-")
 
 
-def _take_key(context: ssl.SSLContext, store: KeyStore, config: ListenerConfig) -> None:
+def _take_key(context: ssl.SSLContext, store: KeyStore, config: TlsSettings) -> None:
     password = "" if store.password is None else store.password.reveal()
     where = config.name_of(keys.SSL_KEYSTORE_LOCATION if files_of(config) else keys.SSL_KEYSTORE_KEY)
     try:
@@ -118,7 +148,7 @@ def _take_key(context: ssl.SSLContext, store: KeyStore, config: ListenerConfig) 
         ) from None
 
 
-def _trust(context: ssl.SSLContext, config: ListenerConfig, purpose: ssl.Purpose) -> None:
+def _trust(context: ssl.SSLContext, config: TlsSettings, purpose: ssl.Purpose) -> None:
     trusted = read_trust_store(config)
     if trusted is None:
         context.load_default_certs(purpose)
@@ -129,7 +159,7 @@ def _trust(context: ssl.SSLContext, config: ListenerConfig, purpose: ssl.Purpose
         raise InvalidConfig(f"{config.name_of(keys.SSL_TRUSTSTORE_LOCATION)}: no certificates can be read") from None
 
 
-def _restrict(context: ssl.SSLContext, config: ListenerConfig) -> None:
+def _restrict(context: ssl.SSLContext, config: TlsSettings) -> None:
     versions = sorted(_VERSIONS[name] for name in config[keys.SSL_ENABLED_PROTOCOLS])
     if not versions:
         raise InvalidConfig(f"{config.name_of(keys.SSL_ENABLED_PROTOCOLS)}: must not be empty")

@@ -10,14 +10,27 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from oncelog_broker.config import security_keys as keys
 from oncelog_broker.config.declared import ConfigKey, InvalidConfig
 
 if TYPE_CHECKING:
-    from oncelog_broker.config.overrides import ListenerConfig
     from oncelog_broker.config.secret import Secret
+
+T = TypeVar("T")
+
+
+class TlsSettings(Protocol):
+    """The settings of one listener (`ListenerConfig`), or of whoever else has the same ones under names of its own."""
+
+    listener: str
+    """Whose they are, for people."""
+
+    def name_of(self, key: ConfigKey[Any]) -> str:
+        """Under which name the value of `key` is set."""
+
+    def __getitem__(self, key: ConfigKey[T]) -> T: ...
 
 
 class KeyStore(NamedTuple):
@@ -30,7 +43,7 @@ class KeyStore(NamedTuple):
         return "KeyStore(...)"
 
 
-def read_key_store(config: ListenerConfig) -> KeyStore | None:
+def read_key_store(config: TlsSettings) -> KeyStore | None:
     """None where none is configured. Raises InvalidConfig."""
     location, key = config[keys.SSL_KEYSTORE_LOCATION], config[keys.SSL_KEYSTORE_KEY]
     chain = config[keys.SSL_KEYSTORE_CERTIFICATE_CHAIN]
@@ -49,7 +62,7 @@ def read_key_store(config: ListenerConfig) -> KeyStore | None:
     return KeyStore(_from_pkcs12(config, content), None)
 
 
-def read_trust_store(config: ListenerConfig) -> str | None:
+def read_trust_store(config: TlsSettings) -> str | None:
     """The trusted certificates as PEM; None where none are configured. Raises InvalidConfig."""
     inline, location = config[keys.SSL_TRUSTSTORE_CERTIFICATES], config[keys.SSL_TRUSTSTORE_LOCATION]
     if location is None:
@@ -64,7 +77,7 @@ def read_trust_store(config: ListenerConfig) -> str | None:
     return "".join(each.public_bytes(Encoding.PEM).decode() for each in certificates)
 
 
-def files_of(config: ListenerConfig) -> list[str]:
+def files_of(config: TlsSettings) -> list[str]:
     """Which files the stores are read from."""
     locations = (config[keys.SSL_KEYSTORE_LOCATION], config[keys.SSL_TRUSTSTORE_LOCATION])
     return [location for location in locations if location is not None]
@@ -93,14 +106,14 @@ def _lines(secret: Secret) -> str:
     return secret.reveal().replace("\\n", "\n")
 
 
-def _read(config: ListenerConfig, key: ConfigKey[str | None], location: str) -> bytes:
+def _read(config: TlsSettings, key: ConfigKey[str | None], location: str) -> bytes:
     try:
         return Path(location).read_bytes()
     except OSError as error:
         raise InvalidConfig(f"{config.name_of(key)}={location}: {error.strerror or error}") from None
 
 
-def _from_pkcs12(config: ListenerConfig, content: bytes) -> bytes:
+def _from_pkcs12(config: TlsSettings, content: bytes) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     store = _opened(config, keys.SSL_KEYSTORE_LOCATION, content, config[keys.SSL_KEYSTORE_PASSWORD])
@@ -112,7 +125,7 @@ def _from_pkcs12(config: ListenerConfig, content: bytes) -> bytes:
     return pem
 
 
-def _opened(config: ListenerConfig, key: ConfigKey[str | None], content: bytes, password: Secret | None):  # type: ignore[no-untyped-def]
+def _opened(config: TlsSettings, key: ConfigKey[str | None], content: bytes, password: Secret | None):  # type: ignore[no-untyped-def]
     try:
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ModuleNotFoundError:

@@ -40,7 +40,8 @@ async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext)
     for entry in request.entries:
         await pauses.here()
         parts = [(part.entity_type, part.entity_name) for part in entry.entity]
-        result = Result(error_code=ErrorCode.NONE, entity=[Part(entity_type=t, entity_name=n) for t, n in parts])
+        shown = [Part(entity_type=kind, entity_name=name) for kind, name in sorted(parts, key=lambda part: part[0])]
+        result = Result(error_code=ErrorCode.NONE, entity=shown)
         result = results.setdefault(frozenset(parts), result)
         try:
             if not may:

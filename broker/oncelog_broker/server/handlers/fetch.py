@@ -151,6 +151,7 @@ class _Fetch:
         return waiting.enough
 
     def _answer(self, read: FetchRead) -> Answer[FetchResponse]:
+        read.count()
         named = () if read.hints is None else read.hints.endpoints()
         endpoints = [FetchResponse.NodeEndpoint(**endpoint._asdict()) for endpoint in named]
         if len(read.answers) <= PARTITIONS_PER_STEP:

@@ -56,6 +56,8 @@ FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
 FIRST_TRANSACTIONS_V2_VERSION: Final = 12
 """A transactional producer that sends this version has an epoch of its own for each transaction (KIP-890, T6)."""
+FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+"""What the log, or the coordinator, says of a producer that another one has replaced."""
 PRODUCER_AT: Final = 43
 """Where a batch has its producer id and epoch."""
 PRODUCER: Final = Struct(">qh")
@@ -249,6 +251,9 @@ class _Produce:
         if partition is not None and is_in_the_log and not partition.is_alone:
             # Clients take this for a success (S12), so it must be replicated first.
             self._replicate(answer, partition, partition.log.log_end_offset)
+        if partition is not None:
+            partition.traffic.failed_produces += 1
+            partition.traffic.fenced += error.code in FENCED
         self._fail(answer, error)
 
     def _replicate(self, answer: PartitionResponse, partition: Partition, next_offset: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, client_settings, output_option
-from oncelog.cli.output import chosen_format, show_json, show_plain, show_table
+from oncelog.cli.output import chosen_format, show_document, show_plain, show_table
 from oncelog_pipeline.jobs.audit.verdict import MEANINGS, Verdict
 from oncelog_pipeline.jobs.running import failing, log_option, spark_option
 
@@ -83,7 +83,7 @@ def _audited(
 def show(verdict: Verdict, form: str) -> None:
     """`form` is table, plain or json."""
     if form == "json":
-        show_json(verdict.as_json())
+        show_document(verdict.as_json())
         return
     faults = [(each.kind, each.topic, each.who, each.place, each.records) for each in verdict.examples]
     if form == "plain":

@@ -12,7 +12,6 @@ ERROR: Final = "error_code"
 
 NOT_SERVED: Final = (
     "AlterReplicaLogDirs",
-    *("DescribeLogDirs", "ElectLeaders"),
     *("DescribeQuorum", "UpdateFeatures", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ListConfigResources"),
     *("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "DescribeShareGroupOffsets"),
     *("AlterShareGroupOffsets", "DeleteShareGroupOffsets"),
@@ -69,6 +68,7 @@ KNOWN: Final = (
     Known("not-served", "cluster.versions", "", ours=[], label="*.version"),
     # quotas
     Known("addresses-by-name", "quotas.entities", ERROR, 0, 42, label="address by name"),
+    Known("parts-twice", "quotas.entities", ERROR, 0, 42, label="user twice"),
     Known("long-names", "quotas.entities", ERROR, 0, 42, label="long name"),
     Known("not-a-number", "quotas.values", ERROR, 0, 42, label="not a number"),
     Known("not-a-number", "quotas.values", ERROR, 0, 42, label="infinite"),

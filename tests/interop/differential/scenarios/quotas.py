@@ -89,13 +89,9 @@ def filters(side: Side) -> None:
     """Which quotas are shown."""
     user, client_id = side.own("u"), side.own("c")
     both = entity(user=user, client_id=client_id)
-    alter(
-        side,
-        "set",
-        (entity(user=user), [op(RATE, 5e6)]),
-        (entity(user=user, client_id=None), [op(RATE, 6e6)]),
-        (both, [op(RATE, 7e6), op(PERCENTAGE, 350.5)]),
-    )
+    alter(side, "user", (entity(user=user), [op(RATE, 5e6)]))
+    alter(side, "user and any client", (entity(user=user, client_id=None), [op(RATE, 6e6)]))
+    alter(side, "both", (both, [op(RATE, 7e6), op(PERCENTAGE, 350.5)]))
     until_shown(side, user, client_id)
     for version in (0, 1):
         describe(side, f"both v{version}", ("user", EXACT, user), ("client-id", EXACT, client_id), version=version)

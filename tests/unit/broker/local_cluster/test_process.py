@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -86,3 +89,26 @@ def test_no_process_has_started_that_is_not_there() -> None:
         pass
     assert started_at(ended.pid) is None
     assert LocalProcess(ended.pid, "then").wait(0)
+
+
+def test_its_end_is_heard_whatever_number_the_descriptor_has(log: Path) -> None:
+    """A process of many connections has descriptors beyond what select() takes."""
+    with many_descriptors(1100):
+        process = LocalProcess.start(SLEEP, log)
+        process.kill()
+        assert not process.is_running
+
+
+@contextmanager
+def many_descriptors(count: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2 * count:
+        pytest.skip(f"only {hard} descriptors are to be had")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * count), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for each in held:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

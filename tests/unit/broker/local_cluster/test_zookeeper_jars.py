@@ -22,6 +22,14 @@ NEEDED = [
     "metrics-core-4.2.30.jar",
     "snappy-java-1.1.10.7.jar",
     "slf4j-api-2.0.16.jar",
+    "netty-buffer-4.1.118.Final.jar",
+    "netty-codec-4.1.118.Final.jar",
+    "netty-common-4.1.118.Final.jar",
+    "netty-handler-4.1.118.Final.jar",
+    "netty-resolver-4.1.118.Final.jar",
+    "netty-transport-4.1.118.Final.jar",
+    "netty-transport-classes-epoll-4.1.118.Final.jar",
+    "netty-transport-native-unix-common-4.1.118.Final.jar",
 ]
 OTHERS = ["metrics-core-extra.txt", "metrics-json-4.2.30.jar", "slf4j-api-notes.jar", "spark-core_2.13-4.0.1.jar"]
 
@@ -104,7 +112,7 @@ def test_maven_fetches_once(tmp_path: Path, environment: dict[str, str]) -> None
     first = provide_jars(told.append, environment)
     assert first.class_path == str(cache_directory(environment) / "zookeeper-3.9.3.jar")
     assert provide_jars(told.append, environment) == first == find_jars(environment)
-    assert [sentence.split(" into ")[0] for sentence in told] == ["fetching the jars of ZooKeeper (4 MB) by Maven"]
+    assert [sentence.split(" into ")[0] for sentence in told] == ["fetching the jars of ZooKeeper (7 MB) by Maven"]
     assert (tmp_path / "bin" / "mvn.calls").read_text() == "called\n"
 
 
@@ -150,4 +158,4 @@ def test_an_archive_without_them_is_refused(tmp_path: Path) -> None:
 
 
 def test_each_version_of_our_pom_has_a_directory_of_its_own(environment: dict[str, str], tmp_path: Path) -> None:
-    assert cache_directory(environment) == tmp_path / "cache" / "oncelog" / "zookeeper-3.9.3-1"
+    assert cache_directory(environment) == tmp_path / "cache" / "oncelog" / "zookeeper-3.9.3-2"

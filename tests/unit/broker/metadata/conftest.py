@@ -6,14 +6,18 @@ from pathlib import Path
 import pytest
 from tests.support.shared_tree import SharedTree
 
+from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.metadata.embedded import EmbeddedStore
+from oncelog_broker.metadata.opening import open_store as open_configured
 from oncelog_broker.metadata.store import MetadataStore
 from oncelog_broker.metadata.zookeeper import ZooKeeperStore
+from oncelog_broker.runtime.clock import SystemClock
+from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 
 OpenStore = Callable[[], Awaitable[MetadataStore]]
 
 
-@pytest.fixture(params=["embedded", "zookeeper", "shared"])
+@pytest.fixture(params=["embedded", "zookeeper", "secured_zookeeper", "shared"])
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
     """Opens a session on one and the same tree; for an embedded store the one before must be closed."""
     opened: list[MetadataStore] = []
@@ -27,13 +31,24 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
         opened.append(await ZooKeeperStore.open(connect, session_timeout=10))
         return opened[-1]
 
+    async def open_secured_zookeeper() -> MetadataStore:
+        settings = request.getfixturevalue("secured_zookeeper").settings
+        config = BrokerConfig.of({**settings, "zookeeper.session.timeout.ms": "10000"})
+        opened.append(await open_configured(config, str(tmp_path), SystemClock(), tls_to_zookeeper(config)))
+        return opened[-1]
+
     shared = SharedTree()
 
     async def open_shared() -> MetadataStore:
         opened.append(shared.connect())
         return opened[-1]
 
-    yield {"embedded": open_embedded, "zookeeper": open_zookeeper, "shared": open_shared}[request.param]
+    yield {
+        "embedded": open_embedded,
+        "zookeeper": open_zookeeper,
+        "secured_zookeeper": open_secured_zookeeper,
+        "shared": open_shared,
+    }[request.param]
     for store in opened:
         await store.close()
 

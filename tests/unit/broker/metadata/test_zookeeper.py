@@ -4,11 +4,14 @@ import asyncio
 import math
 import re
 import socket
+import ssl
 
 import pytest
-from tests.support.zookeeper.cutting_proxy import Moment
+from tests.support.certificates import Certificate
+from tests.support.zookeeper.cutting_proxy import CuttingProxy, Moment
 from tests.support.zookeeper.frames import Direction, Op
 
+from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.metadata import zookeeper as zookeeper_module
 from oncelog_broker.metadata.store import (
     MAX_REQUEST_BYTES,
@@ -23,8 +26,10 @@ from oncelog_broker.metadata.store import (
     SessionState,
     Set,
 )
+from oncelog_broker.metadata.zk_access import OPEN_ACCESS, ZooKeeperAccess
 from oncelog_broker.metadata.zookeeper import ZooKeeperStore, parse_connect
 from oncelog_broker.runtime.clock import SystemClock
+from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 
 LONG, SHORT = 20.0, 2.0
 """Session timeouts: nobody is to be missed, and somebody is."""
@@ -64,12 +69,38 @@ async def until_answered(ask):
                 await asyncio.sleep(0.01)
 
 
+@pytest.fixture(params=["plain", "tls"])
+def zookeeper_proxy(request, zookeeper, tmp_path):
+    """With `access`, how it is reached: what holds of sessions, leases and lost answers holds over TLS, too."""
+    if request.param == "plain":
+        with CuttingProxy(zookeeper) as proxy:
+            proxy.access = OPEN_ACCESS
+            yield proxy
+        return
+    authority = Certificate.authority()
+    (tmp_path / "authority.pem").write_text(authority.pem)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(authority.issue(("CN", "zookeeper")).store(tmp_path / "server.pem"))
+    settings = {
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.ssl.truststore.location": str(tmp_path / "authority.pem"),
+    }
+    with CuttingProxy(zookeeper, tls=context) as proxy:
+        proxy.access = ZooKeeperAccess(tls_to_zookeeper(BrokerConfig.of(settings)))
+        yield proxy
+
+
 @pytest.fixture
 async def open_zookeeper(zookeeper):
     opened = []
 
     async def open_one(connect=zookeeper, timeout=LONG):
-        opened.append(await ZooKeeperStore.open(connect, session_timeout=timeout, connection_timeout=SECONDS))
+        access = OPEN_ACCESS
+        if isinstance(connect, CuttingProxy):
+            connect, access = connect.connect_string, connect.access
+        opened.append(
+            await ZooKeeperStore.open(connect, session_timeout=timeout, connection_timeout=SECONDS, access=access)
+        )
         return opened[-1]
 
     yield open_one
@@ -78,7 +109,7 @@ async def open_zookeeper(zookeeper):
 
 
 async def test_a_broken_connection_ends_no_session_and_the_watched_paths_are_named(open_zookeeper, zookeeper_proxy):
-    store = await open_zookeeper(zookeeper_proxy.connect_string)
+    store = await open_zookeeper(zookeeper_proxy)
     await store.create("/brief", ephemeral=True)
     session, heard = store.session_id, Heard(store)
     zookeeper_proxy.cut()
@@ -91,7 +122,7 @@ async def test_a_broken_connection_ends_no_session_and_the_watched_paths_are_nam
 
 
 async def test_while_there_is_no_connection_everything_fails_at_once(open_zookeeper, zookeeper_proxy):
-    store = await open_zookeeper(zookeeper_proxy.connect_string)
+    store = await open_zookeeper(zookeeper_proxy)
     zookeeper_proxy.refuse()
     pending = asyncio.ensure_future(store.get_many([f"/{n}" for n in range(2000)]))
     zookeeper_proxy.cut()
@@ -114,7 +145,7 @@ async def test_while_there_is_no_connection_everything_fails_at_once(open_zookee
 async def test_a_write_that_is_cut_off_is_connection_lost_and_reading_tells(
     open_zookeeper, zookeeper_proxy, direction, is_done
 ):
-    store = await open_zookeeper(zookeeper_proxy.connect_string)
+    store = await open_zookeeper(zookeeper_proxy)
     zookeeper_proxy.cut_when(lambda frame: frame.op == Op.MULTI, Moment.BEFORE, direction=direction)
     with pytest.raises(ConnectionLost):
         await store.create("/a", ephemeral=True)
@@ -152,7 +183,7 @@ async def test_however_often_sessions_end_one_is_begun(open_zookeeper, times):
 
 async def test_what_was_asked_in_one_session_is_never_done_in_the_next(open_zookeeper, zookeeper_proxy):
     """The session ends behind the connection's back, while writes are on their way to nobody."""
-    store, other = await open_zookeeper(zookeeper_proxy.connect_string), await open_zookeeper()
+    store, other = await open_zookeeper(zookeeper_proxy), await open_zookeeper()
     heard = Heard(store)
     zookeeper_proxy.hold(Direction.REQUESTS)
     writes = [asyncio.ensure_future(store.create(f"/{n}", ephemeral=True)) for n in range(300)]
@@ -171,7 +202,7 @@ async def test_a_session_begins_with_a_write_and_goes_on_with_a_sync(open_zookee
     """Only what is read after one's own write is sure not to be an older state of the tree, of a server that lags."""
     sent = []
     zookeeper_proxy.cut_when(lambda frame: sent.append(frame.op), Moment.BEFORE, times=None)
-    store = await open_zookeeper(zookeeper_proxy.connect_string)
+    store = await open_zookeeper(zookeeper_proxy)
     heard = Heard(store)
     await store.get_many(["/"])
     began = [op for op in sent if op not in (Op.CREATE_SESSION, Op.EXISTS, Op.PING)]
@@ -186,7 +217,7 @@ async def test_a_session_begins_with_a_write_and_goes_on_with_a_sync(open_zookee
 async def test_a_black_hole_is_noticed_before_the_session_can_have_ended(open_zookeeper, zookeeper_proxy, busy):
     """kazoo would believe in its connection for as long as requests are sent."""
     clock = SystemClock()
-    store = await open_zookeeper(zookeeper_proxy.connect_string, SHORT)
+    store = await open_zookeeper(zookeeper_proxy, SHORT)
     other = await open_zookeeper()
     await store.create("/brief", ephemeral=True)
     gone_at = asyncio.get_running_loop().create_future()

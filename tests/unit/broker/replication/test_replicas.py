@@ -49,9 +49,9 @@ class WatchedDisk(RealDisk):
         self.may_go_on.wait(10)
         super().sync_directory(path)
 
-    def make_directories(self, path: str) -> None:
+    def make_directories(self, path: str) -> bool:
         self.events.append(f"made {Path(path).name}")
-        super().make_directories(path)
+        return super().make_directories(path)
 
     def rename(self, source: str, target: str) -> None:
         if target.endswith("-delete"):

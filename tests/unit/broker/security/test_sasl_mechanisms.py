@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from oncelog.connection.sasl import OAuthClient, PlainClient, ScramClient
 from oncelog.errors import AuthenticationFailed
 from oncelog_broker.config.secret import Secret
-from oncelog_broker.security.sasl.credentials import ScramCredential, decoy, new_credential, parse_credential
+from oncelog_broker.security.sasl.credentials import ScramCredential, new_credential, parse_credential
+from oncelog_broker.security.sasl.decoys import Decoys
 from oncelog_broker.security.sasl.jwks import parse_keys
 from oncelog_broker.security.sasl.mechanism import Refused, Step
 from oncelog_broker.security.sasl.oauthbearer import OAuthExchange, TokenRules
@@ -32,7 +33,11 @@ KNOWN = {mechanism: new_credential(mechanism, "pencil", SALT, MIN_ITERATIONS) fo
 
 def scram(mechanism: ScramMechanism = SHA_256, user: str = "alice") -> ScramExchange:
     def credential_of(name: str) -> tuple[ScramCredential, bool]:
-        return (KNOWN[mechanism], True) if name == user else (decoy(mechanism, name, b"key", MIN_ITERATIONS), False)
+        return (
+            (KNOWN[mechanism], True)
+            if name == user
+            else (Decoys(mechanism, lambda: b"key").credential(name, {}), False)
+        )
 
     return ScramExchange(mechanism, "server-nonce", credential_of)
 
@@ -110,7 +115,7 @@ def test_an_unknown_user_has_the_same_salt_each_time() -> None:
     first, second = (scram().step(client("bob").first(), NOW).token for _ in range(2))
     assert first == second
     assert len(parse_credential(KNOWN[SHA_256].format()).stored_key) == len(
-        decoy(SHA_256, "bob", b"key", MIN_ITERATIONS).stored_key
+        Decoys(SHA_256, lambda: b"key").credential("bob", {}).stored_key
     )
 
 

@@ -48,6 +48,7 @@ class RecordingRoute:
     has_records = False
     reads_frame = False
     flexible_response = False
+    times = None
 
     def encode_steps(self, response: str, parts: list[Any]) -> Steps[None]:
         yield None
@@ -58,7 +59,10 @@ class RecordingRoute:
 
 def services() -> SimpleNamespace:
     return SimpleNamespace(
-        authorizer=None, slices=Slices(ManualClock(), Tasks()), config={GROUP_METADATA_MAX_BYTES: 1 << 20}
+        authorizer=None,
+        clock=ManualClock(),
+        slices=Slices(ManualClock(), Tasks()),
+        config={GROUP_METADATA_MAX_BYTES: 1 << 20},
     )
 
 
@@ -67,7 +71,7 @@ async def events_of(answer: Any) -> list[str]:
     context = RequestContext(broker, connection, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, None)  # type: ignore[arg-type]
     route: Any = RecordingRoute()
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    Dispatcher(broker)._wait(future, route, context)  # type: ignore[arg-type]
+    Dispatcher(broker)._wait(future, route, context, 0.0)  # type: ignore[arg-type]
     if isinstance(answer, Exception):
         future.set_exception(answer)
     else:

@@ -17,8 +17,9 @@ from oncelog_broker.server.secured import HANDSHAKE_READ_BYTES, HANDSHAKE_RECORD
 class Stranger:
     """A client that begins a handshake and, unless it is told to, does not go on."""
 
-    def __init__(self, line: Handshakes) -> None:
+    def __init__(self, line: Handshakes, host: str = "") -> None:
         self.line = line
+        self.host = host
         self.steps = 0
         self.closed = ""
 
@@ -85,6 +86,60 @@ async def test_who_does_not_go_on_makes_room(monkeypatch: pytest.MonkeyPatch) ->
         await turns()
     assert [bool(stranger.closed) for stranger in strangers] == [True, True, True, False, False]
     assert len(line) == 2
+
+
+async def test_who_begins_many_gives_up_places_to_whoever_has_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 4)
+    monkeypatch.setattr(handshakes, "LEFT_SECONDS", 1000.0)
+    line = Handshakes()
+    flood = [Stranger(line, "flood") for _ in range(50)]
+    for stranger in flood:
+        line.has_input(stranger)
+    await turns(10)
+    others = [Stranger(line, "other") for _ in range(5)]
+    for stranger in others:
+        line.has_input(stranger)
+        line.has_input(Stranger(line, "flood"))  # newer, and not for others to wait for
+    await turns(10)
+    assert [stranger.steps for stranger in others] == [0, 0, 0, 1, 1], "the newest, until both have as many places"
+    assert sum(bool(stranger.closed) for stranger in flood) == 2
+    third = Stranger(line, "third")
+    line.has_input(third)
+    await turns(10)
+    assert third.steps == 1
+    assert len(line) == 4
+
+
+async def test_addresses_have_turns_and_who_has_just_come_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 100)
+    line = Handshakes()
+    begun: list[str] = []
+
+    class Named(Stranger):
+        def take_step(self) -> None:
+            begun.append(self.host)
+
+    for host in ("a", "a", "a", "b", "b"):
+        line.has_input(Named(line, host))
+    await turns(3)
+    line.has_input(Named(line, "c"))
+    await turns(5)
+    assert begun == ["b", "a", "b", "c", "a", "a"]
+
+
+async def test_no_address_is_remembered_that_has_nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 3)
+    line = Handshakes()
+    strangers = [Stranger(line, f"host-{number}") for number in range(20)]
+    for stranger in strangers:
+        line.has_input(stranger)
+    await turns(5)
+    for stranger in strangers:
+        line.leave(stranger)
+    await turns(5)
+    assert not line._waiting
+    assert not line._places
+    assert len(line) == 0
 
 
 async def test_whoever_leaves_is_forgotten() -> None:

@@ -9,7 +9,7 @@ from oncelog_broker.log.directories.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
-from oncelog_broker.log.directories.partition_metadata import PartitionMetadataCorrupt, read_topic_id, write_topic_id
+from oncelog_broker.log.directories.partition_metadata import PartitionMetadataCorrupt, read_topic_id, write_topic_ids
 from oncelog_broker.log.leader_epochs import LeaderEpochs
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_protocol.uuids import uuid_from_string
@@ -147,7 +147,7 @@ class TestPartitionMetadata:
     TOPIC_ID = uuid_from_string("WsbkLmZVRwqkK4gQkDLWNg")
 
     def test_kafkas_bytes(self, tmp_path):
-        write_topic_id(DISK, str(tmp_path), self.TOPIC_ID)
+        write_topic_ids(DISK, {str(tmp_path): self.TOPIC_ID})
         path = tmp_path / "partition.metadata"
         assert path.read_bytes() == b"version: 0\ntopic_id: WsbkLmZVRwqkK4gQkDLWNg"
         assert read_topic_id(DISK, str(tmp_path)) == self.TOPIC_ID

@@ -11,7 +11,7 @@ import struct
 import pytest
 from tests.support.descriptors import no_descriptors_left
 from tests.support.logs import make_log
-from tests.support.storage import NOW, SMALL, FaultyDisk, contents, fill, log_files, make_batch
+from tests.support.storage import NOW, SMALL, FaultyDisk, StoppingDisk, contents, fill, log_files, make_batch
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.data_directory import (
@@ -19,6 +19,7 @@ from oncelog_broker.log.directories.data_directory import (
     marked_directory_name,
     parse_directory_name,
 )
+from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.directories.meta_properties import MetaPropertiesError
 from oncelog_broker.log.producers.snapshot import format_snapshot
@@ -193,6 +194,53 @@ def test_topic_ids(start, tmp_path):
     make_log(manager, "old", 0, OTHER_ID, SMALL)
     manager.close()
     assert start().topic_id("old", 0) == OTHER_ID
+
+
+class TestManyAtOnce:
+    WANTED = tuple(WantedLog("orders", partition, TOPIC_ID, SMALL) for partition in range(20))
+
+    def make(self, manager):
+        opening = manager.begin_opening(self.WANTED)
+        opening.run()
+        return manager.finish_opening(opening)
+
+    def test_new_directories_are_not_searched(self, start):
+        disk = WatchedDisk()
+        manager = start(disk=disk)
+        disk.listed.clear()
+        assert [log.log_end_offset for log in self.make(manager)] == [0] * 20
+        assert disk.listed == []
+
+    def test_what_is_killed_on_the_way_is_taken_up_again(self, start, tmp_path):
+        """Whatever was made is opened, and what lacks its topic id gets it."""
+        total = self.changes_of_all(start, tmp_path / "all")
+        assert total > 60
+        for stop_at in range(0, total, 7):
+            data = tmp_path / f"stopped{stop_at}"
+            manager = start(data, disk=(disk := StoppingDisk()))
+            disk.stop_at = disk.changes + stop_at
+            assert all(isinstance(log, KafkaError) for log in self.make(manager))
+            crash(manager)
+            again = start(data)
+            assert again.failures == {}
+            assert [log.log_end_offset for log in self.make(again)] == [0] * 20
+            assert {again.topic_id("orders", partition) for partition in range(20)} == {TOPIC_ID}
+            again.close()
+
+    def changes_of_all(self, start, data):
+        manager = start(data, disk=(disk := StoppingDisk()))
+        before = disk.changes
+        self.make(manager)
+        return disk.changes - before
+
+
+class WatchedDisk(RealDisk):
+    def __init__(self):
+        self.listed = []
+
+    def list_directory(self, path):
+        self.listed.append(path)
+        return super().list_directory(path)
 
 
 class TestDelete:

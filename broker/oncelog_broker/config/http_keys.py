@@ -1,0 +1,45 @@
+"""The key of the HTTP listener, which is no listener of Kafka's protocol, and its address from text to values.
+
+`BROKER_KEYS` in `broker_keys` holds it, too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from oncelog_broker.config.declared import ConfigKey, ConfigType, Importance, InvalidConfig, not_empty
+
+LOOPBACK: Final = "127.0.0.1"
+MAX_PORT: Final = 65_535
+
+HTTP_LISTENER = ConfigKey[str | None](
+    "http.listener",
+    ConfigType.STRING,
+    None,
+    "Where metrics (/metrics) and health (/health/live, /health/ready) are told over HTTP: host:port, or a port alone, "
+    "which is then one of 127.0.0.1; port 0 is any free port, 0.0.0.0 every interface. Nobody logs in there, and "
+    "nothing is encrypted. Not set: nowhere. No key of Kafka's.",
+    not_empty(),
+    Importance.MEDIUM,
+)
+
+_ADDRESS: Final = re.compile(r"(?:(?:\[(?P<ipv6>[0-9a-fA-F:.%]+)\]|(?P<host>[^\[\]:/\s]*)):)?(?P<port>\d{1,5})")
+
+
+class HttpAddress(NamedTuple):
+    """Where to listen, and as what it is written in a URL."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def http_address(text: str) -> HttpAddress:
+    """`8080`, `:8080`, `0.0.0.0:8080`, `[::1]:8080`. Raises InvalidConfig."""
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None or int(match["port"]) > MAX_PORT:
+        raise InvalidConfig(f"{HTTP_LISTENER.name}: {text!r} is no host:port, nor a port")
+    return HttpAddress(match["ipv6"] or match["host"] or LOOPBACK, int(match["port"]))

@@ -1,0 +1,290 @@
+"""The control over HTTP, in threads beside the event loop. For tests: whoever reaches it can kill the broker.
+
+GET    /points           where a fault can strike
+GET    /faults           those that are set
+POST   /faults           set one: `orders.py` says how; answers with it and its id
+GET    /faults/7         one, with how often it struck; ?struck=1&wait_ms=5000 waits until it has so often
+DELETE /faults/7         take one back; /faults: all
+POST   /crash            kill -9
+POST   /pause, /resume   `standstill.py`
+
+A page in a browser could send requests to loopback as well: what it may send without being asked (a form, a script of
+another origin) has no Content-Type of JSON, or names a host that is not an address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import logging
+import socket
+import socketserver
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from oncelog.fail_points.controlled import Fault, TooManyFaults
+from oncelog.fail_points.faults import Faults, crash
+from oncelog_broker.fail_control.standstill import Standstill
+
+logger = logging.getLogger(__name__)
+
+LOOPBACK: Final = "127.0.0.1"
+MAX_BODY_BYTES: Final = 64 * 1024
+MAX_WAIT_MS: Final = 60_000
+IDLE_SECONDS: Final = 90.0
+"""A connection that sends nothing for so long is closed; longer than anybody waits for a fault to strike."""
+MAX_CONNECTIONS: Final = 64
+JSON_TYPE: Final = "application/json"
+
+
+def _orders() -> ModuleType:
+    """Imported for the first question: it knows all messages, and the broker shall be ready in a blink."""
+    from oncelog_broker.fail_control import orders
+
+    return orders
+
+
+class Refused(Exception):
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+def parse_address(text: str) -> Address:
+    """HOST:PORT, or PORT on loopback; port 0: any that is free. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535 or (colon and not host):
+        raise ValueError(f"{text!r} is not [HOST:]PORT")
+    return Address(host.strip("[]") or LOOPBACK, int(port))
+
+
+class HttpControl:
+    """Listens from `start` to `close`."""
+
+    def __init__(self, faults: Faults, address: Address) -> None:
+        self.faults = faults.controlled
+        self._address = address
+        self._server: _Server | None = None
+        self._standstill: Standstill
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> str:
+        """Beside this loop, which is the one to stand still. Returns the URL. Raises OSError."""
+        self._standstill = Standstill(loop)
+        server = _Server(self._address, self)
+        self._server = server
+        threading.Thread(target=server.serve_forever, name="fail control", daemon=True).start()
+        host, port = server.server_name, server.server_port
+        if not _is_loopback(host):
+            logger.warning("whoever reaches the fail control can kill this broker", extra={"host": host, "port": port})
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def close(self) -> None:
+        """Harmless when it is closed, and when it never began."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+            self._standstill.close()
+
+    # --- what may be asked for: path without the number, method -> what is done
+
+    def points(self, _: _Question) -> Any:
+        return {"points": _orders().catalogue()}
+
+    def list_faults(self, _: _Question) -> Any:
+        return {"faults": [_orders().described(fault) for fault in self.faults.all()]}
+
+    def add_fault(self, question: _Question) -> Any:
+        try:
+            order = _orders().order_of(question.body)
+            fault = self.faults.add(
+                order.point, order.action, is_after=order.is_after, times=order.times, filters=order.filters
+            )
+        except (_orders().BadOrder, TooManyFaults) as error:
+            raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
+        return _orders().described(fault)
+
+    def show_fault(self, question: _Question) -> Any:
+        fault = self._fault(question)
+        wait_ms = min(question.number_of("wait_ms", 0), MAX_WAIT_MS)
+        if wait_ms:
+            self.faults.until_struck(fault, question.number_of("struck", 1), wait_ms / 1000)
+        return _orders().described(fault)
+
+    def remove_fault(self, question: _Question) -> Any:
+        fault = self._fault(question)
+        self.faults.remove(fault.number)
+        return _orders().described(fault)
+
+    def clear_faults(self, _: _Question) -> Any:
+        self.faults.clear()
+        return {}
+
+    def crash(self, _: _Question) -> Any:
+        crash()
+
+    def pause(self, _: _Question) -> Any:
+        if not self._standstill.pause():
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the broker was too busy to stand still; it will")
+        return {}
+
+    def resume(self, _: _Question) -> Any:
+        self._standstill.resume()
+        return {}
+
+    def _fault(self, question: _Question) -> Fault:
+        fault = self.faults.get(question.fault)
+        if fault is None:
+            raise Refused(HTTPStatus.NOT_FOUND, f"there is no fault {question.fault}")
+        return fault
+
+
+class _Question(NamedTuple):
+    fault: int
+    body: Any
+    parameters: dict[str, list[str]]
+
+    def number_of(self, name: str, default: int) -> int:
+        text = self.parameters.get(name, [str(default)])[0]
+        if not text.isdecimal() or len(text) > 9:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"{name} is a number")
+        return int(text)
+
+
+ROUTES: Final[dict[tuple[str, str], Callable[[HttpControl, _Question], Any]]] = {
+    ("GET", "/points"): HttpControl.points,
+    ("GET", "/faults"): HttpControl.list_faults,
+    ("POST", "/faults"): HttpControl.add_fault,
+    ("DELETE", "/faults"): HttpControl.clear_faults,
+    ("GET", "/faults/"): HttpControl.show_fault,
+    ("DELETE", "/faults/"): HttpControl.remove_fault,
+    ("POST", "/crash"): HttpControl.crash,
+    ("POST", "/pause"): HttpControl.pause,
+    ("POST", "/resume"): HttpControl.resume,
+}
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 2 * MAX_CONNECTIONS
+
+    def __init__(self, address: Address, control: HttpControl) -> None:
+        self.control = control
+        self._room = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        if ":" in address.host:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, _Handler)
+
+    def server_bind(self) -> None:
+        """Without HTTPServer's look-up of our own name, which may take seconds."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes is nothing to tell."""
+        logger.debug("fail control", exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = IDLE_SECONDS
+    server: _Server
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_DELETE(self) -> None:
+        self._serve()
+
+    def _serve(self) -> None:
+        try:
+            status, answer = HTTPStatus.OK, self._answer()
+        except Refused as error:
+            status, answer = error.status, {"error": str(error)}
+            self.close_connection = True  # its body may not have been read
+        body = json.dumps(answer, indent=2).encode() + b"\n"
+        self.send_response(status)
+        self.send_header("Content-Type", JSON_TYPE)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _answer(self) -> Any:
+        self._check_host()
+        url = urlsplit(self.path)
+        path, fault = url.path, 0
+        if path.startswith("/faults/"):
+            number = path.removeprefix("/faults/")
+            if not number.isdecimal() or len(number) > 9:
+                raise Refused(HTTPStatus.NOT_FOUND, "a fault is a number")
+            path, fault = "/faults/", int(number)
+        serve = ROUTES.get((self.command, path))
+        if serve is None:
+            raise Refused(HTTPStatus.NOT_FOUND, f"{self.command} {path[:100]} is not among {_routes()}")
+        body = self._body() if self.command == "POST" else None
+        return serve(self.server.control, _Question(fault, body, parse_qs(url.query)))
+
+    def _body(self) -> Any:
+        if self.headers.get_content_type() != JSON_TYPE:
+            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Type: {JSON_TYPE} is expected")
+        length = self.headers.get("Content-Length", "0")
+        if "Transfer-Encoding" in self.headers:
+            raise Refused(HTTPStatus.LENGTH_REQUIRED, "Content-Length is expected")
+        if not length.isdecimal() or len(length) > 9 or int(length) > MAX_BODY_BYTES:
+            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MAX_BODY_BYTES} bytes, with their length")
+        body = self.rfile.read(int(length))
+        try:
+            return json.loads(body) if body else None
+        except (ValueError, RecursionError):
+            raise Refused(HTTPStatus.BAD_REQUEST, "the body is no JSON") from None
+
+    def _check_host(self) -> None:
+        host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+        if host != "localhost" and not _is_address(host) and _is_loopback(self.server.server_name):
+            raise Refused(HTTPStatus.FORBIDDEN, "Host must be localhost or an address")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        logger.debug("fail control: %s", format % args)
+
+
+def _routes() -> str:
+    return ", ".join(f"{method} {path}" for method, path in ROUTES)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    return _is_address(host) and ipaddress.ip_address(host).is_loopback

@@ -1,0 +1,55 @@
+"""Who may do what with the nodes that we make, as `zookeeper.set.acl` has it.
+
+As Kafka's `ZkData.defaultAcls`: our identity may do everything, others may read, but for nodes with secrets, which are
+nobody else's. A node may only be made and deleted by who may write the one above it, so that the chroot is protected
+with all the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kazoo.protocol.serialization import int_struct, write_string
+from kazoo.security import ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Permissions
+
+from oncelog_broker.metadata import paths
+
+SECRET: Final = (paths.USER_CONFIGS, paths.BROKER_CONFIGS, paths.SECRETS)
+"""With all beneath: SCRAM credentials, settings of brokers, which may be passwords, and secrets of the cluster."""
+OTHERS_CHANGE: Final = Permissions.WRITE | Permissions.CREATE | Permissions.DELETE | Permissions.ADMIN
+
+
+def entries(path: str, *, is_protected: bool) -> list[Any]:
+    """kazoo's ACL of the node at `path`, without the chroot."""
+    if not is_protected:
+        return list(OPEN_ACL_UNSAFE)
+    return [*CREATOR_ALL_ACL, *([] if is_secret(path) else READ_ACL_UNSAFE)]
+
+
+def is_secret(path: str) -> bool:
+    return any(path == root or path.startswith(root + "/") for root in SECRET)
+
+
+def is_open(path: str, acl: Sequence[Any]) -> bool:
+    """Whether strangers may do with this node what they may not, by its ACL as it is."""
+    forbidden = Permissions.ALL if is_secret(path) else OTHERS_CHANGE
+    return any(entry.id == ANYONE_ID_UNSAFE and entry.perms & forbidden for entry in acl)
+
+
+def packed(acl: Sequence[Any]) -> bytes:
+    """As it stands in a request."""
+    found = [int_struct.pack(each.perms) + write_string(each.id.scheme) + write_string(each.id.id) for each in acl]
+    return bytes(int_struct.pack(len(found)) + b"".join(found))
+
+
+OPEN: Final = packed(OPEN_ACL_UNSAFE)
+PROTECTED: Final = packed(entries("/", is_protected=True))
+PROTECTED_SECRET: Final = packed(entries(paths.USER_CONFIGS, is_protected=True))
+
+
+def packed_for(path: str, *, is_protected: bool) -> bytes:
+    """`entries`, packed."""
+    if not is_protected:
+        return OPEN
+    return PROTECTED_SECRET if is_secret(path) else PROTECTED

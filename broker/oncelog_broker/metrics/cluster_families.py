@@ -1,0 +1,105 @@
+"""Who leads what, what is missing, and what the controller sees: ReplicaManager, KafkaController, KafkaServer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oncelog_broker.metrics.family import NO_LABELS, Families, Sample, Samples
+from oncelog_broker.metrics.source import CONTROLLED_SHUTDOWN, RUNNING, ClusterCounts, Source
+from oncelog_broker.replication.partition import Partition
+
+families = Families()
+
+
+def _of_replicas(name: str, text: str, value: Callable[[Source], float]) -> None:
+    @families.gauge(f"kafka_server_replicamanager_{name}", text)
+    def read(source: Source) -> Samples:
+        yield Sample(NO_LABELS, value(source))
+
+
+def _of_led(name: str, text: str, is_so: Callable[[Partition], bool]) -> None:
+    @families.gauge(f"kafka_server_replicamanager_{name}", text)
+    def read(source: Source) -> Samples:
+        count = 0
+        for number, partition in enumerate(source.led, 1):
+            count += partition.leads and is_so(partition)
+            if number % 200 == 0:
+                yield None
+        yield Sample(NO_LABELS, count)
+
+
+def _of_cluster(name: str, text: str, value: Callable[[ClusterCounts], float]) -> None:
+    @families.gauge(f"kafka_controller_kafkacontroller_{name}", text)
+    def read(source: Source) -> Samples:
+        yield Sample(NO_LABELS, value(source.cluster))
+
+
+_of_replicas("partitioncount", "Partitions that this broker hosts.", lambda source: len(source.hosted))
+_of_replicas("leadercount", "Of these, led by it.", lambda source: len(source.led))
+_of_replicas(
+    "offlinereplicacount",
+    "Logs that could not be opened, or failed: the broker's log says why.",
+    lambda source: source.replicas.offline,
+)
+_of_led(
+    "underreplicatedpartitions",
+    "Partitions led here of which a replica is not in sync.",
+    lambda partition: partition.is_under_replicated,
+)
+_of_led(
+    "underminisrpartitioncount",
+    "Partitions led here that refuse acks=all, for too few are in sync.",
+    lambda partition: len(partition.isr) < partition.needed_in_sync,
+)
+_of_led(
+    "atminisrpartitioncount",
+    "Partitions led here that would refuse acks=all with one replica less in sync.",
+    lambda partition: len(partition.isr) == partition.needed_in_sync,
+)
+
+
+@families.counter("kafka_server_replicamanager_isrshrinks_total", "ISRs that became smaller at the leader's request.")
+def isr_shrinks(source: Source) -> Samples:
+    yield Sample(NO_LABELS, source.all_topics.isr_shrinks)
+
+
+@families.counter("kafka_server_replicamanager_isrexpands_total", "ISRs that became larger at the leader's request.")
+def isr_expands(source: Source) -> Samples:
+    yield Sample(NO_LABELS, source.all_topics.isr_expands)
+
+
+_of_cluster("activecontrollercount", "1 where this broker is the controller.", lambda cluster: cluster.is_controller)
+_of_cluster("activebrokercount", "Live brokers; 0 unless this is the controller.", lambda cluster: cluster.brokers)
+_of_cluster(
+    "offlinepartitionscount",
+    "Partitions of the cluster without a leader; 0 unless this is the controller.",
+    lambda cluster: cluster.offline,
+)
+_of_cluster(
+    "preferredreplicaimbalancecount",
+    "Partitions that another than the preferred replica leads; 0 unless this is the controller.",
+    lambda cluster: cluster.not_preferred,
+)
+_of_cluster(
+    "globaltopiccount", "Topics of the cluster; 0 unless this is the controller.", lambda cluster: cluster.topics
+)
+_of_cluster(
+    "globalpartitioncount",
+    "Partitions of the cluster; 0 unless this is the controller.",
+    lambda cluster: cluster.partitions,
+)
+
+
+@families.gauge("kafka_server_kafkaserver_brokerstate", "3: running; 6: it stops, and others take over.")
+def broker_state(source: Source) -> Samples:
+    yield Sample(NO_LABELS, CONTROLLED_SHUTDOWN if source.replicas.is_leaving else RUNNING)
+
+
+@families.gauge(
+    "oncelog_follower_lag_records",
+    "How many records a follower is behind in the partition where it is behind most, of those led here.",
+    "follower",
+)
+def follower_lag(source: Source) -> Samples:
+    for follower, records in sorted(source.lag.items()):
+        yield Sample({"follower": str(follower)}, records)

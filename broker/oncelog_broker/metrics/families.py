@@ -1,0 +1,28 @@
+"""All metrics, in the order in which they are told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_broker.metrics import (
+    cluster_families,
+    coordinator_families,
+    own_families,
+    partition_families,
+    process_families,
+    request_families,
+    topic_families,
+)
+from oncelog_broker.metrics.family import Family
+
+SECTIONS: Final = (
+    ("Exactly once, and the event loop", own_families.families),
+    ("Cluster and replication", cluster_families.families),
+    ("Requests and connections", request_families.families),
+    ("Topics", topic_families.families),
+    ("Partitions", partition_families.families),
+    ("Groups", coordinator_families.families),
+    ("Process", process_families.families),
+)
+
+FAMILIES: Final[tuple[Family, ...]] = tuple(family for _, section in SECTIONS for family in section.declared)

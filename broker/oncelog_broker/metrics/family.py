@@ -1,0 +1,64 @@
+"""What a metric is: its name, its kind, what it says, its labels, and the function that reads its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from oncelog_broker.metrics.source import Source
+
+NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+class Sample(NamedTuple):
+    """One value. `suffix` is for the parts of a histogram."""
+
+    labels: Mapping[str, str]
+    value: float
+    suffix: str = ""
+
+
+Samples = Iterator[Sample | None]
+"""None where many things were looked at and nothing is to be told: others may have their turn there."""
+Reader = Callable[[Source], Samples]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric. `name` is the whole one: a counter's ends in _total."""
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...]
+    read: Reader
+
+    @property
+    def is_kafkas(self) -> bool:
+        """Whether existing dashboards for Apache Kafka know it."""
+        return not self.name.startswith("oncelog_")
+
+
+class Families:
+    """The metrics that one module declares, in order; a decorator for each kind."""
+
+    def __init__(self) -> None:
+        self.declared: list[Family] = []
+
+    def gauge(self, name: str, text: str, *labels: str) -> Callable[[Reader], Reader]:
+        return self._declare(name, "gauge", text, labels)
+
+    def counter(self, name: str, text: str, *labels: str) -> Callable[[Reader], Reader]:
+        assert name.endswith("_total"), name
+        return self._declare(name, "counter", text, labels)
+
+    def histogram(self, name: str, text: str, *labels: str) -> Callable[[Reader], Reader]:
+        return self._declare(name, "histogram", text, labels)
+
+    def _declare(self, name: str, kind: str, text: str, labels: tuple[str, ...]) -> Callable[[Reader], Reader]:
+        def declare(read: Reader) -> Reader:
+            self.declared.append(Family(name, kind, text, labels, read))
+            return read
+
+        return declare

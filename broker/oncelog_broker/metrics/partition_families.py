@@ -1,0 +1,73 @@
+"""One sample for each partition that this broker hosts, or leads: kafka.log:type=Log, kafka.cluster:type=Partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oncelog_broker.metrics.family import Families, Sample, Samples
+from oncelog_broker.metrics.source import Source, in_steps
+from oncelog_broker.replication.partition import Partition
+
+families = Families()
+
+
+def _hosted(name: str, text: str, value: Callable[[Partition], float]) -> None:
+    @families.gauge(name, text, "topic", "partition")
+    def read(source: Source) -> Samples:
+        return (_sample(partition, value) for partition in source.hosted)
+
+
+def _led(name: str, text: str, value: Callable[[Partition], float]) -> None:
+    @families.gauge(name, text, "topic", "partition")
+    def read(source: Source) -> Samples:
+        for partition, ends_step in in_steps(source.led):
+            if partition.leads:  # it may have been given away since the scrape began
+                yield _sample(partition, value)
+            elif ends_step:
+                yield None
+
+
+def _sample(partition: Partition, value: Callable[[Partition], float]) -> Sample:
+    return Sample({"topic": partition.topic, "partition": str(partition.index)}, value(partition))
+
+
+_hosted("kafka_log_log_size", "Bytes of the log's segments.", lambda partition: partition.log.size_bytes)
+_hosted(
+    "kafka_log_log_numlogsegments",
+    "Segments of the log.",
+    lambda partition: len(partition.log.segment_base_offsets),
+)
+_hosted(
+    "kafka_log_log_logstartoffset", "The first offset of the log.", lambda partition: partition.log.log_start_offset
+)
+_hosted(
+    "kafka_log_log_logendoffset",
+    "The offset that the next record gets.",
+    lambda partition: partition.log.log_end_offset,
+)
+_led(
+    "kafka_cluster_partition_replicascount",
+    "Replicas of a partition that this broker leads.",
+    lambda partition: len(partition.followers) + 1,
+)
+_led("kafka_cluster_partition_insyncreplicascount", "Of these, in sync.", lambda partition: len(partition.isr))
+_led(
+    "kafka_cluster_partition_underreplicated",
+    "1 where a replica is not in sync.",
+    lambda partition: partition.is_under_replicated,
+)
+_led(
+    "kafka_cluster_partition_underminisr",
+    "1 where fewer are in sync than min.insync.replicas: acks=all is refused.",
+    lambda partition: len(partition.isr) < partition.needed_in_sync,
+)
+_led(
+    "kafka_cluster_partition_atminisr",
+    "1 where as many are in sync as min.insync.replicas: with one less, acks=all is refused.",
+    lambda partition: len(partition.isr) == partition.needed_in_sync,
+)
+_led(
+    "kafka_cluster_partition_laststableoffsetlag",
+    "Records between last stable offset and high watermark: what open transactions hold back from read_committed.",
+    lambda partition: partition.high_watermark - partition.last_stable_offset,
+)

@@ -1,0 +1,146 @@
+"""What the metrics are read from: the parts of a broker, and what of them is looked at once for a whole scrape.
+
+Between two slices of a scrape the broker goes on. So what is iterated over is copied first, and a scrape is no snapshot
+of one moment: sums of different metrics may differ by what came in between.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog_broker.config.listeners import listeners
+from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
+from oncelog_broker.observability.loop_watch import LoopWatch
+from oncelog_broker.observability.request_times import RequestTimes
+from oncelog_broker.observability.topic_traffic import TopicTraffic
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.steps import Errand, Steps
+from oncelog_broker.server.connections import Connections
+from oncelog_broker.server.context import Services
+from oncelog_broker.server.dispatch import Dispatcher
+
+PARTITIONS_PER_STEP: Final = 200
+"""Looked at before others have their turn: below a millisecond."""
+RUNNING: Final = 3
+CONTROLLED_SHUTDOWN: Final = 6
+"""Kafka's BrokerState."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of a broker that metrics are read from."""
+
+    services: Services
+    connections: Connections
+    dispatcher: Dispatcher
+    times: RequestTimes
+    loop: LoopWatch
+
+
+class ClusterCounts:
+    """What the controller tells of the whole cluster; all 0 where another broker is controller."""
+
+    def __init__(self) -> None:
+        self.is_controller = False
+        self.brokers = 0
+        self.topics = 0
+        self.partitions = 0
+        self.offline = 0
+        self.not_preferred = 0
+
+    def counted(self, image: ClusterImage, node_id: int) -> Steps[None]:
+        self.is_controller = image.controller_id == node_id
+        if not self.is_controller:
+            return
+        self.brokers, self.topics = len(image.brokers), len(image.topics)
+        for topic in image.topics.values():
+            for number, state in enumerate(topic.partitions.values(), 1):
+                self.partitions += 1
+                self.offline += state.leader == NO_LEADER
+                self.not_preferred += bool(state.replicas) and state.leader != state.replicas[0]
+                if number % PARTITIONS_PER_STEP == 0:
+                    yield None
+            yield None
+
+
+class Source:
+    """What one scrape reads. Complete when the steps of `look` have run."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.services = parts.services
+        self.hosted: list[Partition] = []
+        self.led: list[Partition] = []
+        self.topics: dict[str, TopicTraffic] = {}
+        """By topic, with what its partitions have counted by themselves."""
+        self.all_topics = TopicTraffic()
+        """Of all topics together, those included that are deleted."""
+        self.cluster = ClusterCounts()
+        self.lag: dict[int, int] = {}
+        """Follower -> how many records it is behind where it is behind most, of what this broker leads."""
+        self.connections: Counter[str] = Counter()
+        """By listener."""
+        self.open_files: int | None = None
+        """File descriptors; None where the system does not tell."""
+
+    @property
+    def replicas(self) -> Replicas:
+        return self.services.replicas
+
+    def look(self) -> Steps[None]:
+        """Copy what is to be iterated over, and count what several metrics tell."""
+        self.open_files = yield Errand(_open_files)
+        replicas = self.replicas
+        self.hosted = list(replicas.partitions())
+        self.led = [partition for partition in self.hosted if partition.leads]
+        traffic = [*replicas.traffic.items()]
+        for number, (topic, counted) in enumerate(traffic, 1):
+            copy = self.topics[topic] = TopicTraffic()
+            copy.add(counted)
+            if number % PARTITIONS_PER_STEP == 0:
+                yield None
+        for number, partition in enumerate(self.hosted, 1):
+            self._add(partition)
+            if number % PARTITIONS_PER_STEP == 0:
+                yield None
+        self.all_topics.add(replicas.traffic_of_deleted)
+        for number, counted in enumerate(self.topics.values(), 1):
+            self.all_topics.add(counted)
+            if number % PARTITIONS_PER_STEP == 0:
+                yield None
+        yield from self.cluster.counted(self.services.image, self.services.node_id)
+        self.connections.update({listener.name: 0 for listener in listeners(self.services.config)})
+        self.connections.update(connection.listener for connection in self.parts.connections)
+        yield None
+
+    def _add(self, partition: Partition) -> None:
+        counted = self.topics.get(partition.topic)
+        if counted is None:
+            return  # it came, or went, while this scrape began
+        counted.fold(partition.log.producer_state.counters)
+        if not partition.leads:
+            return
+        counted.messages_in += partition.messages_in_epoch
+        end = partition.log.log_end_offset
+        for broker_id, follower in partition.followers.items():
+            behind = end - (follower.log_end_offset or 0)
+            self.lag[broker_id] = max(self.lag.get(broker_id, 0), behind)
+
+
+def _open_files() -> int | None:
+    """Of very many files the system takes some milliseconds to tell."""
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return None
+
+
+def in_steps(things: Iterable[Partition]) -> Iterable[tuple[Partition, bool]]:
+    """Each with whether others should have their turn behind it."""
+    for number, thing in enumerate(things, 1):
+        yield thing, number % PARTITIONS_PER_STEP == 0

@@ -1,0 +1,38 @@
+"""What goes in and out, by topic: kafka.server:type=BrokerTopicMetrics.
+
+A sample without the label `topic` is of all topics together, as in Kafka: dashboards ask for topic!="" or topic="".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_broker.metrics.family import NO_LABELS, Families, Sample, Samples
+from oncelog_broker.metrics.source import Source
+
+families = Families()
+
+COUNTERS: Final = (
+    ("messagesin", "messages_in", "Records appended by this broker as leader, transaction markers included."),
+    ("bytesin", "bytes_in", "Bytes of record batches that this broker has taken in as leader."),
+    ("bytesout", "bytes_out", "Bytes of record batches in answers to consumers."),
+    ("replicationbytesin", "replication_bytes_in", "Bytes of record batches fetched from leaders."),
+    ("replicationbytesout", "replication_bytes_out", "Bytes of record batches in answers to followers."),
+    ("totalproducerequests", "produces", "Batches appended by this broker as leader: a request may have several."),
+    ("failedproducerequests", "failed_produces", "Batches that were refused, of partitions that this broker leads."),
+    ("totalfetchrequests", "fetches", "Partitions in answers to consumers."),
+    ("failedfetchrequests", "failed_fetches", "Partitions that were answered with an error."),
+)
+"""Name in Kafka, counter in `TopicTraffic`, meaning."""
+
+
+def _declare(kafkas: str, ours: str, text: str) -> None:
+    @families.counter(f"kafka_server_brokertopicmetrics_{kafkas}_total", text, "topic")
+    def read(source: Source) -> Samples:
+        yield Sample(NO_LABELS, getattr(source.all_topics, ours))
+        for topic, counted in source.topics.items():
+            yield Sample({"topic": topic}, getattr(counted, ours))
+
+
+for _counter in COUNTERS:
+    _declare(*_counter)

@@ -1,0 +1,47 @@
+"""Binds the HTTP listener and accepts on it. It is there before the logs are loaded, to say that they are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import Any, cast
+
+from uvicorn.server import ServerState
+
+from oncelog_broker.config.http_keys import HTTP_LISTENER, HttpAddress
+from oncelog_broker.runtime.network import Network
+from oncelog_broker.web.bounded import BoundedHttp, HttpConnections, http_config
+
+BACKLOG = 64
+
+
+class HttpListener:
+    """One that accepts, until `close`."""
+
+    def __init__(self, address: HttpAddress, close: Any, connections: HttpConnections) -> None:
+        """Internal: use `open`."""
+        self.address = address
+        self._close = close
+        self.connections = connections
+
+    @classmethod
+    async def open(cls, address: HttpAddress, app: Any, network: Network) -> HttpListener:
+        """Raises OSError with a message that says what to do."""
+        # What a client sends wrong is its own affair; what an answer raises is an error of ours.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        config, state, connections = http_config(app), ServerState(), HttpConnections()
+        factory = cast(Any, partial(BoundedHttp, config, state, connections))
+        try:
+            listening = await network.listen(address.host, address.port, factory, backlog=BACKLOG)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise OSError(f"cannot listen on {address}: {why}. Set `{HTTP_LISTENER.name}` to another one.") from error
+        await listening.start()
+        return cls(address._replace(port=listening.port), listening.close, connections)
+
+    async def close(self) -> None:
+        """Accept no more, and end what is under way."""
+        await self._close()
+        self.connections.close()
+        await asyncio.sleep(0)

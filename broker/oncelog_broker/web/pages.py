@@ -1,0 +1,92 @@
+"""What is answered over HTTP: /metrics, /health/live and /health/ready, to GET and HEAD; an ASGI application."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from oncelog_broker.metrics.scraping import CONTENT_TYPE, Scraper
+from oncelog_broker.web.health import Readiness
+
+Message = dict[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+Receive = Callable[[], Awaitable[Message]]
+
+JSON: Final = "application/json"
+METHODS: Final = ("GET", "HEAD")
+BODY_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
+
+
+class Answer:
+    """What is sent: a status, a type and the pieces of a body."""
+
+    __slots__ = ("content_type", "headers", "pieces", "status")
+
+    def __init__(self, status: HTTPStatus, content_type: str, pieces: list[bytes], **headers: str) -> None:
+        self.status = status
+        self.content_type = content_type
+        self.pieces = pieces
+        self.headers = headers
+
+    @classmethod
+    def json(cls, status: HTTPStatus, value: Mapping[str, object], **headers: str) -> Answer:
+        return cls(status, JSON, [json.dumps(value).encode() + b"\n"], **headers)
+
+    async def send(self, send: Send) -> None:
+        """Piece by piece: a client that reads slowly has no more than one of them."""
+        size = sum(map(len, self.pieces))
+        headers = {"content-type": self.content_type, "content-length": str(size), "cache-control": "no-store"}
+        await send(
+            {
+                "type": "http.response.start",
+                "status": int(self.status),
+                "headers": [(name.encode(), value.encode()) for name, value in (headers | self.headers).items()],
+            }
+        )
+        for piece in self.pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class Pages:
+    """The application of one broker."""
+
+    def __init__(self, node_id: int, readiness: Readiness, scraper: Scraper) -> None:
+        self._node_id = node_id
+        self._readiness = readiness
+        self._scraper = scraper
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http"
+        await (await self._answer(scope)).send(send)
+
+    async def _answer(self, scope: Mapping[str, Any]) -> Answer:
+        method, path = scope["method"], scope["path"]
+        if method not in METHODS:
+            # What may follow as a body is not waited for: the connection ends.
+            return Answer.json(
+                HTTPStatus.METHOD_NOT_ALLOWED, {"error": "GET or HEAD"}, allow="GET, HEAD", connection="close"
+            )
+        if any(name in BODY_HEADERS and value != b"0" for name, value in scope["headers"]):
+            return Answer.json(HTTPStatus.BAD_REQUEST, {"error": "no body is taken"}, connection="close")
+        if path == "/health/live":
+            return Answer.json(HTTPStatus.OK, {"status": "live", "broker": self._node_id})
+        if path == "/health/ready":
+            return self._ready()
+        if path == "/metrics":
+            return await self._metrics()
+        return Answer.json(HTTPStatus.NOT_FOUND, {"error": "/metrics, /health/live or /health/ready"})
+
+    def _ready(self) -> Answer:
+        reasons = self._readiness.reasons()
+        status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+        said = {"status": "not ready" if reasons else "ready", "broker": self._node_id, "reasons": reasons}
+        return Answer.json(status, said)
+
+    async def _metrics(self) -> Answer:
+        text = await self._scraper.text()
+        if text is None:
+            return Answer.json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "the broker starts, or stops"})
+        return Answer(HTTPStatus.OK, CONTENT_TYPE, text)

@@ -1,0 +1,66 @@
+"""Metrics and health of one broker, put together: from the first moment of its start to the last of its stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oncelog_broker.config.http_keys import http_address
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog_broker.metrics.scraping import Scraper
+from oncelog_broker.metrics.source import Parts
+from oncelog_broker.observability.loop_watch import LoopWatch
+from oncelog_broker.observability.request_times import RequestTimes
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.network import Network
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.server.connections import Connections
+from oncelog_broker.server.context import Services
+from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.web.health import Condition, Readiness
+from oncelog_broker.web.http_listener import HttpListener
+from oncelog_broker.web.pages import Pages
+
+
+async def serve_http(
+    address: str,
+    node_id: int,
+    readiness: Readiness,
+    parts: Callable[[], Parts | None],
+    network: Network,
+    slices: Slices,
+    clock: Clock,
+) -> HttpListener:
+    """Listen at `address`. Raises InvalidConfig, OSError."""
+    pages = Pages(node_id, readiness, Scraper(parts, slices, clock))
+    return await HttpListener.open(http_address(address), pages, network)
+
+
+def begin_to_tell(
+    readiness: Readiness, services: Services, connections: Connections, dispatcher: Dispatcher, times: RequestTimes
+) -> Parts:
+    """The broker serves: what metrics are read from, and from now on what keeps it from being ready."""
+    readiness.conditions += conditions(services)
+    watch = LoopWatch()
+    watch.start()
+    return Parts(services, connections, dispatcher, times, watch)
+
+
+def conditions(services: Services) -> list[Condition]:
+    """What may keep a broker that serves from being ready."""
+    replicas = services.replicas
+
+    def session() -> str | None:
+        if replicas.may_lead is None or replicas.may_lead():
+            return None
+        return "the session with ZooKeeper is in doubt: this broker leads nothing until that is settled"
+
+    def logs() -> str | None:
+        return "logs are loaded" if replicas.is_opening else None
+
+    def groups() -> str | None:
+        return f"partitions of {CONSUMER_OFFSETS} are loaded" if services.groups.runtime.is_loading else None
+
+    def transactions() -> str | None:
+        return f"partitions of {TRANSACTION_STATE} are loaded" if services.transactions.runtime.is_loading else None
+
+    return [session, logs, groups, transactions]

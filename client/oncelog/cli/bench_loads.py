@@ -1,0 +1,142 @@
+"""The loads of `oncelog bench`: each counts into a `Measured` while it works. All raise KafkaError."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.cli.bench_report import Measured
+
+if TYPE_CHECKING:
+    from oncelog.cluster import TopicPartition
+    from oncelog.producer.producer import Producer
+
+VALUES: Final = 64
+"""Different values that are sent in turns: random letters, so that compression has something to do."""
+POLL_MS: Final = 500
+AHEAD_SECONDS: Final = 0.01
+"""A load with a rate rests when it is so far ahead of it."""
+
+Letters = b"abcdefghijklmnopqrstuvwxyz0123456789 .,;-_"
+Done = Callable[[], bool]
+"""Whether somebody has asked to end early."""
+
+
+def values(size: int, seed: int = 0) -> list[bytes]:
+    """Some of this size, the same in every run."""
+    source = random.Random(seed)  # noqa: S311 - no secret
+    return [bytes(source.choices(Letters, k=size)) for _ in range(VALUES if size else 1)]
+
+
+class Pace:
+    """Keeps a load to a rate, in things per second; None: as fast as it goes."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._began = perf_counter()
+
+    async def wait(self, count: int) -> None:
+        """Before thing number `count`."""
+        if self._rate is None:
+            return
+        ahead = count / self._rate - (perf_counter() - self._began)
+        if ahead > AHEAD_SECONDS:
+            await asyncio.sleep(ahead)
+
+
+async def produce(
+    bootstrap: str, topic: str, count: int, size: int, rate: float | None, measured: Measured, options: dict[str, Any]
+) -> None:
+    """Send `count` records of `size` bytes, and wait until all are acknowledged."""
+    from oncelog.producer.producer import Producer
+
+    failed: list[BaseException] = []
+
+    def acknowledged(started: float, future: asyncio.Future[Any]) -> None:
+        error = future.exception()
+        if error is not None:
+            failed.append(error)
+            return
+        now = perf_counter()
+        measured.waits.note(now - started)
+        measured.count += 1
+        measured.size_bytes += size
+        measured.seconds = now - began
+
+    async with Producer(bootstrap, **options) as producer:
+        await producer.partitions_for(topic)
+        some, pace, began = values(size), Pace(rate), perf_counter()
+        for number in range(count):
+            await pace.wait(number)
+            future = await producer.send(topic, some[number % len(some)])
+            future.add_done_callback(partial(acknowledged, perf_counter()))
+            if failed:
+                break
+        await producer.flush()
+        await asyncio.sleep(0)  # the last callbacks
+    if failed:
+        raise failed[0]
+
+
+async def consume(
+    bootstrap: str, partitions: Sequence[TopicPartition], count: int | None, measured: Measured, options: dict[str, Any]
+) -> None:
+    """Read what is in `partitions` as the command starts, up to `count` records. What is waited for is a poll."""
+    from oncelog.consumer.consumer import Consumer
+
+    async with Consumer(bootstrap, **options) as consumer:
+        ends = {partition: end for partition, end in (await consumer.end_offsets(partitions)).items() if end > 0}
+        consumer.assign(ends)
+        consumer.seek_to_beginning(*ends)
+        began = before = perf_counter()
+        while ends and (count is None or measured.count < count):
+            left = None if count is None else count - measured.count
+            for records in (await consumer.poll(POLL_MS, left)).values():
+                measured.count += len(records)
+                measured.size_bytes += sum(len(record.key or b"") + len(record.value or b"") for record in records)
+            now = perf_counter()
+            measured.waits.note(now - before)
+            measured.seconds, before = now - began, now
+            # Behind the last record there may be markers: positions decide.
+            finished = [each for each, end in ends.items() if await consumer.position(each) >= end]
+            if finished:
+                ends = {each: end for each, end in ends.items() if each not in finished}
+                consumer.assign(ends)
+
+
+async def transactions(
+    bootstrap: str, topic: str, count: int, records: int, size: int, aborts: int, measured: Measured,
+    options: dict[str, Any],
+) -> None:  # fmt: skip
+    """`count` transactions of `records` records each, one after another; of a hundred, `aborts` are aborted."""
+    from oncelog.producer.producer import Producer
+
+    async with Producer(bootstrap, **options) as producer:
+        await producer.partitions_for(topic)
+        some, began = values(size), perf_counter()
+        async for number, started in _numbered(count):
+            await _transaction(producer, topic, some, records, commits=number % 100 >= aborts)
+            now = perf_counter()
+            measured.waits.note(now - started)
+            measured.count += 1
+            measured.size_bytes += records * size
+            measured.seconds = now - began
+
+
+async def _transaction(producer: Producer, topic: str, some: list[bytes], records: int, *, commits: bool) -> None:
+    producer.begin_transaction()
+    for number in range(records):
+        await producer.send(topic, some[number % len(some)])
+    if commits:
+        await producer.commit_transaction()
+    else:
+        await producer.abort_transaction()
+
+
+async def _numbered(count: int) -> AsyncIterator[tuple[int, float]]:
+    for number in range(count):
+        yield number, perf_counter()

@@ -1,0 +1,168 @@
+"""`oncelog configs`: what topics and brokers are set to, where that comes from, and changing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from oncelog.cli.command_config import connection_settings
+from oncelog.cli.options import KEY_VALUE, bootstrap_option, output_option
+from oncelog.cli.output import Column, show_rows
+from oncelog.cli.running import run
+
+if TYPE_CHECKING:
+    from oncelog.admin.resources import AlterConfig, ConfigEntry, ConfigResource
+
+F = TypeVar("F", bound=Callable[..., Any])
+HIDDEN: Final = "(hidden)"
+SOURCES: Final = {
+    "TOPIC_CONFIG": "topic",
+    "DYNAMIC_BROKER_CONFIG": "broker",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": "all brokers",
+    "STATIC_BROKER_CONFIG": "file",
+    "DEFAULT_CONFIG": "default",
+}
+"""Where a value comes from, as people are told."""
+COLUMNS: Final = (*map(Column.headed, ("Resource", "Key", "Value", "Source")), Column("read_only", "Read only"))
+DOCUMENTATION: Final = Column.headed("Documentation")
+
+
+def whose(command: F) -> F:
+    """Whose settings: `topics`, `brokers`, `is_default`."""
+    for option in (
+        click.option("--topic", "topics", multiple=True, metavar="NAME", help="Of this topic. May be repeated."),
+        click.option("--broker", "brokers", type=click.IntRange(min=0), multiple=True, metavar="ID",
+                     help="Of this broker. May be repeated."),
+        click.option("--all-brokers", "is_default", is_flag=True, help="What holds for every broker without its own."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.group()
+def configs() -> None:
+    """Describe, set and delete the settings of topics and brokers."""
+
+
+@configs.command()
+@click.argument("keys", nargs=-1, metavar="[KEY]...")
+@whose
+@bootstrap_option
+@output_option
+@click.option("--all", "shows_all", is_flag=True, help="Those too that are as Kafka, or oncelog, has them by default.")
+@click.option("--documentation", "with_documentation", is_flag=True, help="What each is for.")
+def describe(
+    keys: tuple[str, ...],
+    topics: tuple[str, ...],
+    brokers: tuple[int, ...],
+    is_default: bool,
+    bootstrap: str,
+    output: str | None,
+    shows_all: bool,
+    with_documentation: bool,
+) -> None:
+    """Show settings: those that were set, or those that are named, or --all.
+
+    Plain output: resource, key, value, where it comes from, whether it can be changed while the broker runs; and
+    documentation, if that is asked for.
+    """
+    resources = _resources(topics, brokers, is_default)
+
+    async def command() -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap, **connection_settings()) as admin:
+            return await admin.describe_configs(
+                resources, keys=list(keys) or None, include_documentation=with_documentation
+            )
+
+    found = run(command, bootstrap)
+    rows = [
+        row if with_documentation else row[:-1]
+        for resource in resources
+        for row in rows_of(resource, found[resource].values(), shows_all=shows_all or bool(keys))
+    ]
+    show_rows((*COLUMNS, DOCUMENTATION) if with_documentation else COLUMNS, rows, output)
+
+
+@configs.command(name="set")
+@click.argument("assignments", type=KEY_VALUE, nargs=-1, required=True, metavar="KEY=VALUE...")
+@whose
+@bootstrap_option
+@click.option("--check", is_flag=True, help="Change nothing, and say whether it would be allowed.")
+def set_(
+    assignments: tuple[tuple[str, str], ...],
+    topics: tuple[str, ...],
+    brokers: tuple[int, ...],
+    is_default: bool,
+    bootstrap: str,
+    check: bool,
+) -> None:
+    """Set KEY to VALUE; other settings stay as they are."""
+    from oncelog.admin.resources import AlterConfig
+
+    changes = [AlterConfig(key, value) for key, value in assignments]
+    _alter(_resources(topics, brokers, is_default), changes, bootstrap, check=check)
+
+
+@configs.command()
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@whose
+@bootstrap_option
+@click.option("--check", is_flag=True, help="Change nothing, and say whether it would be allowed.")
+def delete(
+    keys: tuple[str, ...],
+    topics: tuple[str, ...],
+    brokers: tuple[int, ...],
+    is_default: bool,
+    bootstrap: str,
+    check: bool,
+) -> None:
+    """Set KEY back to what holds without a setting here."""
+    from oncelog.admin.resources import AlterConfig, AlterOperation
+
+    changes = [AlterConfig(key, None, AlterOperation.DELETE) for key in keys]
+    _alter(_resources(topics, brokers, is_default), changes, bootstrap, check=check)
+
+
+def _alter(resources: list[ConfigResource], changes: list[AlterConfig], bootstrap: str, *, check: bool) -> None:
+    async def command() -> None:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap, **connection_settings()) as admin:
+            await admin.incremental_alter_configs(dict.fromkeys(resources, changes), validate_only=check)
+
+    run(command, bootstrap)
+    click.echo(f"{'would alter' if check else 'altered'} {', '.join(map(str, resources))}", err=True)
+
+
+def _resources(topics: tuple[str, ...], brokers: tuple[int, ...], is_default: bool) -> list[ConfigResource]:
+    """Each once. Raises UsageError where nothing is named."""
+    from oncelog.admin.resources import ConfigResource
+
+    named = [ConfigResource.topic(name) for name in topics] + [ConfigResource.broker(node_id) for node_id in brokers]
+    if is_default:
+        named.append(ConfigResource.broker())
+    if not named:
+        raise click.UsageError("whose settings? --topic, --broker or --all-brokers is needed")
+    return list(dict.fromkeys(named))
+
+
+def rows_of(
+    resource: ConfigResource, entries: Iterable[ConfigEntry], *, shows_all: bool
+) -> list[tuple[str, str, str | None, str, bool, str | None]]:
+    """COLUMNS and DOCUMENTATION of each entry, by key."""
+    return [
+        (
+            str(resource),
+            entry.name,
+            HIDDEN if entry.is_sensitive else entry.value,
+            SOURCES.get(entry.source.name, entry.source.name.lower()),
+            entry.is_read_only,
+            entry.documentation,
+        )
+        for entry in sorted(entries, key=lambda entry: entry.name)
+        if shows_all or not entry.is_default
+    ]

@@ -1,0 +1,208 @@
+"""`oncelog top`: brokers, throughput, what is out of sync, lag, open transactions: at a glance, live in a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from oncelog.cli.command_config import connection_settings
+from oncelog.cli.options import bootstrap_option, output_option
+from oncelog.cli.output import chosen_format, show_document, show_plain
+from oncelog.cli.running import describe, run
+from oncelog.cli.top_look import Look, Rates, look, rates
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+
+MOST_ROWS: Final = 12
+"""Of each table; the first ones are those that matter most."""
+SHORT: Final = 30
+"""Characters of a list of partitions."""
+
+Row = tuple[object, ...]
+Table = tuple[str, tuple[str, ...], list[Row]]
+"""Title, headings, rows."""
+
+
+@click.command()
+@bootstrap_option
+@output_option
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look; throughput is what came between two looks.",
+)
+@click.option("--once", is_flag=True, help="Look twice, print, and end: as where standard output is no terminal.")
+def top(bootstrap: str, output: str | None, interval: float, once: bool) -> None:
+    """Show what a cluster does, until Ctrl-C.
+
+    It is an admin client: it works with Apache Kafka, too, with what that tells. Plain output has a line for each row
+    of each table, which begins with the table's name.
+    """
+    if once or output is not None or not sys.stdout.isatty():
+        before, now = run(lambda: _look_twice(bootstrap, interval), bootstrap)
+        _show(now, rates(before, now), output)
+    else:
+        run(lambda: _follow(bootstrap, interval), bootstrap)
+
+
+async def _look_twice(bootstrap: str, interval: float) -> tuple[Look, Look]:
+    from oncelog.admin import Admin
+
+    async with Admin(bootstrap, **connection_settings()) as admin:
+        before = await look(admin)
+        await asyncio.sleep(interval)
+        return before, await look(admin)
+
+
+async def _follow(bootstrap: str, interval: float) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    from oncelog.admin import Admin
+    from oncelog.errors import KafkaError
+
+    async with Admin(bootstrap, **connection_settings()) as admin:
+        before: Look | None = None
+        now = await look(admin)
+        with Live(drawn(now, rates(None, now)), console=Console(), screen=True, auto_refresh=False) as live:
+            while True:
+                await asyncio.sleep(interval)
+                try:
+                    before, now = now, await look(admin)
+                except KafkaError as error:  # brokers come back
+                    now.missing["cluster"] = describe(error, bootstrap)
+                live.update(drawn(now, rates(before, now)), refresh=True)
+
+
+def _show(now: Look, measured: Rates, output: str | None) -> None:
+    match chosen_format(output):
+        case "json":
+            show_document(as_json(now, measured))
+        case "plain":
+            show_plain([(title.lower(), *row) for title, _, rows in tables(now, measured) for row in rows])
+            for what, why in now.missing.items():
+                click.echo(f"oncelog: {what}: {why}", err=True)
+        case _:
+            from rich.console import Console
+
+            Console(file=sys.stdout, highlight=False).print(drawn(now, measured))
+
+
+def as_json(now: Look, measured: Rates) -> dict[str, Any]:
+    return {
+        "cluster_id": now.cluster_id,
+        "records_per_second": round(measured.total, 1),
+        "brokers": [
+            asdict(row) | {"records_per_second": round(measured.by_broker.get(row.node_id, 0.0), 1)}
+            for row in now.brokers
+        ],
+        "topics": [{"topic": topic, "records_per_second": round(rate, 1)} for topic, rate in busiest(measured)],
+        "out_of_sync": [asdict(row) for row in now.out_of_sync],
+        "groups": [asdict(row) for row in now.groups],
+        "transactions": [asdict(row) for row in now.transactions],
+        "missing": now.missing,
+    }
+
+
+def busiest(measured: Rates) -> list[tuple[str, float]]:
+    """The topics to which something was written, the busiest first."""
+    busy = [(topic, rate) for topic, rate in measured.by_topic.items() if rate > 0]
+    return sorted(busy, key=lambda each: (-each[1], each[0]))
+
+
+def tables(now: Look, measured: Rates) -> list[Table]:
+    """What is shown, in this order."""
+    brokers: list[Row] = [
+        (
+            row.node_id,
+            row.address,
+            "controller" if row.is_controller else "",
+            row.leads,
+            row.replicas,
+            row.out_of_sync,
+            per_second(measured.by_broker.get(row.node_id)),
+        )
+        for row in now.brokers
+    ]
+    topics: list[Row] = [(topic, per_second(rate)) for topic, rate in busiest(measured)]
+    behind: list[Row] = [
+        (row.topic, row.partition, row.leader, _list(row.replicas), _list(row.isr)) for row in now.out_of_sync
+    ]
+    groups: list[Row] = [(row.group_id, row.state, row.members, row.lag) for row in now.groups]
+    transactions: list[Row] = [
+        (row.transactional_id, duration(row.seconds), row.producer_id, row.coordinator_id, _short(row.partitions))
+        for row in now.transactions
+    ]
+    return [
+        ("Brokers", ("Broker", "Address", "", "Leads", "Replicas", "Out of sync", "Records/s"), brokers),
+        ("Topics", ("Topic", "Records/s"), topics),
+        ("Out of sync", ("Topic", "Partition", "Leader", "Replicas", "In sync"), behind),
+        ("Open transactions", ("Transactional id", "Open for", "Producer", "Coordinator", "Partitions"), transactions),
+        ("Groups", ("Group", "State", "Members", "Lag"), groups),
+    ]
+
+
+def drawn(now: Look, measured: Rates) -> Group:
+    """Tables that have rows, below a line about the whole; nothing in them is taken as markup."""
+    from rich.console import Group
+    from rich.text import Text
+
+    behind, late = len(now.out_of_sync), len(now.transactions)
+    line = Text.assemble(
+        (f"{len(now.brokers)} brokers", "bold"),
+        f"   {per_second(measured.total)} records/s   {len(now.leaders)} partitions led   ",
+        (f"{behind} out of sync", "bold red" if behind else "green"),
+        f"   {late} open transactions   cluster {now.cluster_id or '-'}",
+    )
+    parts: list[RenderableType] = [line]
+    parts += [_table(*table) for table in tables(now, measured) if table[2]]
+    parts += [Text(f"{what}: {why}", style="yellow") for what, why in now.missing.items()]
+    return Group(*parts)
+
+
+def _table(title: str, headings: tuple[str, ...], rows: list[Row]) -> RenderableType:
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    more = f"   and {len(rows) - MOST_ROWS} more" if len(rows) > MOST_ROWS else ""
+    made = RichTable(title=Text(title + more), title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for number, heading in enumerate(headings):
+        is_number = all(isinstance(row[number], int) for row in rows)
+        made.add_column(heading, justify="right" if is_number else "left", overflow="ellipsis", no_wrap=True)
+    for row in rows[:MOST_ROWS]:
+        made.add_row(*(Text("-" if field is None else str(field)) for field in row))
+    return made
+
+
+def per_second(rate: float | None) -> str:
+    return "0" if not rate else f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
+
+
+def duration(seconds: float | None) -> str:
+    """As people read it: 0.3 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    if seconds is None:
+        return "-"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
+
+
+def _list(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _short(partitions: tuple[str, ...]) -> str:
+    text = ",".join(partitions)
+    return text if len(text) <= SHORT else f"{text[:SHORT]}... ({len(partitions)})"

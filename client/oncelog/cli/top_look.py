@@ -1,0 +1,231 @@
+"""What `oncelog top` sees: one look at a cluster as an admin client, and what has changed between two. No drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from oncelog.cli.running import describe
+
+if TYPE_CHECKING:
+    from oncelog.admin import Admin
+    from oncelog.cluster import Topic, TopicPartition
+
+T = TypeVar("T")
+Partition = tuple[str, int]
+
+MAX_GROUPS: Final = 50
+"""Of so many groups the lag is asked for in one look: each costs requests to its coordinator."""
+MAX_TRANSACTIONS: Final = 50
+"""Of so many open transactions it is asked for how long they are open."""
+ONGOING: Final = "Ongoing"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """A broker, and the partitions that it leads and holds; `out_of_sync`: of those it holds."""
+
+    node_id: int
+    address: str
+    is_controller: bool
+    leads: int
+    replicas: int
+    out_of_sync: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group; `lag` is None where it is not known."""
+
+    group_id: str
+    state: str
+    members: int
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRow:
+    """An open transaction; the time since when is None where it is not known."""
+
+    transactional_id: str
+    producer_id: int
+    coordinator_id: int
+    seconds: float | None
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A partition that is out of sync, or without a leader."""
+
+    topic: str
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Look:
+    """A cluster at one moment. `missing` says what could not be had, and why."""
+
+    at: float
+    """Monotonic seconds."""
+    cluster_id: str | None = None
+    brokers: list[BrokerRow] = field(default_factory=list)
+    ends: dict[Partition, int] = field(default_factory=dict)
+    """Where the logs of the partitions with leaders end."""
+    leaders: dict[Partition, int] = field(default_factory=dict)
+    out_of_sync: list[PartitionRow] = field(default_factory=list)
+    groups: list[GroupRow] = field(default_factory=list)
+    transactions: list[TransactionRow] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Records per second between two looks; empty where there is only one."""
+
+    by_topic: Mapping[str, float]
+    by_broker: Mapping[int, float]
+
+    @property
+    def total(self) -> float:
+        return sum(self.by_topic.values())
+
+
+def rates(before: Look | None, now: Look) -> Rates:
+    """What the ends of the logs say. A log that was cut, or a topic that was made anew, counts as silent."""
+    if before is None or now.at <= before.at:
+        return Rates({}, {})
+    by_topic: dict[str, float] = {}
+    by_broker: dict[int, float] = {}
+    seconds = now.at - before.at
+    for where, end in now.ends.items():
+        rate = max(0, end - before.ends.get(where, end)) / seconds
+        by_topic[where[0]] = by_topic.get(where[0], 0.0) + rate
+        leader = now.leaders[where]
+        by_broker[leader] = by_broker.get(leader, 0.0) + rate
+    return Rates(by_topic, by_broker)
+
+
+async def look(admin: Admin) -> Look:
+    """Raises KafkaError if the cluster cannot be reached; what it does not tell, or not us, is `missing`."""
+    found = Look(monotonic())
+    cluster = await admin.describe_cluster()
+    found.cluster_id = cluster.cluster_id
+    names = await _had(found, "topics", admin.list_topics(include_internal=True), [])
+    topics = (await _had(found, "topics", admin.describe_topics(names), {})) if names else {}
+    _see_partitions(found, topics.values())
+    found.brokers = broker_rows(cluster, topics.values())
+    await _see_ends(found, admin)
+    await _see_groups(found, admin)
+    await _see_transactions(found, admin)
+    return found
+
+
+async def _had(found: Look, what: str, asked: Awaitable[T], otherwise: T) -> T:
+    from oncelog.errors import ConnectionFailed, KafkaError
+
+    try:
+        return await asked
+    except ConnectionFailed:
+        raise
+    except KafkaError as error:
+        found.missing[what] = describe(error, "the cluster")
+        return otherwise
+
+
+def _see_partitions(found: Look, topics: Iterable[Topic]) -> None:
+    from oncelog.cluster import NO_NODE
+
+    for topic in topics:
+        for index, partition in sorted(topic.partitions.items()):
+            if partition.leader != NO_NODE:
+                found.leaders[topic.name, index] = partition.leader
+            if partition.leader == NO_NODE or set(partition.replicas) - set(partition.isr):
+                row = PartitionRow(topic.name, index, partition.leader, partition.replicas, partition.isr)
+                found.out_of_sync.append(row)
+
+
+def broker_rows(cluster: Any, topics: Iterable[Topic]) -> list[BrokerRow]:
+    """One for each live broker, and for each that is not there and should be."""
+    leads: dict[int, int] = {}
+    replicas: dict[int, int] = {}
+    behind: dict[int, int] = {}
+    for topic in topics:
+        for partition in topic.partitions.values():
+            leads[partition.leader] = leads.get(partition.leader, 0) + 1
+            for node_id in partition.replicas:
+                replicas[node_id] = replicas.get(node_id, 0) + 1
+                behind[node_id] = behind.get(node_id, 0) + (node_id not in partition.isr)
+    live = {broker.node_id: f"{broker.host}:{broker.port}" for broker in cluster.brokers}
+    return [
+        BrokerRow(
+            node_id,
+            live.get(node_id, "not there"),
+            node_id == cluster.controller_id,
+            leads.get(node_id, 0),
+            replicas.get(node_id, 0),
+            behind.get(node_id, 0),
+        )
+        for node_id in sorted(live.keys() | replicas.keys())
+    ]
+
+
+async def _see_ends(found: Look, admin: Admin) -> None:
+    from oncelog.cluster import TopicPartition
+    from oncelog.metadata.list_offsets import LATEST_TIMESTAMP
+
+    if not found.leaders:
+        return
+    asked = dict.fromkeys((TopicPartition(*where) for where in found.leaders), LATEST_TIMESTAMP)
+    found.ends = ends_of(await _had(found, "offsets", admin.list_offsets(asked), {}))
+
+
+def ends_of(offsets: Mapping[TopicPartition, Any]) -> dict[Partition, int]:
+    return {(where.topic, where.partition): known.offset for where, known in offsets.items()}
+
+
+async def _see_groups(found: Look, admin: Admin) -> None:
+    listed = await _had(found, "groups", admin.groups.list(), [])
+    shown = [group.group_id for group in listed[:MAX_GROUPS]]
+    if len(listed) > MAX_GROUPS:
+        found.missing["groups"] = f"{len(listed) - MAX_GROUPS} more are not shown"
+    described = (await _had(found, "groups", admin.groups.describe(shown), {})) if shown else {}
+    for group_id in shown:
+        group = described.get(group_id)
+        committed = await _had(found, "groups", admin.groups.offsets(group_id), None)
+        lag = None if committed is None else lag_of({tuple(w): c.offset for w, c in committed.items()}, found.ends)
+        state, members = ("", 0) if group is None else (group.state, len(group.members))
+        found.groups.append(GroupRow(group_id, state, members, lag))
+    found.groups.sort(key=lambda row: (-(row.lag or 0), row.group_id))
+
+
+def lag_of(committed: Mapping[Any, int], ends: Mapping[Partition, int]) -> int | None:
+    """Records behind the committed offsets; None where nothing that was committed is there any more."""
+    known = [max(0, ends[where] - offset) for where, offset in committed.items() if where in ends]
+    return sum(known) if known else None
+
+
+async def _see_transactions(found: Look, admin: Admin) -> None:
+    from oncelog.clock import now_ms
+
+    listed = await _had(found, "transactions", admin.transactions.list(states=[ONGOING]), [])
+    ids = [each.transactional_id for each in listed[:MAX_TRANSACTIONS]]
+    if len(listed) > MAX_TRANSACTIONS:
+        found.missing["transactions"] = f"{len(listed) - MAX_TRANSACTIONS} more are not shown"
+    described = (await _had(found, "transactions", admin.transactions.describe(ids), {})) if ids else {}
+    now = now_ms()
+    for each in listed[:MAX_TRANSACTIONS]:
+        known = described.get(each.transactional_id)
+        seconds: float | None = None
+        partitions: tuple[str, ...] = ()
+        if known is not None and known.start_time_ms is not None:
+            seconds = max(0, now - known.start_time_ms) / 1000
+            partitions = tuple(map(str, sorted(known.partitions)))
+        row = TransactionRow(each.transactional_id, each.producer_id, each.coordinator_id, seconds, partitions)
+        found.transactions.append(row)
+    found.transactions.sort(key=lambda row: -(row.seconds or 0.0))

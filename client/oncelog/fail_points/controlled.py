@@ -1,0 +1,109 @@
+"""Faults that are set and taken back while the process runs, by whoever controls it from outside.
+
+The process strikes from its own thread, the control comes from another: one lock holds the list.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.fail_points.specification import Action
+
+MAX_FAULTS: Final = 1000
+"""Set at a time: each hit of a point looks at all of them."""
+
+
+class TooManyFaults(Exception):
+    """Take some back."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """Do `action` at `point`, for what its filters name."""
+
+    number: int
+    point: str
+    action: Action
+    is_after: bool
+    left: int | None
+    """How many more times; None: at every hit until it is taken back."""
+    filters: Mapping[str, str]
+    """`transactional_id`, `topic`, `group_id`: the hit must be about this one."""
+    struck: int = 0
+    """How often it has been done."""
+
+
+class ControlledFaults:
+    """The faults that are set now. Each method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._faults: dict[int, Fault] = {}
+        self._last_number = 0
+
+    def add(
+        self,
+        point: str,
+        action: Action,
+        *,
+        is_after: bool = False,
+        times: int | None = 1,
+        filters: Mapping[str, str] | None = None,
+    ) -> Fault:
+        """Raises TooManyFaults."""
+        with self._changed:
+            if len(self._faults) >= MAX_FAULTS:
+                raise TooManyFaults(f"{MAX_FAULTS} faults are set")
+            self._last_number += 1
+            fault = Fault(self._last_number, point, action, is_after, times, dict(filters or {}))
+            self._faults[fault.number] = fault
+            return fault
+
+    def all(self) -> list[Fault]:
+        """Those set and not taken back, spent ones too, so that one can be asked how often it struck."""
+        with self._changed:
+            return list(self._faults.values())
+
+    def get(self, number: int) -> Fault | None:
+        return self._faults.get(number)
+
+    def remove(self, number: int) -> bool:
+        """Whether it was there."""
+        with self._changed:
+            return self._faults.pop(number, None) is not None
+
+    def clear(self) -> None:
+        with self._changed:
+            self._faults.clear()
+
+    def until_struck(self, fault: Fault, times: int, seconds: float) -> bool:
+        """Whether it strikes, or has struck, so often within that time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: fault.struck >= times, seconds)
+
+    def taken(
+        self, point: str, *, is_after: bool, about: Callable[[], Mapping[str, Collection[str | None]]]
+    ) -> Iterator[Action]:
+        """What to do at this hit of a point, one after the other; each counts as done. `about` says what it is about,
+        and is asked only where a filter is to be compared."""
+        if not self._faults:
+            return
+        with self._changed:
+            named = None
+            due = []
+            for fault in self._faults.values():
+                if fault.point != point or fault.is_after != is_after or fault.left == 0:
+                    continue
+                if fault.filters:
+                    named = about() if named is None else named
+                    if any(wanted not in named.get(name, ()) for name, wanted in fault.filters.items()):
+                        continue
+                fault.struck += 1
+                fault.left = None if fault.left is None else fault.left - 1
+                due.append(fault.action)
+            if due:
+                self._changed.notify_all()
+        yield from due

@@ -1,0 +1,129 @@
+"""Which panels of a Grafana dashboard fill from the metrics of a broker.
+
+    python deploy/grafana_panels.py dashboard.json http://127.0.0.1:9404/metrics [--source "where it is from"]
+
+prints a table. A query fills if each metric in it is told, with the labels that it asks for and, where it asks for one
+value, with that value. Labels that Prometheus adds when it scrapes are not looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+ADDED = frozenset(
+    {"job", "instance", "env", "cluster", "namespace", "pod", "container", "service", "strimzi_io_cluster",
+     "strimzi_io_name", "kubernetes_pod_name", "kubernetes_namespace", "persistentvolumeclaim"}
+)  # fmt: skip
+"""Labels of the place, not of the broker."""
+GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
+METRIC = re.compile(r"(?<![\w\"$.])([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(\{[^}]*\})?(?!\s*\(|[\w\"])")
+MATCHER = re.compile(r"(\w+)\s*(=~|!~|!=|=)\s*\"([^\"]*)\"")
+DURATION = re.compile(r"\[[^\]]*\]")
+KEYWORDS = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right", "and", "or", "unless", "bool",
+                      "offset", "inf", "nan"})  # fmt: skip
+
+Labels = dict[str, str]
+
+
+class Asked(NamedTuple):
+    """One metric of a query."""
+
+    name: str
+    matchers: tuple[tuple[str, str, str], ...]
+    """Label, operator, value."""
+
+
+class Panel(NamedTuple):
+    title: str
+    queries: tuple[str, ...]
+
+
+def panels(dashboard: dict[str, Any]) -> Iterator[Panel]:
+    """Those with queries, in rows or not."""
+    for panel in dashboard.get("panels", []):
+        queries = tuple(target["expr"] for target in panel.get("targets") or () if target.get("expr"))
+        if queries:
+            yield Panel(panel.get("title", ""), queries)
+        yield from panels(panel)
+
+
+def asked(query: str) -> list[Asked]:
+    """The metrics of a query of PromQL, with what it asks of their labels."""
+    plain = GROUPING.sub(" ", DURATION.sub(" ", query))
+    return [
+        Asked(name, tuple(MATCHER.findall(matchers)))
+        for name, matchers in METRIC.findall(plain)
+        if name.lower() not in KEYWORDS
+    ]
+
+
+def grouping(query: str) -> set[str]:
+    """The labels by which a query groups."""
+    return {label.strip() for labels in GROUPING.findall(query) for label in labels.split(",") if label.strip()}
+
+
+def told(metrics: str) -> dict[str, list[Labels]]:
+    """Of the text of /metrics: by name, the labels of each sample."""
+    found: dict[str, list[Labels]] = {}
+    for family in text_string_to_metric_families(metrics):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append(sample.labels)
+    return found
+
+
+def missing(query: str, metrics: dict[str, list[Labels]]) -> list[str]:
+    """What a query asks for and is not told; empty if it fills."""
+    reasons = []
+    for name, matchers in asked(query):
+        samples = metrics.get(name)
+        if samples is None:
+            reasons.append(name)
+            continue
+        own = [matcher for matcher in matchers if matcher[0] not in ADDED]
+        if not any(all(_matches(sample, *matcher) for matcher in own) for sample in samples):
+            reasons.append(name + "{" + ",".join(label + operator + value for label, operator, value in own) + "}")
+    return reasons
+
+
+def _matches(sample: Labels, label: str, operator: str, value: str) -> bool:
+    if "$" in value:  # a variable: whatever is told may be chosen
+        return label in sample
+    is_equal = bool(re.fullmatch(value, sample.get(label, ""))) if "~" in operator else sample.get(label, "") == value
+    return is_equal != operator.startswith("!")
+
+
+def table(dashboard: dict[str, Any], metrics: dict[str, list[Labels]]) -> str:
+    lines = ["| Panel | Fills | Not told |", "|---|---|---|"]
+    for panel in panels(dashboard):
+        lacking = list(dict.fromkeys(reason for query in panel.queries for reason in missing(query, metrics)))
+        filling = sum(not missing(query, metrics) for query in panel.queries)
+        fills = "yes" if not lacking else "in part" if filling else "no"
+        lines.append(f"| {panel.title} | {fills} | {', '.join(f'`{reason}`' for reason in lacking)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("dashboard", type=Path)
+    arguments.add_argument("metrics", help="the URL")
+    arguments.add_argument("--source", default="", help="where the dashboard is from")
+    options = arguments.parse_args()
+    dashboard = json.loads(options.dashboard.read_text())
+    with urllib.request.urlopen(options.metrics) as answer:
+        metrics = told(answer.read().decode())
+    shown = list(panels(dashboard))
+    full = sum(not any(missing(query, metrics) for query in panel.queries) for panel in shown)
+    print(f"## {dashboard.get('title') or options.dashboard.stem}\n")
+    print(f"{options.source}\n\n{full} of {len(shown)} panels fill.\n\n{table(dashboard, metrics)}")
+
+
+if __name__ == "__main__":
+    main()

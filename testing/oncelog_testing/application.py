@@ -1,0 +1,90 @@
+"""The history of an application under test: what the test noted, and what is there in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from oncelog_testing.history.checker import verdict
+from oncelog_testing.history.events import Input, Place, Send
+from oncelog_testing.history.recorder import History
+from oncelog_testing.history.verdict import Verdict
+from oncelog_testing.history.violation import Kind
+from oncelog_testing.readers import committed_offsets, content
+
+WRITER = "whoever wrote the inputs"
+
+
+class ApplicationHistory(History):
+    """A `History` that can look for itself. `bootstrap_servers` says where, when it is asked for the first time."""
+
+    def __init__(self, bootstrap_servers: Callable[[], str]) -> None:
+        super().__init__()
+        self._bootstrap_servers = bootstrap_servers
+
+    def read(self, *topics: str) -> None:
+        """Take what is in these topics for what is there in the end. Raises StillOpen, KafkaError."""
+        for place, records in content(self._bootstrap_servers(), topics).items():
+            self.finally_holds(place, records)
+
+    def read_processed(
+        self,
+        source: str,
+        into: str,
+        made_of: Callable[[bytes], bytes | None],
+        *,
+        group_id: str | None = None,
+        application: str = "the application",
+    ) -> None:
+        """Read both topics: of each record in `source` there is to be one in `into`, and in the same order.
+
+        `made_of` gives, of the value of an output, the value of the input that it was made of; None: of none. Inputs
+        need values of their own. `group_id`: only inputs that this group has committed are due, else all.
+        Raises ValueError, StillOpen, KafkaError.
+        """
+        self.read(source, into)
+        inputs = self._note_inputs(source)
+        made: dict[bytes, Place] = {}
+        for place in self._places(into):
+            for _, value in self.final[place]:
+                made.setdefault(value, place)
+        sends: list[tuple[Input, Send]] = []
+        for value, place in made.items():
+            original = made_of(value)
+            if original is not None and original in inputs:
+                where, offset = inputs[original]
+                send = Send(f"{application}, of {where}", place, value)
+                sends.append((Input(group_id or application, where, offset), send))
+        for made_from, send in sorted(sends, key=lambda each: each[0]):  # in the order in which they should be there
+            send.made_of = made_from
+            self.sends.append(send)
+        committed = committed_offsets(self._bootstrap_servers(), group_id) if group_id is not None else None
+        for place in self._places(source):
+            end = self.final[place][-1][0] + 1 if self.final[place] else 0
+            due = end if committed is None else committed.get(place, 0)
+            self.finally_processed(group_id or application, place, due)
+
+    def verdict(self, *, apart_from: Collection[Kind] = ()) -> Verdict:
+        """`apart_from`: what the fault that the test makes may bring about. Raises ValueError."""
+        return verdict(self, apart_from=apart_from)
+
+    def check(self, *, apart_from: Collection[Kind] = ()) -> None:
+        """Raises AssertionError with the verdict unless everything is exactly once."""
+        found = self.verdict(apart_from=apart_from)
+        if not found:
+            raise AssertionError(str(found))
+
+    def _places(self, topic: str) -> list[Place]:
+        return sorted(place for place in self.final if place.topic == topic)
+
+    def _note_inputs(self, source: str) -> dict[bytes, tuple[Place, int]]:
+        """By value. Those that nobody noted were written by somebody else, of whom nothing is to be proven."""
+        noted = {send.value for send in self.sends}
+        found: dict[bytes, tuple[Place, int]] = {}
+        for place in self._places(source):
+            for offset, value in self.final[place]:
+                if value in found:
+                    raise ValueError(f"two inputs have the value {value!r}: each needs one of its own")
+                found[value] = place, offset
+                if value not in noted:
+                    self.sends.append(Send(WRITER, place, value))
+        return found

@@ -1,0 +1,307 @@
+"""One broker in a process of its own, which ends with us, however we die: we hold the other end of its input."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+from oncelog_testing.control import BrokerGone, Fault, ask
+
+LOOPBACK: Final = "127.0.0.1"
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 60.0
+PORT_ATTEMPTS: Final = 5
+LOG_CHARACTERS: Final = 10_000
+QUICK_SETTINGS: Final[Mapping[str, str]] = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+}
+"""For tests: nobody waits for more members of a group, and little has to be made at the first commit."""
+
+
+class BrokerStartError(Exception):
+    """The broker does not start; the message has what it said."""
+
+
+class Broker:
+    """`start`, or a `with`, returns when it serves. It keeps its port and its data until the end of the run."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, name: str = "broker") -> None:
+        """`settings` by Kafka's keys go before ours."""
+        self.directory = directory
+        self.name = name
+        self.settings = {**QUICK_SETTINGS, **(settings or {})}
+        self.port = 0
+        self.control_url = ""
+        """Of the HTTP control, of which `fail`, `pause` and `crash` are made."""
+        self._process: subprocess.Popen[str] | None = None
+        self._is_touched = False
+        self._log_seen = 0
+
+    # --- where it is
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port`, for any client."""
+        return f"{LOOPBACK}:{self.port}"
+
+    def __str__(self) -> str:
+        return self.bootstrap_servers
+
+    @property
+    def log(self) -> Path:
+        """What it tells, warnings by default."""
+        return self.directory / f"{self.name}.log"
+
+    @property
+    def is_running(self) -> bool:
+        """Also while it is paused."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """None while it does not run."""
+        return self._process.pid if self._process is not None and self.is_running else None
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        """Raises TopicAlreadyExists, InvalidTopic and other KafkaErrors."""
+        from oncelog_testing.topics import create_topic
+
+        create_topic(self.bootstrap_servers, name, partitions, configs)
+
+    # --- what may happen to it
+
+    def fail(
+        self,
+        point: str,
+        *,
+        crash: bool = False,
+        drop: bool = False,
+        delay: int | None = None,
+        refuse: str | None = None,
+        after: bool = False,
+        times: int | None = 1,
+        topic: str | None = None,
+        transactional_id: str | None = None,
+        group_id: str | None = None,
+    ) -> Fault:
+        """Have one thing go wrong at `point`, the next `times` that it is met (None: until it is taken back).
+
+        `crash`: kill -9; `drop`: the step, request or answer is lost; `delay`: milliseconds; `refuse`: the name of
+        Kafka's error. `after`: after the step and not before it. The rest limits it to one topic, transaction or group.
+        docs/testing.md lists the points. Raises ValueError for what a point cannot do, BrokerGone.
+        """
+        asked = {
+            "crash": crash, "drop": drop, "delay": delay, "refuse": refuse, "after": after,
+            "topic": topic, "transactional_id": transactional_id, "group_id": group_id,
+        }  # fmt: skip
+        order = {"point": point, **{name: value for name, value in asked.items() if value not in (None, False)}}
+        self._is_touched = True
+        return Fault(self, self.ask("POST", "/faults", {**order, "times": times})["id"], order)
+
+    def points(self) -> dict[str, dict[str, Any]]:
+        """Where a fault can strike, and what it can do there, by name."""
+        return {point["name"]: point for point in self.ask("GET", "/points")["points"]}
+
+    def clear_faults(self) -> None:
+        """Take all back. Raises BrokerGone."""
+        self.ask("DELETE", "/faults")
+
+    def kill(self) -> None:
+        """kill -9; returns when it is gone. `start` has it back, on the same port and with the same data."""
+        self._is_touched = True
+        self._send(signal.SIGKILL)
+        self._reap()
+
+    def stop(self) -> None:
+        """In an orderly way. Raises TimeoutExpired."""
+        self._is_touched = True
+        self._end()
+
+    def restart(self) -> None:
+        """Start it again, on the same port; in an orderly way where it still runs. Faults are forgotten."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """It stands still: its connections stay open, and nothing is answered. Raises BrokerGone."""
+        self._is_touched = True
+        self.ask("POST", "/pause")
+
+    def resume(self) -> None:
+        """Harmless when it is not paused. Raises BrokerGone."""
+        self.ask("POST", "/resume")
+
+    def wait_ended(self, seconds: float = STOP_SECONDS) -> bool:
+        """Whether it ends by itself within that time: of a fault, say."""
+        if self._process is None:
+            return True
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        self._reap()
+        return True
+
+    def mend(self) -> None:
+        """Undo what was done to it: it runs, serves, and has no fault set."""
+        if self._is_touched and self.is_running:
+            self.resume()
+            self.clear_faults()
+        if self._process is None or not self.is_running:
+            self.start()
+        self._is_touched = False
+        self._log_seen = self.log.stat().st_size
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it runs, and nothing was done to it since it was mended."""
+        return self.is_running and not self._is_touched
+
+    def logged(self) -> list[tuple[str, str]]:
+        """What it has told since it was mended, for the report of a test."""
+        with self.log.open("rb") as log:
+            log.seek(self._log_seen)
+            text = log.read().decode(errors="replace")
+        return [(f"log of oncelog's {self.name}", text[-LOG_CHARACTERS:])] if text.strip() else []
+
+    def ask(self, method: str, path: str, body: Any = None, more_seconds: float = 0.0) -> Any:
+        """A question to its control. Raises ValueError, BrokerGone."""
+        if not self.is_running:
+            raise BrokerGone(f"{self.name} does not run")
+        try:
+            return ask(self.control_url, method, path, body, more_seconds)
+        except OSError as error:
+            if not self.is_running:
+                raise BrokerGone(f"{self.name} does not run") from None
+            raise BrokerGone(f"the control of {self.name} at {self.control_url} does not answer: {error!r}") from error
+
+    # --- its process
+
+    def start(self) -> Self:
+        """Raises BrokerStartError. Harmless when it runs."""
+        if not self.is_running:
+            self.launch()
+            self.wait_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start it, and let others be started meanwhile; `wait_ready` goes with it."""
+        self._reap_if_ended()
+        if not self.port:
+            self.port = _free_port()
+        settings = {
+            "log.dirs": str(self.directory / self.name),
+            **self.settings,
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+        }
+        # -P: nothing in the project's own directory is taken for a module of ours.
+        command = [sys.executable, "-P", "-m", "oncelog", "serve", "--stop-at-eof", "--fail-control", "0"]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,  # no Ctrl-C of ours reaches it
+            )
+
+    def wait_ready(self) -> None:
+        """Raises BrokerStartError."""
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            lines = self._first_lines(2)
+            if len(lines) == 2:
+                self.control_url = lines[1].split()[-1]
+                return
+            self.kill()
+            if self._has_been_ready or attempt == PORT_ATTEMPTS or _is_free(self.port):
+                break
+            self.port = 0  # somebody else took it between our choice and the broker's start
+            self.launch()
+        raise BrokerStartError(f"{self.name} does not start: {self._last_words()}")
+
+    @property
+    def _has_been_ready(self) -> bool:
+        return bool(self.control_url)
+
+    def _first_lines(self, count: int) -> list[str]:
+        """Fewer where it ends before, or takes too long."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        output, text = self._process.stdout.fileno(), b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(output, selectors.EVENT_READ)
+            deadline = time.monotonic() + START_SECONDS
+            while text.count(b"\n") < count and selector.select(max(0.0, deadline - time.monotonic())):
+                more = os.read(output, 4096)
+                if not more:
+                    break
+                text += more
+        return text.decode().splitlines() if text.count(b"\n") >= count else []
+
+    def _last_words(self) -> str:
+        return self.log.read_text(errors="replace")[-LOG_CHARACTERS:].strip() or f"{self.log} is empty"
+
+    def _send(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def _end(self) -> None:
+        if self._process is None:
+            return
+        if self.is_running:
+            try:
+                self.resume()
+            except BrokerGone:
+                pass
+        self._send(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_SECONDS)
+        finally:
+            self._process.kill()
+            self._reap()
+
+    def _reap_if_ended(self) -> None:
+        if self._process is not None and not self.is_running:
+            self._reap()
+
+    def _reap(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+
+def _free_port() -> int:
+    """Below those that outgoing connections get, so that a broker that was killed finds its port free."""
+    from oncelog_broker.local_cluster.ports import reserved_ports
+
+    with reserved_ports(1) as (port,):
+        return port
+
+
+def _is_free(port: int) -> bool:
+    from oncelog_broker.local_cluster.ports import is_free
+
+    return is_free(port)

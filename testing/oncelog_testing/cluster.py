@@ -1,0 +1,191 @@
+"""Several brokers and their ZooKeeper, with three replicas of everything."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, Self
+
+from oncelog_broker.local_cluster.broker_process import members_seen_by, out_of_sync_for, settings_of
+from oncelog_broker.local_cluster.state import Member
+from oncelog_testing.broker import QUICK_SETTINGS, Broker, BrokerStartError
+from oncelog_testing.control import WAIT_SECONDS, Fault, NotStruck
+from oncelog_testing.topics import create_topic, run
+
+BROKERS: Final = 3
+WHOLE_SECONDS: Final = 120.0
+"""Until all brokers see each other, and until all replicas are in sync."""
+POLL_SECONDS: Final = 0.1
+PORT_LATER: Final = 0
+SESSION_TIMEOUT: Final = "zookeeper.session.timeout.ms"
+SESSION_MS: Final = "6000"
+"""So long nobody takes over from a broker that was killed: a third of the default, and enough for a busy machine."""
+
+
+class NoZooKeeper(Exception):
+    """No Java, or no jars; the message says what to do."""
+
+
+class Cluster:
+    """Three brokers, numbered from 1. `start`, or a `with`, returns when all see each other."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = BROKERS) -> None:
+        """`settings` by Kafka's keys go before ours."""
+        self.directory = directory
+        self._settings = {**QUICK_SETTINGS, SESSION_TIMEOUT: SESSION_MS, **(settings or {})}
+        self._size = brokers
+        self._zookeeper: subprocess.Popen[str] | None = None
+        self.brokers: dict[int, Broker] = {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Of all brokers, for any client."""
+        return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
+
+    def __str__(self) -> str:
+        return self.bootstrap_servers
+
+    def __getitem__(self, number: int) -> Broker:
+        """What is done to one broker by its own methods is undone at the end of the test, too."""
+        return self.brokers[number]
+
+    def __iter__(self) -> Iterator[Broker]:
+        return iter(self.brokers.values())
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        """Raises TopicAlreadyExists, InvalidTopic and other KafkaErrors."""
+        create_topic(self.bootstrap_servers, name, partitions, configs)
+
+    # --- what may happen to it
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """The number of the broker that leads it; -1: none does now. Raises KafkaError."""
+
+        async def ask() -> int:
+            from oncelog.admin import Admin
+
+            async with Admin(self.bootstrap_servers) as admin:
+                return (await admin.describe_topics([topic]))[topic].partitions[partition].leader
+
+        return run(ask)
+
+    def fail(self, point: str, **what: Any) -> ClusterFault:
+        """As `Broker.fail`, in every broker: where a test does not know which of them is met. `times` counts for each,
+        so that a crash may strike one after another: `cluster[cluster.leader_of(topic)].fail(...)` is for one of them.
+        Raises ValueError, BrokerGone."""
+        return ClusterFault([broker.fail(point, **what) for broker in self if broker.is_running])
+
+    def mend(self) -> None:
+        """All run and have no fault set; where anything was done to one, all replicas are in sync again."""
+        were_well = all(broker.is_well for broker in self)
+        for broker in self:
+            broker.mend()
+        if not were_well:
+            self.until_whole()
+
+    def logged(self) -> list[tuple[str, str]]:
+        """For the report of a test."""
+        return [section for broker in self for section in broker.logged()]
+
+    def until_whole(self) -> None:
+        """Until all see each other, and all replicas are in sync. Raises TimeoutError."""
+        deadline = time.monotonic() + WHOLE_SECONDS
+        for number, broker in self.brokers.items():
+            member = Member(number, broker.port)
+            while not (self._sees_all(member) and self._is_in_sync(member)):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{broker.name} does not see a whole cluster after {WHOLE_SECONDS:g} s")
+                time.sleep(POLL_SECONDS)
+
+    def _sees_all(self, member: Member) -> bool:
+        return run(lambda: members_seen_by(member)) >= self.brokers.keys()
+
+    def _is_in_sync(self, member: Member) -> bool:
+        return run(lambda: out_of_sync_for(member)) == []
+
+    # --- its processes
+
+    def start(self) -> Self:
+        """Raises NoZooKeeper, BrokerStartError, TimeoutError."""
+        with ExitStack() as undo:
+            undo.callback(self.stop)
+            connect_string = self._start_zookeeper()
+            for number in range(1, self._size + 1):
+                settings = settings_of(self.directory, Member(number, PORT_LATER), self._size, connect_string, {})
+                broker = Broker(self.directory, {**settings, **self._settings}, name=f"broker-{number}")
+                self.brokers[number] = broker
+                broker.launch()
+            for broker in self:
+                broker.wait_ready()
+            self.until_whole()
+            undo.pop_all()
+        return self
+
+    def stop(self) -> None:
+        """The brokers first, at once: there is nobody to take over."""
+        for broker in self:
+            broker.kill()
+        zookeeper, self._zookeeper = self._zookeeper, None
+        if zookeeper is not None:
+            zookeeper.communicate()  # its input ends, and it with that
+
+    def _start_zookeeper(self) -> str:
+        """The connect string. Raises NoZooKeeper, BrokerStartError."""
+        log = self.directory / "zookeeper.log"
+        command = [sys.executable, "-P", "-m", "oncelog_testing.zookeeper_keeper", str(self.directory)]
+        with log.open("ab") as output:
+            self._zookeeper = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+                start_new_session=True,
+            )
+        assert self._zookeeper.stdout is not None
+        what, _, details = self._zookeeper.stdout.readline().strip().partition(" ")
+        if what == "missing":
+            raise NoZooKeeper(details)
+        if what != "ready":
+            raise BrokerStartError(f"ZooKeeper does not start: {log.read_text(errors='replace')[-3000:]}")
+        return details
+
+    def __enter__(self) -> Self:
+        return self if self.brokers else self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class ClusterFault:
+    """One fault in each broker. As a context manager it is taken back at the end of the block."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        self.faults = faults
+
+    @property
+    def struck(self) -> int:
+        """How often it has happened so far, in all of them."""
+        return sum(fault.struck for fault in self.faults)
+
+    def wait(self, seconds: float = WAIT_SECONDS) -> None:
+        """Until it has happened in one of them. Raises NotStruck."""
+        deadline = time.monotonic() + seconds
+        while not self.struck:
+            if time.monotonic() > deadline:
+                raise NotStruck(f"{self.faults[0]} has struck in no broker within {seconds:g} s")
+            time.sleep(POLL_SECONDS)
+
+    def remove(self) -> None:
+        for fault in self.faults:
+            fault.remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()

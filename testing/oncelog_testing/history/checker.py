@@ -1,0 +1,32 @@
+"""All that is wrong with a history."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from oncelog_testing.history.offsets import offset_violations
+from oncelog_testing.history.processing import processing_violations
+from oncelog_testing.history.recorder import History
+from oncelog_testing.history.records import record_violations
+from oncelog_testing.history.replicas import replica_violations
+from oncelog_testing.history.verdict import Verdict
+from oncelog_testing.history.violation import Kind, Violation
+
+
+def violations(history: History) -> list[Violation]:
+    """Raises ValueError for a history that cannot be judged."""
+    history.settle_partitions()
+    checks = (record_violations, processing_violations, offset_violations, replica_violations)
+    return [violation for check_one in checks for violation in check_one(history)]
+
+
+def verdict(history: History, *, apart_from: Collection[Kind] = ()) -> Verdict:
+    """`apart_from`: what the fault that the test makes may bring about."""
+    return Verdict(history, [violation for violation in violations(history) if violation.kind not in apart_from])
+
+
+def check(history: History, *, apart_from: Collection[Kind] = ()) -> None:
+    """Raises AssertionError, with the verdict, if anything is wrong."""
+    found = verdict(history, apart_from=apart_from)
+    if not found:
+        raise AssertionError(str(found))

@@ -1,0 +1,26 @@
+"""Consume-process-produce: of each input that a group has passed there is one output to be seen, and no more."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from oncelog_testing.history.events import Input, Send
+from oncelog_testing.history.recorder import History
+from oncelog_testing.history.violation import Kind, Violation
+
+
+def processing_violations(history: History) -> Iterator[Violation]:
+    """Of outputs and inputs in partitions whose end is known."""
+    outputs: defaultdict[Input, list[Send]] = defaultdict(list)
+    visible = {place: {value for _, value in records} for place, records in history.final.items()}
+    for send in history.sends:
+        if send.made_of is not None and send.value in visible.get(send.place, ()):
+            outputs[send.made_of].append(send)
+    for source, sends in outputs.items():
+        if len(sends) > 1:
+            yield Violation(Kind.PROCESSED_TWICE, f"{source}: {[send.value for send in sends]}")
+    for (group, place), end in history.processed.items():
+        for offset, value in history.final.get(place, ()):
+            if offset < end and Input(group, place, offset) not in outputs:
+                yield Violation(Kind.NOT_PROCESSED, f"{value!r} in {place} at {offset}, by {group}, which is at {end}")

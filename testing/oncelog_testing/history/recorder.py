@@ -1,0 +1,142 @@
+"""Where clients note what they do. They note it *before* they ask and complete it when they know more: what is never
+completed is unknown. Each method may be called from any thread."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable
+
+from oncelog_testing.history.events import (
+    ANY_PARTITION,
+    NOT_YET,
+    Commit,
+    End,
+    Input,
+    Led,
+    OffsetRead,
+    Outcome,
+    Place,
+    Reading,
+    ReplicaLog,
+    Send,
+    Transaction,
+)
+
+
+class History:
+    def __init__(self) -> None:
+        # Appending to a list and counting are single steps of the interpreter: no lock is needed.
+        self._clock = itertools.count()
+        self.transactions: list[Transaction] = []
+        self.sends: list[Send] = []
+        self.readings: list[Reading] = []
+        self.commits: list[Commit] = []
+        self.offset_reads: list[OffsetRead] = []
+        self.replicas: list[ReplicaLog] = []
+        self.leaders: set[Led] = set()
+        self.final: dict[Place, list[tuple[int, bytes]]] = {}
+        """Offset and value of what a read_committed consumer finds when all is over."""
+
+        self.processed: dict[tuple[str, Place], int] = {}
+        """By group: up to where it has processed a partition, when all is over."""
+
+    def now(self) -> int:
+        return next(self._clock)
+
+    # --- producers
+
+    def transaction(self, producer: str) -> Transaction:
+        """It begins."""
+        transaction = Transaction(producer, len(self.transactions))
+        self.transactions.append(transaction)
+        return transaction
+
+    def ended(self, transaction: Transaction, end: End) -> None:
+        transaction.end, transaction.ended = end, self.now()
+
+    def send(self, producer: str, place: Place | str, value: bytes, transaction: Transaction | None = None) -> Send:
+        """`place`: a topic, where the producer chooses the partition."""
+        if isinstance(place, str):
+            place = Place(place, ANY_PARTITION)
+        send = Send(producer, place, value, transaction)
+        self.sends.append(send)
+        return send
+
+    def acknowledged(self, send: Send, offset: int = NOT_YET, partition: int | None = None) -> None:
+        send.outcome, send.offset = Outcome.ACKNOWLEDGED, offset
+        if partition is not None:
+            send.place = Place(send.place.topic, partition)
+
+    def derived(self, send: Send, group: str, place: Place, offset: int) -> None:
+        """It is what a group makes of this input; another attempt may make another output of it."""
+        send.made_of = Input(group, place, offset)
+
+    def failed(self, send: Send) -> None:
+        """For certain: see `Outcome.FAILED`."""
+        send.outcome = Outcome.FAILED
+
+    # --- consumers
+
+    def reading(self, consumer: str, place: Place, *, is_committed: bool = True) -> Reading:
+        """A consumer begins to read a partition, or is sent elsewhere in it."""
+        reading = Reading(consumer, place, is_committed)
+        self.readings.append(reading)
+        return reading
+
+    def commit(self, group: str, place: Place, offset: int, transaction: Transaction | None = None) -> Commit:
+        commit = Commit(group, place, offset, self.now(), transaction)
+        self.commits.append(commit)
+        return commit
+
+    def commit_answered(self, commit: Commit, outcome: Outcome = Outcome.ACKNOWLEDGED) -> None:
+        commit.outcome, commit.answered = outcome, self.now()
+
+    def offset_read(self, group: str, place: Place, offset: int, *, asked: int) -> None:
+        """`asked`: `now()` before the question."""
+        self.offset_reads.append(OffsetRead(group, place, offset, asked, self.now()))
+
+    # --- the cluster
+
+    def led(self, place: Place, epoch: int, broker: int) -> None:
+        self.leaders.add(Led(place, epoch, broker))
+
+    def replica(self, log: ReplicaLog) -> None:
+        self.replicas.append(log)
+
+    def finally_processed(self, group: str, place: Place, end: int) -> None:
+        """A group has processed all that is below this offset, as it has committed."""
+        self.processed[group, place] = end
+
+    def finally_holds(self, place: Place, records: Iterable[tuple[int, bytes]]) -> None:
+        """What a read_committed consumer finds in a partition when all is over."""
+        self.final[place] = list(records)
+
+    # --- what checks ask for
+
+    def sends_by_value(self) -> dict[bytes, Send]:
+        """Raises ValueError where two have one value: nobody could tell them apart."""
+        found: dict[bytes, Send] = {}
+        for send in self.sends:
+            if found.setdefault(send.value, send) is not send:
+                raise ValueError(f"two records were sent with the value {send.value!r}: each needs one of its own")
+        return found
+
+    def settle_partitions(self) -> None:
+        """Whoever was sent to any partition of a topic is taken to be sent to where it is, or, where it is nowhere and
+        all of the topic is known, to one of those where it is not."""
+        unsettled = [send for send in self.sends if send.place.index == ANY_PARTITION]
+        if not unsettled:
+            return
+        found = {(place.topic, value): place for place, records in self.final.items() for _, value in records}
+        known = {place.topic: place for place in self.final}
+        for send in unsettled:
+            topic = send.place.topic
+            send.place = found.get((topic, send.value)) or known.get(topic) or send.place
+
+    def sends_by_transaction(self) -> dict[Transaction, list[Send]]:
+        found: defaultdict[Transaction, list[Send]] = defaultdict(list)
+        for send in self.sends:
+            if send.transaction is not None:
+                found[send.transaction].append(send)
+        return found

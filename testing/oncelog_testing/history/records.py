@@ -1,0 +1,128 @@
+"""Records: what was sent, against what is there in the end and what was read meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+
+from oncelog_testing.history.events import NOT_YET, End, Outcome, Place, Reading, Send
+from oncelog_testing.history.recorder import History
+from oncelog_testing.history.violation import Kind, Violation
+
+
+def record_violations(history: History) -> Iterator[Violation]:
+    """Of partitions whose end is known (`finally_holds`), of the others only what the sends alone tell."""
+    sends = history.sends_by_value()
+    found = {place: _offsets_by_value(records) for place, records in history.final.items()}
+    for place, records in history.final.items():
+        yield from _violations_of_content(place, records, sends, found)
+    yield from _lost(history, found)
+    yield from _torn(history, found)
+    yield from _out_of_order(history, found)
+    for reading in history.readings:
+        yield from _violations_of_reading(history, reading, sends)
+
+
+def _offsets_by_value(records: list[tuple[int, bytes]]) -> dict[bytes, int]:
+    return {value: offset for offset, value in records}
+
+
+def _violations_of_content(
+    place: Place, records: list[tuple[int, bytes]], sends: dict[bytes, Send], found: dict[Place, dict[bytes, int]]
+) -> Iterator[Violation]:
+    seen: dict[bytes, int] = {}
+    for offset, value in records:
+        if value in seen:
+            yield Violation(Kind.TWICE, f"{value!r} in {place} at {seen[value]} and {offset}")
+            continue
+        seen[value] = offset
+        send = sends.get(value)
+        if send is not None and send.place != place and value in found.get(send.place, ()):
+            yield Violation(Kind.TWICE, f"{value!r} in {place} at {offset}, and in {send.place}")
+            continue
+        if send is None or send.place != place or send.outcome is Outcome.FAILED:
+            yield Violation(Kind.INVENTED, f"{value!r} in {place} at {offset}")
+            continue
+        if send.offset not in (NOT_YET, offset):
+            yield Violation(Kind.MOVED, f"{value!r} in {place} at {offset}, acknowledged at {send.offset}")
+        if _is_aborted(send):
+            yield Violation(Kind.ABORTED, f"{value!r} in {place} at {offset} of {send.transaction}")
+
+
+def _is_aborted(send: Send) -> bool:
+    return send.transaction is not None and send.transaction.end is End.ABORTED
+
+
+def _lost(history: History, found: dict[Place, dict[bytes, int]]) -> Iterator[Violation]:
+    for send in history.sends:
+        if send.transaction is None and _is_missing(send, found):
+            yield Violation(Kind.LOST, f"{send.value!r} of {send.producer}, acknowledged in {send.place}")
+
+
+def _is_missing(send: Send, found: dict[Place, dict[bytes, int]], is_sure: bool = False) -> bool:
+    """Whether it must be there (it was acknowledged, or `is_sure`), and its partition's end is known, without it."""
+    is_due = send.outcome is Outcome.ACKNOWLEDGED or (is_sure and send.outcome is not Outcome.FAILED)
+    return is_due and send.place in found and send.value not in found[send.place]
+
+
+def _torn(history: History, found: dict[Place, dict[bytes, int]]) -> Iterator[Violation]:
+    for transaction, sends in history.sends_by_transaction().items():
+        if transaction.end is End.ABORTED:
+            continue
+        is_whole = transaction.end is End.COMMITTED  # a producer commits only what it was acknowledged
+        missing = [send for send in sends if _is_missing(send, found, is_whole)]
+        is_seen = any(send.value in found.get(send.place, ()) for send in sends)
+        if missing and is_seen:
+            yield Violation(Kind.TORN, f"{transaction}: {[send.value for send in missing]} missing")
+        elif missing and transaction.end is End.COMMITTED:
+            yield Violation(Kind.LOST, f"all of {transaction}")
+
+
+def _out_of_order(history: History, found: dict[Place, dict[bytes, int]]) -> Iterator[Violation]:
+    last: defaultdict[tuple[str, Place], tuple[int, bytes]] = defaultdict(lambda: (NOT_YET, b""))
+    for send in history.sends:
+        offset = found.get(send.place, {}).get(send.value)
+        if offset is None:
+            continue
+        before, value = last[send.producer, send.place]
+        if offset < before:
+            yield Violation(
+                Kind.DISORDER, f"{send.producer} sent {send.value!r} (at {offset}) after {value!r} (at {before})"
+            )
+        last[send.producer, send.place] = offset, send.value
+
+
+def _violations_of_reading(history: History, reading: Reading, sends: dict[bytes, Send]) -> Iterator[Violation]:
+    where = f"{reading.consumer} in {reading.place}"
+    offsets = [offset for offset, _ in reading.records]
+    for before, offset in itertools.pairwise(offsets):
+        if offset <= before:
+            yield Violation(Kind.READ_BACK, f"{where}: {offset} after {before}")
+    for offset, value in reading.records:
+        if value not in sends:
+            yield Violation(Kind.INVENTED, f"{where}: {value!r} at {offset}")
+    if not reading.is_committed:
+        return
+    for offset, value in reading.records:
+        if value in sends and _is_aborted(sends[value]):
+            yield Violation(Kind.ABORTED, f"{where}: {value!r} at {offset} of {sends[value].transaction}")
+    if reading.place in history.final and reading.records:
+        yield from _against_the_end(reading, history.final[reading.place], where)
+
+
+def _against_the_end(reading: Reading, final: list[tuple[int, bytes]], where: str) -> Iterator[Violation]:
+    """What read_committed consumers get never changes: they got a part of what is there in the end, and all of it.
+
+    `final` is in the order of its offsets."""
+    read = dict(reading.records)
+    first, last = min(read), max(read)
+    between = final[bisect_left(final, (first,)) : bisect_right(final, (last + 1,))]
+    there = dict(between)
+    for offset, value in reading.records:
+        if there.get(offset) != value:
+            yield Violation(Kind.MOVED, f"{where}: {value!r} at {offset}, where in the end is {there.get(offset)!r}")
+    for offset, value in between:
+        if first < offset < last and offset not in read:
+            yield Violation(Kind.SKIPPED, f"{where}: {value!r} at {offset}")

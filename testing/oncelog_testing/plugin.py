@@ -1,0 +1,121 @@
+"""The pytest plugin `oncelog`: `def test(oncelog_broker, oncelog_topic)`. docs/testing.md says how it is used.
+
+Every run of pytest that has the distribution installed imports this module: so it imports pytest, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from oncelog_testing.application import ApplicationHistory
+    from oncelog_testing.broker import Broker
+    from oncelog_testing.cluster import Cluster
+
+CLUSTER_REQUIRED = "oncelog_cluster_required"
+MARK = "oncelog_topic"
+
+_servers: list[Broker | Cluster] = []
+"""Those of this session that are up."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        CLUSTER_REQUIRED,
+        "fail, instead of skipping, tests with oncelog_cluster where no ZooKeeper can be had",
+        type="bool",
+        default=False,
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", f"{MARK}(partitions=1, configs=None): how the topic of the fixture oncelog_topic is made"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """What a test has done to a broker ends with it: the next one finds it up and with no fault set."""
+    for server in _servers:
+        server.mend()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows what its brokers have logged meanwhile."""
+    report = yield
+    if report.failed:
+        for server in _servers:
+            report.sections += server.logged()
+    return report
+
+
+@pytest.fixture(scope="session")
+def oncelog_settings() -> dict[str, str]:
+    """Settings of the brokers, by Kafka's keys: for a project to override in its conftest.py."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def oncelog_broker(tmp_path_factory: pytest.TempPathFactory, oncelog_settings: dict[str, str]) -> Iterator[Broker]:
+    """A broker of this session, in a process of its own on a free port."""
+    from oncelog_testing.broker import Broker
+
+    with Broker(tmp_path_factory.mktemp("oncelog"), oncelog_settings) as broker:
+        _servers.append(broker)
+        yield broker
+        _servers.remove(broker)
+
+
+@pytest.fixture(scope="session")
+def oncelog_bootstrap_servers(oncelog_broker: Broker) -> str:
+    """`host:port` of the broker, for any client."""
+    return oncelog_broker.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def oncelog_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, oncelog_settings: dict[str, str]
+) -> Iterator[Cluster]:
+    """Three brokers of this session with three replicas of everything; skipped where no ZooKeeper can be had."""
+    from oncelog_testing.cluster import Cluster, NoZooKeeper
+
+    try:
+        cluster = Cluster(tmp_path_factory.mktemp("oncelog-cluster"), oncelog_settings).start()
+    except NoZooKeeper as error:
+        if request.config.getini(CLUSTER_REQUIRED):
+            pytest.fail(f"oncelog_cluster: {error}", pytrace=False)
+        pytest.skip(f"oncelog_cluster: {error} ({CLUSTER_REQUIRED} = true makes this a failure)")
+    with cluster:
+        _servers.append(cluster)
+        yield cluster
+        _servers.remove(cluster)
+
+
+@pytest.fixture
+def oncelog_topic(request: pytest.FixtureRequest) -> str:
+    """The name of a topic of this test's own, on the cluster if the test has that one, else on the broker."""
+    from oncelog_testing.topics import topic_name
+
+    marker = request.node.get_closest_marker(MARK)
+    name = topic_name(request.node.name)
+    _server_of(request).create_topic(name, *(marker.args if marker else ()), **(marker.kwargs if marker else {}))
+    return name
+
+
+@pytest.fixture
+def oncelog_history(request: pytest.FixtureRequest) -> ApplicationHistory:
+    """Where a test notes what it wrote and read, and asks whether that is exactly once."""
+    from oncelog_testing.application import ApplicationHistory
+
+    return ApplicationHistory(lambda: _server_of(request).bootstrap_servers)
+
+
+def _server_of(request: pytest.FixtureRequest) -> Broker | Cluster:
+    has_cluster = "oncelog_cluster" in request.fixturenames and "oncelog_broker" not in request.fixturenames
+    server: Broker | Cluster = request.getfixturevalue("oncelog_cluster" if has_cluster else "oncelog_broker")
+    return server

@@ -1,0 +1,54 @@
+"""Topics for tests: each test has its own, so that no test has to clear up and all may run side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import uuid
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+NAME_CHARACTERS: Final = 100
+"""Of the test's name; Kafka allows 249 in all."""
+
+
+def topic_name(test: str) -> str:
+    """A name nobody has used, by which a reader knows the test."""
+    readable = re.sub(r"[^a-zA-Z0-9_-]+", "-", test).strip("-")[:NAME_CHARACTERS]
+    return f"{readable or 'test'}-{uuid.uuid4().hex[:8]}"
+
+
+def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What the coroutine returns: in a thread of its own, since the test's may run a loop, or expect its own one."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def work_alone() -> None:
+        try:
+            results.append(asyncio.run(work()))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work_alone, name="oncelog")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def create_topic(
+    bootstrap_servers: str, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+) -> None:
+    """Raises TopicAlreadyExists, InvalidTopic and other KafkaErrors."""
+
+    async def create() -> None:
+        from oncelog.admin import Admin, NewTopic
+
+        async with Admin(bootstrap_servers) as admin:
+            await admin.create_topics([NewTopic(name, num_partitions=partitions, configs=dict(configs or {}))])
+
+    run(create)

@@ -1,0 +1,54 @@
+"""Brokers that log in to each other over TLS, and to ZooKeeper, for whatever scenario a cluster plays.
+
+Where `ONCELOG_TEST_SECURED=1` asks for it, all clusters of tests/cluster are such. Clients come as they are: how they
+log in is tested elsewhere. What a test looks at in ZooKeeper it sees by the port without TLS, as a stranger.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from tests.support.certificates import WEEK, Certificate
+from tests.support.zookeeper.fixtures import ZOOKEEPER_PASSWORD, SecuredZooKeeper
+
+IS_ASKED_FOR = os.environ.pop("ONCELOG_TEST_SECURED", "") == "1"
+"""Taken away: brokers take what begins so for a setting."""
+PASSWORD = "brokers among themselves"
+SECRETS = (PASSWORD, ZOOKEEPER_PASSWORD)
+"""Which no log may show."""
+
+_chroots: dict[str, SecuredZooKeeper] = {}
+
+
+def known(zookeeper: SecuredZooKeeper) -> str:
+    """The connect string for whoever looks at it; a cluster with that string uses all that is secured."""
+    _chroots[zookeeper.connect_plainly] = zookeeper
+    return zookeeper.connect_plainly
+
+
+@cache
+def authority() -> Certificate:
+    return Certificate.authority()
+
+
+def settings_of(directory: Path, zookeeper: str) -> dict[str, str]:
+    """Of each broker of a cluster with this connect string: nothing, unless it is a secured one."""
+    secured = _chroots.get(zookeeper)
+    if secured is None and not IS_ASKED_FOR:
+        return {}
+    directory.mkdir(parents=True, exist_ok=True)
+    key_store = authority().issue(("CN", "broker"), valid=WEEK).store(directory / "broker.pem")
+    return {
+        "listener.security.protocol.map": "PEER:SASL_SSL,PLAINTEXT:PLAINTEXT",
+        "listener.name.peer.ssl.keystore.location": key_store,
+        "listener.name.peer.ssl.truststore.certificates": authority().pem,
+        "listener.name.peer.ssl.client.auth": "required",
+        "listener.name.peer.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.peer.scram-sha-512.sasl.jaas.config": (
+            f'org.apache.kafka.common.security.scram.ScramLoginModule required username="broker" password="{PASSWORD}";'
+        ),
+        "sasl.scram.first.users": f"broker={PASSWORD}",
+        **({} if secured is None else secured.settings),
+    }

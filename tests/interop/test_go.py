@@ -1,0 +1,45 @@
+"""The example in Go: its broker is told over HTTP to lose the answer to an EndTxn, and franz-go bears it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tested_application" / "go"
+FETCH_SECONDS = 120.0
+BUILD_SECONDS = 400.0
+"""On two slow cores, the first time."""
+
+
+@pytest.fixture(scope="module")
+def go() -> str:
+    """The toolchain, where it is and has what the example needs."""
+    path = shutil.which("go")
+    if path is None:
+        pytest.skip("Go is not installed")
+    fetched = subprocess.run(
+        [path, "mod", "download"], cwd=EXAMPLE, capture_output=True, text=True, timeout=FETCH_SECONDS
+    )
+    if fetched.returncode != 0:
+        pytest.skip(f"the modules of the example cannot be fetched: {fetched.stderr.strip()[-200:]}")
+    return path
+
+
+@pytest.mark.timeout(BUILD_SECONDS + FETCH_SECONDS)
+def test_a_go_program_bears_a_lost_answer(go: str) -> None:
+    oncelog = str(Path(sys.executable).parent / "oncelog")
+    done = subprocess.run(
+        [go, "test", "-count=1", "-p=1", "./..."],
+        cwd=EXAMPLE,
+        env={**os.environ, "ONCELOG": oncelog},
+        capture_output=True,
+        text=True,
+        timeout=BUILD_SECONDS,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ok" in done.stdout

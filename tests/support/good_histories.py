@@ -1,0 +1,138 @@
+"""Histories in which nothing is wrong, made by playing a cluster that never fails, with clients that lose answers."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+
+from oncelog_testing.history.events import NOT_YET, Commit, End, Outcome, Place, ReplicaLog, Send, StoredBatch
+from oncelog_testing.history.recorder import History
+
+PLACES = (Place("topic", 0), Place("topic", 1))
+PRODUCERS = ("anna", "berta", "carla")
+GROUP = "group"
+INPUTS = Place("inputs")
+COPIERS = "copiers"
+
+
+class GoodCluster:
+    """Plays `steps` steps by the choices of `rng` into `history`."""
+
+    def __init__(self, rng: random.Random, steps: int) -> None:
+        self.history = History()
+        self._rng = rng
+        self._numbers: defaultdict[str, int] = defaultdict(int)
+        self._logs: dict[Place, list[Send | None]] = {place: [] for place in PLACES}
+        """By offset; None is a marker."""
+        self._epochs = dict.fromkeys(PLACES, 0)
+        self._is_visible: dict[Send, bool] = {}
+        self._committed: dict[Place, int] = {}
+        self._processed = 0
+        self._inputs = [self.history.send("writer", INPUTS, f"input/{offset}".encode()) for offset in range(steps)]
+        moves = [self._send, self._send, self._transaction, self._transaction, self._commit, self._ask, self._elect]
+        for _ in range(steps):
+            rng.choice(moves)()
+        self._look()
+
+    def _place(self) -> Place:
+        return self._rng.choice(PLACES)
+
+    def _chance(self, of: float) -> bool:
+        return self._rng.random() < of
+
+    def _write(self, producer: str, transaction: object = None) -> Send:
+        number = self._numbers[producer] = self._numbers[producer] + 1
+        place = self._place()
+        send = self.history.send(producer, place, f"{producer}/{number}".encode(), transaction)  # type: ignore[arg-type]
+        self._is_visible[send] = False
+        return send
+
+    def _append(self, send: Send) -> None:
+        self._logs[send.place].append(send)
+        if self._chance(0.8) or send.transaction is not None:
+            self.history.acknowledged(send, len(self._logs[send.place]) - 1)
+
+    def _send(self) -> None:
+        send = self._write(self._rng.choice(PRODUCERS))
+        if self._chance(0.8):
+            self._append(send)
+            self._is_visible[send] = True
+        elif self._chance(0.5):
+            self.history.failed(send)
+
+    def _transaction(self) -> None:
+        producer = self._rng.choice(PRODUCERS)
+        transaction = self.history.transaction(producer)
+        sends = [self._write(producer, transaction) for _ in range(self._rng.randint(1, 4))]
+        for send in sends:
+            self._append(send)
+        commits = self._chance(0.6)
+        is_copying = self._chance(0.5) and self._processed + len(sends) <= len(self._inputs)
+        if is_copying:
+            for number, send in enumerate(sends):
+                self.history.derived(send, COPIERS, INPUTS, self._processed + number)
+        commit = self._new_commit(transaction) if self._chance(0.4) else None
+        for place in {send.place for send in sends}:
+            self._logs[place].append(None)
+        if self._chance(0.8):
+            self.history.ended(transaction, End.COMMITTED if commits else End.ABORTED)
+        if commits:
+            self._processed += is_copying * len(sends)
+            for send in sends:
+                self._is_visible[send] = True
+            if commit is not None:
+                self._committed[commit.place] = commit.offset
+
+    def _new_commit(self, transaction: object = None) -> Commit:
+        place = self._place()
+        offset = self._committed.get(place, 0) + self._rng.randint(1, 3)
+        # So that no two commits are of the same offset: one of them may be aborted.
+        while any(commit.place == place and commit.offset == offset for commit in self.history.commits):
+            offset += 1
+        commit = self.history.commit(GROUP, place, offset, transaction)  # type: ignore[arg-type]
+        if transaction is not None:
+            self.history.commit_answered(commit)
+        return commit
+
+    def _commit(self) -> None:
+        commit = self._new_commit()
+        if self._chance(0.8):
+            self._committed[commit.place] = commit.offset
+            self.history.commit_answered(commit, Outcome.ACKNOWLEDGED if self._chance(0.8) else Outcome.UNKNOWN)
+        else:
+            self.history.commit_answered(commit, Outcome.FAILED)
+
+    def _ask(self) -> None:
+        place, asked = self._place(), self.history.now()
+        self.history.offset_read(GROUP, place, self._committed.get(place, NOT_YET), asked=asked)
+
+    def _elect(self) -> None:
+        place = self._place()
+        self._epochs[place] += 1
+        self.history.led(place, self._epochs[place], self._rng.randint(1, 3))
+
+    def _look(self) -> None:
+        self.history.finally_holds(INPUTS, [(offset, send.value) for offset, send in enumerate(self._inputs)])
+        self.history.finally_processed(COPIERS, INPUTS, self._processed)
+        for place, log in self._logs.items():
+            visible = [(offset, send.value) for offset, send in enumerate(log) if send and self._is_visible[send]]
+            self.history.finally_holds(place, visible)
+            for consumer in range(2):
+                reading = self.history.reading(f"consumer {consumer}", place, is_committed=self._chance(0.7))
+                everything = [(offset, send.value) for offset, send in enumerate(log) if send]
+                start, end = sorted(self._rng.randint(0, len(log)) for _ in range(2))
+                shown = visible if reading.is_committed else everything
+                reading.records += [each for each in shown if start <= each[0] < end]
+            self._copy(place, log)
+
+    def _copy(self, place: Place, log: list[Send | None]) -> None:
+        batches = [
+            StoredBatch(offset, offset + 1, send.value if send else b"marker") for offset, send in enumerate(log)
+        ]
+        sure = self._rng.randint(0, len(log))
+        for broker in (1, 2, 3):
+            own = [batch._replace(content=batch.content + b"?%d" % broker) for batch in batches[sure:]]
+            start = self._rng.randint(0, sure)
+            self.history.replica(
+                ReplicaLog(broker, place, self._rng.randint(0, sure), tuple(batches[:sure] + own)[start:])
+            )

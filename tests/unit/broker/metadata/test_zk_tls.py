@@ -1,0 +1,143 @@
+"""What kazoo gets in place of a socket: readable when there is something for it, and never without its encryption."""
+
+import selectors
+import socket
+import ssl
+import threading
+
+import pytest
+from kazoo.handlers.utils import selector_select
+from tests.support.certificates import Certificate
+
+from oncelog_broker.metadata.zk_tls import TlsSocket, connected, select
+from oncelog_broker.runtime.clock import SystemClock
+
+SECONDS = 60.0
+
+
+class Server:
+    """The other end, of which each record is in the test's hands."""
+
+    def __init__(self, context):
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
+        self.raw = None
+
+    def serve(self, listening):
+        self.raw, _ = listening.accept()
+        self.raw.settimeout(SECONDS)
+        while True:
+            try:
+                self.tls.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                self.raw.sendall(self.outgoing.read())
+                self.incoming.write(self.raw.recv(65536))
+
+    def session_tickets(self):
+        """Those of TLS 1.3, which the handshake leaves to be sent."""
+        return self.outgoing.read()
+
+    def record(self, data):
+        self.tls.write(data)
+        return self.outgoing.read()
+
+
+@pytest.fixture
+def ends(tmp_path):
+    authority = Certificate.authority()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(authority.issue(("CN", "zookeeper")).store(tmp_path / "server.pem"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = Server(context)
+        serving = threading.Thread(target=server.serve, args=[listening])
+        serving.start()
+        trusting = ssl.create_default_context(cadata=authority.pem)
+        client = connected(listening.getsockname(), "localhost", SECONDS, trusting)
+        serving.join(SECONDS)
+    client.setblocking(False)
+    other, waker = socket.socketpair()
+    yield client, server, other, waker
+    for each in (client, server.raw, other, waker):
+        each.close()
+
+
+def wait(reading, seconds=SECONDS):
+    return select(selector_select, SystemClock().uptime, reading, [], [], seconds)[0]
+
+
+def arrived(client):
+    """Something is in the socket, whatever it is."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(client, selectors.EVENT_READ)
+        assert selector.select(SECONDS)
+
+
+def test_what_is_tls_s_own_makes_nothing_readable_and_lets_others_pass(ends):
+    client, server, other, waker = ends
+    server.raw.sendall(server.session_tickets())
+    arrived(client)
+    assert wait([client, other], 0) == []
+    waker.send(b"a request is to be sent")
+    assert wait([client, other]) == [other]
+
+
+def test_half_a_record_makes_nothing_readable(ends):
+    client, server, other, waker = ends
+    tickets, record = server.session_tickets(), server.record(b"an answer")
+    server.raw.sendall(tickets + record[:10])
+    arrived(client)
+    assert wait([client], 0) == []
+    waker.send(b"x")
+    assert wait([client, other]) == [other]
+    server.raw.sendall(record[10:])
+    assert wait([client]) == [client]
+    assert client.recv(100) == b"an answer"
+
+
+def test_what_openssl_has_decrypted_already_is_readable_and_does_not_hide_others(ends):
+    client, server, other, waker = ends
+    server.raw.sendall(server.session_tickets() + server.record(b"onetwo") + server.record(b"three"))
+    assert wait([client]) == [client]
+    assert client.recv(3) == b"one"
+    assert client.pending()
+    assert wait([client, other]) == [client], "nothing more comes, and there is more"
+    waker.send(b"x")
+    assert wait([client, other]) == [client, other]
+    assert client.recv(100) == b"two"
+    assert wait([client]) == [client]
+    assert client.recv(100) == b"three"
+    assert wait([client], 0) == []
+    with pytest.raises(ssl.SSLWantReadError):
+        client.recv(1)
+
+
+def test_the_end_is_something_to_read(ends):
+    client, server, _, _ = ends
+    server.raw.sendall(server.session_tickets())
+    server.raw.close()
+    assert wait([client]) == [client]
+    assert client.recv(10) == b""
+    assert wait([client]) == [client]
+
+
+def test_a_connection_that_another_thread_ends_keeps_its_encryption(ends):
+    """`ssl.SSLSocket.shutdown` drops it first: what is sent after that leaves as it is, and what comes is taken so."""
+    client, server, _, _ = ends
+    server.raw.sendall(server.session_tickets() + server.record(b"an answer"))
+    arrived(client)
+    client.shutdown(socket.SHUT_WR)
+    with pytest.raises(OSError, match=r"."):
+        client.send(b"digest brokers:password")
+    assert wait([client]) == [client]
+    assert client.recv(100) == b"an answer"
+    received = b""
+    while piece := server.raw.recv(65536):
+        received += piece
+    assert b"password" not in received
+
+
+def test_writing_is_waited_for_as_ever(ends):
+    client, _, _, _ = ends
+    assert select(selector_select, SystemClock().uptime, [], [client], [], SECONDS)[1] == [client]
+    assert isinstance(client, TlsSocket)

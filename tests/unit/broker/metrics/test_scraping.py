@@ -1,0 +1,149 @@
+"""The text of the metrics: in Prometheus' format, in small steps, and made once for all who ask."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.log.producers.state import ProducerCounters
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metrics import scraping
+from oncelog_broker.metrics.families import FAMILIES
+from oncelog_broker.metrics.family import NO_LABELS, Families, Family, Sample, Samples
+from oncelog_broker.metrics.scraping import LARGEST_SHARE, SAMPLES_PER_STEP, Scraper, text_of
+from oncelog_broker.metrics.source import PARTITIONS_PER_STEP, Source
+from oncelog_broker.observability.topic_traffic import TopicTraffic
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.tasks import Tasks
+
+MANY = 10_000
+
+
+def family(kind: str = "gauge", name: str = "size") -> Family:
+    return Family(name, kind, "What it is\nand \\ why.", ("topic",), lambda _: iter(()))
+
+
+def parsed(text: bytes) -> dict[str, list[Any]]:
+    families = text_string_to_metric_families(text.decode())
+    return {found.name: found.samples for found in families}
+
+
+def steps_of(samples: Samples, of: Family) -> tuple[bytes, int]:
+    """The text, and in how many steps it was made."""
+    steps, count = text_of(of, samples), 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            return b"".join(finished.value), count
+        count += 1
+
+
+def test_a_family_of_many_samples_is_written_in_many_steps_and_reads_as_one() -> None:
+    text, steps = steps_of((Sample({"topic": f"t{number}"}, number) for number in range(MANY)), family())
+    assert steps >= MANY // SAMPLES_PER_STEP
+    assert text.count(b"# TYPE") == text.count(b"# HELP") == 1
+    assert [sample.value for sample in parsed(text)["size"]] == list(range(MANY))
+
+
+def test_others_have_their_turn_where_nothing_is_told() -> None:
+    def found_nothing() -> Samples:
+        for _ in range(10):
+            yield None
+
+    text, steps = steps_of(found_nothing(), family())
+    assert steps >= 10
+    assert parsed(text) == {"size": []}
+
+
+@pytest.mark.parametrize("value", ['a"b', "a\\b", "a\nb", "ü"])
+def test_whatever_a_topic_is_called_the_text_can_be_read(value: str) -> None:
+    text, _ = steps_of(iter([Sample({"topic": value}, 1)]), family())
+    assert parsed(text)["size"][0].labels == {"topic": value}
+
+
+def test_counters_and_histograms_have_the_names_that_they_are_declared_with() -> None:
+    text, _ = steps_of(iter([Sample(NO_LABELS, 3)]), family("counter", "things_total"))
+    assert b"# TYPE things_total counter\nthings_total 3.0\n" in text
+    buckets = iter([Sample({"le": "+Inf"}, 1, "_bucket"), Sample(NO_LABELS, 2, "_sum"), Sample(NO_LABELS, 1, "_count")])
+    text, _ = steps_of(buckets, family("histogram", "late_seconds"))
+    assert b'late_seconds_bucket{le="+Inf"} 1.0\nlate_seconds_sum 2.0\nlate_seconds_count 1.0\n' in text
+
+
+def test_names_are_unique_and_a_counter_says_so() -> None:
+    names = [each.name for each in FAMILIES]
+    assert len(set(names)) == len(names)
+    assert all(each.name.endswith("_total") == (each.kind == "counter") for each in FAMILIES)
+    with pytest.raises(AssertionError):
+        Families().counter("things", "")(lambda _: iter(()))
+
+
+def partition(index: int) -> Any:
+    """As far as `Source` looks at one."""
+    counters = ProducerCounters(duplicates=1)
+    log = SimpleNamespace(producer_state=SimpleNamespace(counters=counters), log_end_offset=10)
+    followers = {2: SimpleNamespace(log_end_offset=10 - index % 7)}
+    return SimpleNamespace(topic="many", index=index, leads=True, log=log, messages_in_epoch=2, followers=followers)
+
+
+def test_very_many_partitions_are_looked_at_in_small_steps() -> None:
+    replicas = SimpleNamespace(
+        partitions=lambda: [partition(index) for index in range(MANY)],
+        traffic={"many": TopicTraffic()},
+        traffic_of_deleted=TopicTraffic(),
+    )
+    image = ClusterImage("", controller_id=2)
+    services = SimpleNamespace(replicas=replicas, image=image, node_id=1, config=BrokerConfig({}))
+    source = Source(SimpleNamespace(services=services, connections=[]))  # type: ignore[arg-type]
+    looking, steps = source.look(), 0
+    with suppress(StopIteration):
+        looking.send(None)
+        while True:
+            steps += 1
+            looking.send(None)
+    assert steps >= MANY // PARTITIONS_PER_STEP
+    assert (source.all_topics.messages_in, source.all_topics.duplicates) == (2 * MANY, MANY)
+    assert source.lag == {2: 6}
+    assert replicas.traffic["many"].messages_in == 0, "looking changes nothing"
+
+
+async def scraper_of(texts: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[Scraper, ManualClock]:
+    """One whose scrapes take two steps and a second, and give these texts."""
+    clock = ManualClock()
+
+    def scrape(_: Any) -> Any:
+        clock.advance_ms(100)
+        yield None
+        return [texts.pop(0).encode()]
+
+    monkeypatch.setattr(scraping, "scrape", scrape)
+    return Scraper(lambda: SimpleNamespace(), Slices(clock, Tasks()), clock), clock  # type: ignore[arg-type, return-value]
+
+
+async def test_who_asks_during_a_scrape_or_soon_after_gets_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    scraper, clock = await scraper_of(["first", "second"], monkeypatch)
+    asked = [asyncio.create_task(scraper.text()) for _ in range(3)]
+    assert await asyncio.gather(*asked) == [[b"first"]] * 3
+    assert await scraper.text() == [b"first"]
+    clock.advance_ms(int(100 / LARGEST_SHARE))
+    assert await scraper.text() == [b"second"]
+
+
+async def test_who_goes_away_does_not_take_the_text_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    scraper, _ = await scraper_of(["first"], monkeypatch)
+    gone, staying = (asyncio.create_task(scraper.text()) for _ in range(2))
+    await asyncio.sleep(0)
+    gone.cancel()
+    assert await staying == [b"first"]
+
+
+async def test_a_broker_that_starts_has_nothing_to_tell() -> None:
+    clock = ManualClock()
+    assert await Scraper(lambda: None, Slices(clock, Tasks()), clock).text() is None

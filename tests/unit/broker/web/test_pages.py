@@ -1,0 +1,202 @@
+"""What is answered over HTTP, on a real connection; and that a client who does not behave keeps nothing for long."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncelog_broker.config.declared import InvalidConfig
+from oncelog_broker.config.http_keys import HttpAddress, http_address
+from oncelog_broker.runtime.network import RealNetwork
+from oncelog_broker.web import bounded
+from oncelog_broker.web.document import document
+from oncelog_broker.web.health import Readiness
+from oncelog_broker.web.http_listener import HttpListener
+from oncelog_broker.web.pages import Pages
+
+ROOT = Path(__file__).parents[4]
+LARGE = [b"x" * 65536] * 400
+"""More than the system takes for a client that does not read."""
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def ask(self, request: bytes) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body of the answer."""
+        self.writer.write(request)
+        return await self.answer(is_head=request.startswith(b"HEAD"))
+
+    async def answer(self, *, is_head: bool = False) -> tuple[int, dict[str, str], bytes]:
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+        body = b"" if is_head else await self.reader.readexactly(int(headers["content-length"]))
+        return int(head[0].split()[1]), headers, body
+
+    async def is_cut(self) -> bool:
+        """Wait until the other side has closed, whatever it sends before."""
+        try:
+            while await self.reader.read(65536):
+                pass
+        except ConnectionError:
+            pass
+        return True
+
+
+class Site:
+    """A listener with pages, and clients of it."""
+
+    def __init__(self, listener: HttpListener, readiness: Readiness, scraper: Any) -> None:
+        self.listener = listener
+        self.readiness = readiness
+        self.scraper = scraper
+        self.clients: list[Client] = []
+
+    async def client(self) -> Client:
+        client = Client(*await asyncio.open_connection(*self.listener.address))
+        self.clients.append(client)
+        return client
+
+
+@asynccontextmanager
+async def site(text: list[bytes] | None = None) -> AsyncIterator[Site]:
+    async def told() -> list[bytes] | None:
+        return text
+
+    readiness, scraper = Readiness(doing=None), SimpleNamespace(text=told)
+    pages = Pages(1, readiness, scraper)  # type: ignore[arg-type]
+    made = Site(await HttpListener.open(HttpAddress("127.0.0.1", 0), pages, RealNetwork()), readiness, scraper)
+    try:
+        async with asyncio.timeout(60):
+            yield made
+    finally:
+        await made.listener.close()
+        for client in made.clients:
+            client.writer.close()
+
+
+GET = b"GET %s HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+async def test_a_connection_is_asked_again_and_again() -> None:
+    async with site([b"a 1\n", b"b 2\n"]) as here:
+        client = await here.client()
+        for _ in range(3):
+            status, headers, body = await client.ask(GET % b"/metrics")
+            assert (status, body) == (200, b"a 1\nb 2\n")
+            assert headers["content-type"].startswith("text/plain; version=0.0.4")
+        assert (await client.ask(b"HEAD /metrics HTTP/1.1\r\nHost: here\r\n\r\n"))[0] == 200
+        assert (await client.ask(GET % b"/health/live?now"))[0] == 200
+        assert (await client.ask(GET % b"/"))[0] == 404
+
+
+async def test_a_broker_that_is_not_ready_says_why() -> None:
+    async with site() as here:
+        client = await here.client()
+        assert (await client.ask(GET % b"/metrics"))[0] == 503
+        here.readiness.doing = "logs are loaded"
+        status, headers, body = await client.ask(GET % b"/health/ready")
+        assert (status, headers["content-type"]) == (503, "application/json")
+        assert json.loads(body)["reasons"] == ["logs are loaded"]
+        here.readiness.doing = None
+        here.readiness.conditions += [lambda: None, lambda: "one", lambda: "two"]
+        assert json.loads((await client.ask(GET % b"/health/ready"))[2])["reasons"] == ["one", "two"]
+        here.readiness.conditions.clear()
+        assert (await client.ask(GET % b"/health/ready"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"POST /metrics HTTP/1.1\r\nHost: here\r\nContent-Length: 999999999\r\n\r\nx", 405),
+        (b"GET /metrics HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nxxxxx\r\n", 400),
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: here\r\nX: " + b"x" * (1 << 20) + b"\r\n\r\n", 400),
+    ],
+    ids=["a body", "chunks", "no HTTP", "a long head"],
+)
+async def test_what_is_not_asked_that_way_ends_the_connection(request_: bytes, status: int) -> None:
+    async with site([b""]) as here:
+        client = await here.client()
+        client.writer.write(request_)
+        assert (await client.reader.readline()).split()[1] == b"%d" % status
+        assert await client.is_cut()
+
+
+async def test_who_sends_nothing_or_only_half_a_request_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "EXCHANGE_SECONDS", 0.2)
+    async with site() as here:
+        silent, half = await here.client(), await here.client()
+        half.writer.write(b"GET / HTTP/1.1\r\nX: ")
+        assert await silent.is_cut()
+        assert await half.is_cut()
+
+
+async def test_who_does_not_read_the_answer_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "EXCHANGE_SECONDS", 0.5)
+    async with site(LARGE) as here:
+        client = await here.client()
+        client.writer.write(GET % b"/metrics")
+        while len(here.listener.connections):  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+        received = 0
+        with pytest.raises(ConnectionError):
+            while part := await client.reader.read(1 << 16):
+                received += len(part)
+            raise ConnectionResetError
+        assert received < sum(map(len, LARGE))
+
+
+async def test_one_connection_too_many_takes_the_place_of_who_has_rested_longest() -> None:
+    async with site() as here:
+        clients = [await here.client() for _ in range(bounded.MAX_CONNECTIONS)]
+        for client in clients:
+            assert (await client.ask(GET % b"/health/live"))[0] == 200
+        assert (await clients[0].ask(GET % b"/health/live"))[0] == 200
+        late = await here.client()
+        assert (await late.ask(GET % b"/health/live"))[0] == 200
+        assert await clients[1].is_cut()
+        assert (await clients[0].ask(GET % b"/health/live"))[0] == 200
+        assert len(here.listener.connections) == bounded.MAX_CONNECTIONS
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    async with site([b"text"]) as here:
+        client = await here.client()
+        client.writer.write((GET % b"/metrics") + (GET % b"/") + (GET % b"/health/live"))
+        assert [(await client.answer())[0] for _ in range(3)] == [200, 404, 200]
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("9404", "127.0.0.1:9404"),
+        (":0", "127.0.0.1:0"),
+        ("0.0.0.0:80", "0.0.0.0:80"),
+        ("[::1]:80", "[::1]:80"),
+        ("metrics.example:65535", "metrics.example:65535"),
+    ],
+)
+def test_an_address_without_a_host_is_loopback(text: str, address: str) -> None:
+    assert str(http_address(text)) == address
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:65536", "http://host:80", "a:b:80", "host:80/x"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"http\.listener"):
+        http_address(text)
+
+
+def test_the_page_about_metrics_is_made_of_their_declarations() -> None:
+    assert (ROOT / "docs" / "metrics.md").read_text() == document(), "python -m oncelog_broker.web.document"
