@@ -15,6 +15,7 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 TYPES: Final = (USER, CLIENT_ID, IP)
+ANSWERED: Final = (CLIENT_ID, USER, IP)
 MAX_WHOLE_NUMBERS: Final = {QuotaKey.CONNECTION_CREATION_RATE: 2**31 - 1}
 MAX_WHOLE_NUMBER: Final = 2**63 - 1
 
@@ -55,9 +56,14 @@ def _address(text: str) -> str:
 
 
 def parts_of(entity: QuotaEntity) -> list[tuple[str, str | None]]:
-    """Types and names, as a response has them, in Kafka's order: null stands for the default."""
-    named = sorted(zip(TYPES, entity, strict=True), key=lambda part: part[0])
-    return [(kind, name if isinstance(name, str) else None) for kind, name in named if name is not None]
+    """Types and names, as a response has them: null stands for the default."""
+    named = zip(TYPES, entity, strict=True)
+    return in_order((kind, name if isinstance(name, str) else None) for kind, name in named if name is not None)
+
+
+def in_order(parts: Iterable[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
+    """Types and names in the order in which Kafka answers."""
+    return sorted(parts, key=lambda part: ANSWERED.index(part[0]) if part[0] in ANSWERED else len(ANSWERED))
 
 
 def checked_value(entity: QuotaEntity, key: str, value: float) -> str:

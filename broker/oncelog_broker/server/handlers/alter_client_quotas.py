@@ -16,7 +16,7 @@ from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.handlers.create_acls import until_decided_by
-from oncelog_broker.server.quota_fields import checked_value, entity_of
+from oncelog_broker.server.quota_fields import checked_value, entity_of, in_order
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from oncelog_protocol.quotas import QuotaEntity, keys_of
@@ -40,7 +40,7 @@ async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext)
     for entry in request.entries:
         await pauses.here()
         parts = [(part.entity_type, part.entity_name) for part in entry.entity]
-        shown = [Part(entity_type=kind, entity_name=name) for kind, name in sorted(parts, key=lambda part: part[0])]
+        shown = [Part(entity_type=kind, entity_name=name) for kind, name in in_order(parts)]
         result = Result(error_code=ErrorCode.NONE, entity=shown)
         result = results.setdefault(frozenset(parts), result)
         try:
