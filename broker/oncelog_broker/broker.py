@@ -77,13 +77,15 @@ from oncelog_broker.security.first_users import make_first_users, parse_first_us
 from oncelog_broker.security.listener_security import ListenerSecurity
 from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS
 from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
+from oncelog_broker.server.connection_rates import ConnectionRates
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import Services
 from oncelog_broker.server.controller_calls import ControllerCalls
-from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.server.dispatch import Dispatcher, follow_quotas
 from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
+from oncelog_broker.server.throttling import Throttling
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.upkeep.cleaning import LogCleaner
 from oncelog_broker.upkeep.departure import Departure, Patience
@@ -142,6 +144,7 @@ class Broker:
                 receive_buffer_bytes=config[keys.SOCKET_RECEIVE_BUFFER_BYTES],
             ),
             TurnBudget(self.clock.monotonic),
+            ConnectionRates(config, self.clock),
         )
         self._network = network or RealNetwork()
         self._listeners = Listeners(self._network, self.connections, self.clock)
@@ -375,6 +378,7 @@ class Broker:
             authorizer=configured_authorizer(self.config, self.metadata),
         )
         dispatcher = Dispatcher(self._services, self._times)
+        follow_quotas(self.metadata, Throttling(self.config, self.clock), dispatcher, self.connections)
         await self._listeners.start(dispatcher)
         self._begin_to_tell(dispatcher, self._services)
 

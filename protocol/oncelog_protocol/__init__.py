@@ -4,5 +4,5 @@
 declaration into bytes. `messages/` has one file per API, `records/` the record batches, `coordinator_records/` what
 coordinators log, `consumer_protocol` what consumers tell one another. `errors` is the error table, `api` the API keys,
 `features` what finalised features mean, `scram` the formulas of a login; `acls`, `authorized_operations`, `elections`,
-`producer_id` and `uuids` are kinds of values.
+`quotas`, `producer_id` and `uuids` are kinds of values.
 """

@@ -294,6 +294,8 @@ CASES = (
     _refused(rules.LIST_REASSIGNMENTS),
     _refused(rules.OFFSET_DELETE_GROUP),
     _refused(rules.OFFSET_DELETE, extra={"group_id": ALLOWED_GROUP}),
+    _refused(rules.DESCRIBE_QUOTAS, extra={"components": []}),
+    _refused(rules.ALTER_QUOTAS, extra={"entity_type": "user", "entity_name": "mallory", "ops": []}),
     _refused(rules.DESCRIBE_SCRAM, extra={"users": []}),
     _refused(rules.ALTER_SCRAM, extra={"name": "mallory"}),
     _refused(rules.ALTER_PARTITION),

@@ -18,6 +18,7 @@ from oncelog_broker.config.declared import (
     not_empty,
     one_of,
 )
+from oncelog_broker.config.quota_keys import MAX_CONNECTION_CREATION_RATE
 from oncelog_broker.config.secret import Secret
 
 BOOLEAN, STRING, INT, LONG, LIST, PASSWORD = (
@@ -253,6 +254,7 @@ OF_LISTENERS: Final[Mapping[str, ConfigKey[Any]]] = {
     **{
         key.name: key
         for key in (
+            MAX_CONNECTION_CREATION_RATE,
             SASL_ENABLED_MECHANISMS,
             SASL_SERVER_MAX_RECEIVE_SIZE,
             CONNECTION_FAILED_AUTHENTICATION_DELAY_MS,

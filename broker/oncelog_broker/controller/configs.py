@@ -1,4 +1,4 @@
-"""Changes settings of topics, brokers and users: by any broker, as in Kafka with ZooKeeper.
+"""Changes settings of topics, brokers and users, and quotas: by any broker, as in Kafka with ZooKeeper.
 
 A change is made to the settings as they are, behind their version; those of a topic also behind the topic's, or they
 would outlive a topic that is deleted at this moment. They are no partition states, so nobody needs to be controller.
@@ -6,24 +6,30 @@ would outlive a topic that is deleted at this moment. They are no partition stat
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
 from oncelog_broker.controller.store_errors import too_contended, translated, unknown_topic
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.payloads import encode_config, parse_config
+from oncelog_broker.metadata.payloads import MalformedPayload, encode_config, parse_config
 from oncelog_broker.metadata.store import (
     BadVersion,
     Check,
     ConnectionLost,
     Create,
+    Delete,
     MetadataStore,
     NodeExists,
     NoNode,
     Operation,
     Set,
+    Stat,
+    parent_of,
 )
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.quotas import QuotaEntity
 
 MAX_ATTEMPTS: Final = 20
 """How often a change is tried anew after somebody else changed the same settings between our reading and writing."""
@@ -59,23 +65,42 @@ class ConfigController:
         with translated(path):
             return await self._alter(path, change, validate_only=False)
 
+    async def alter_quotas(self, entity: QuotaEntity, change: ConfigChange, validate_only: bool = False) -> None:
+        """Change the settings of an entity, its quotas among them. Its node goes with the last of them, but for that of
+        a user: that a user has one, though it is empty, says that nobody is to be made of that name at a start."""
+        path = paths.quotas(entity)
+        is_user = entity == QuotaEntity(entity.user)
+        with translated(path):
+            await self._alter(path, change, validate_only, keeps_empty=is_user, makes_parents=True)
+
     async def _alter(
-        self, path: str, change: ConfigChange, validate_only: bool, topic: str | None = None
+        self,
+        path: str,
+        change: ConfigChange,
+        validate_only: bool,
+        topic: str | None = None,
+        *,
+        keeps_empty: bool = True,
+        makes_parents: bool = False,
     ) -> Mapping[str, str]:
         for _ in range(MAX_ATTEMPTS):
             guard: list[Operation] = [] if topic is None else [await self._topic_as_it_is(topic)]
             found = (await self._store.get_many([path]))[0]
-            before = {} if found is None else parse_config(found[0], path)
+            before = _parsed(found, path)
             after = change(dict(before))
             if validate_only or after == before:
                 return after
-            data = encode_config(after)
-            write = Create(path, data) if found is None else Set(path, data, found[1].version)
+            data = encode_config(after) if after or keeps_empty else None
             try:
-                await commit(self._store, [*guard, write], partial(self._holds, path, data))
-            except (BadVersion, NodeExists, NoNode):
+                await commit(self._store, [*guard, _write(path, data, found)], partial(self._holds, path, data))
+            except NoNode:
+                if makes_parents:
+                    with contextlib.suppress(NodeExists):
+                        await self._store.create(parent_of(path), make_parents=True)
+            except (BadVersion, NodeExists):
                 continue
-            return after
+            else:
+                return after
         raise too_contended(path, MAX_ATTEMPTS)
 
     async def _topic_as_it_is(self, name: str) -> Check:
@@ -87,9 +112,26 @@ class ConfigController:
             raise unknown_topic(name)
         return Check(paths.topic(name), stat.version)
 
-    async def _holds(self, path: str, data: bytes) -> bool:
+    async def _holds(self, path: str, data: bytes | None) -> bool:
         found = (await self._store.get_many([path]))[0]
-        return found is not None and found[0] == data
+        return (None if found is None else found[0]) == data
+
+
+def _parsed(found: tuple[bytes, Stat] | None, path: str) -> dict[str, str]:
+    """Raises KafkaError: what cannot be read is not overwritten."""
+    try:
+        return {} if found is None else parse_config(found[0], path)
+    except MalformedPayload as error:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"The settings in the store cannot be read: {error}"
+        ) from error
+
+
+def _write(path: str, data: bytes | None, found: tuple[bytes, Stat] | None) -> Operation:
+    if found is None:
+        assert data is not None, "nothing was there, and nothing is to be"
+        return Create(path, data)
+    return Delete(path, found[1].version) if data is None else Set(path, data, found[1].version)
 
 
 async def commit(store: MetadataStore, operations: list[Operation], took_place: Callable[[], Awaitable[bool]]) -> None:

@@ -17,6 +17,7 @@ from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.store import MetadataStore, StoreUnavailable, Unsubscribe
 from oncelog_broker.runtime.slices import Pause, no_pause
 from oncelog_protocol.acls import ResourcePattern
+from oncelog_protocol.quotas import QuotaEntity
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class _Stale:
         self.broker_configs: set[str] = set()
         self.acls: set[ResourcePattern] = set()
         self.user_configs: set[str] = set()
+        self.quotas: set[QuotaEntity] = set()
 
     def add(self, path: str) -> None:
         parent, _, name = path.rpartition("/")
@@ -62,6 +64,8 @@ class _Stale:
             self.controller = True
         elif (pattern := paths.parse_acl_path(path)) is not None:
             self.acls.add(pattern)
+        elif (entity := paths.parse_quota_path(path)) is not None:
+            self.quotas.add(entity)
         elif path in WATCHED:
             self.everything = True
 
@@ -212,6 +216,8 @@ class MetadataCache:
         if stale.user_configs:
             names = sorted(stale.user_configs)
             image = image.with_user_configs(await reader.read_user_configs(self._store, image, names, self._pause))
+        if stale.quotas:
+            image = image.with_quotas(await reader.read_quotas(self._store, image, list(stale.quotas), self._pause))
         if stale.topics:
             image = (await reader.read_topics(self._store, image, sorted(stale.topics), self._pause)).put_into(image)
         # A topic that was read as a whole has its partitions' states already.

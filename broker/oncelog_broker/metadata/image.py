@@ -12,13 +12,17 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from oncelog_broker.metadata.payloads import Endpoint
+from oncelog_broker.metadata.quotas import Quotas, Values, quota_values
 from oncelog_protocol.acls import AclEntry, ResourcePattern
+from oncelog_protocol.quotas import DEFAULT, QuotaEntity
 from oncelog_protocol.uuids import ZERO_UUID
 
 NO_LEADER = -1
 NO_CONTROLLER = -1
 
 _K = TypeVar("_K")
+_S = TypeVar("_S")
+_V = TypeVar("_V")
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -92,6 +96,8 @@ class ClusterImage:
     """Topics of which nobody knows more than that they are there: their nodes hold nonsense. Their logs are kept."""
     acls: Mapping[ResourcePattern, frozenset[AclEntry]] = field(default_factory=dict)
     """By pattern; one without entries is one whose node holds nonsense."""
+    quotas: Quotas = field(default_factory=dict)
+    """Of users (which `user_configs` has, too), client ids and addresses."""
 
     def topic(self, name: str) -> Topic | None:
         return self.topics.get(name)
@@ -131,8 +137,17 @@ class ClusterImage:
         return self.user_configs.get(user, _NOTHING)
 
     def with_user_configs(self, changed: Mapping[str | None, Mapping[str, str]]) -> ClusterImage:
-        """With these users' settings in the place of those before; empty ones take them away."""
-        return replace(self, user_configs=_with_overrides(self.user_configs, changed))
+        """With these users' settings in the place of those before; empty ones take them away. So with their quotas."""
+        entities = {user: QuotaEntity(DEFAULT if user is None else user) for user in changed}
+        values = {entities[user]: quota_values(entities[user], settings) for user, settings in changed.items()}
+        return replace(self.with_quotas(values), user_configs=_with_overrides(self.user_configs, changed))
+
+    def with_quotas(self, changed: Mapping[QuotaEntity, Values]) -> ClusterImage:
+        """With these entities' quotas in the place of those before; empty ones take them away. The mapping stays the
+        same where all of them are as they were."""
+        if all(self.quotas.get(entity, _NOTHING) == values for entity, values in changed.items()):
+            return self
+        return replace(self, quotas=_with_overrides(self.quotas, changed))
 
     def topic_changes_since(self, older: ClusterImage) -> TopicChanges:
         """What a log or replica manager has to look at; a topic whose settings alone changed is not in it."""
@@ -218,8 +233,8 @@ class ClusterImage:
 
 
 def _with_overrides(
-    before: Mapping[_K, Mapping[str, str]], changed: Mapping[_K, Mapping[str, str]]
-) -> dict[_K, Mapping[str, str]]:
+    before: Mapping[_K, Mapping[_S, _V]], changed: Mapping[_K, Mapping[_S, _V]]
+) -> dict[_K, Mapping[_S, _V]]:
     merged = {**before, **changed}
     for key, overrides in changed.items():
         if not overrides:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from oncelog_protocol.acls import RESOURCE_TYPES, PatternType, ResourcePattern
+from oncelog_protocol.quotas import DEFAULT, Name, QuotaEntity
 
 BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
@@ -14,7 +15,11 @@ CONFIG = "/config"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 USER_CONFIGS = "/config/users"
-"""Of users: SCRAM credentials and quotas."""
+"""Of users: SCRAM credentials and quotas. Beneath a user, under `clients`, are those of the user with a client id."""
+CLIENT_CONFIGS = "/config/clients"
+"""Of client ids: quotas."""
+IP_CONFIGS = "/config/ips"
+"""Of addresses: quotas."""
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 ADMIN = "/admin"
@@ -124,12 +129,49 @@ def user_config(user: str | None) -> str:
 
 
 def sanitized(name: str) -> str:
-    """As Kafka writes names that may hold anything into paths."""
-    return quote(name, safe="").replace("~", "%7E")
+    """As Kafka writes names that may hold anything into paths. What can be no name of a node is quoted, too: Kafka
+    reads it."""
+    return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="").replace("~", "%7E")
 
 
 def unsanitized(node: str) -> str:
     return unquote(node)
+
+
+def clients_of_user(user: Name) -> str:
+    """The node above those of a user with a client id."""
+    return f"{USER_CONFIGS}/{_node(user)}/clients"
+
+
+def quotas(entity: QuotaEntity) -> str:
+    """The settings of an entity."""
+    if entity.ip is not None:
+        return f"{IP_CONFIGS}/{_node(entity.ip)}"
+    if entity.user is None:
+        return f"{CLIENT_CONFIGS}/{_node(entity.client_id)}"
+    if entity.client_id is None:
+        return f"{USER_CONFIGS}/{_node(entity.user)}"
+    return f"{clients_of_user(entity.user)}/{_node(entity.client_id)}"
+
+
+def parse_quota_path(path: str) -> QuotaEntity | None:
+    """Whose quotas the node at `path` holds; None if it holds none. Those of users are among their settings."""
+    parts = path.split("/")[1:]
+    if len(parts) == 3 and path.startswith(f"{CLIENT_CONFIGS}/"):
+        return QuotaEntity(client_id=_name(parts[2]))
+    if len(parts) == 3 and path.startswith(f"{IP_CONFIGS}/"):
+        return QuotaEntity(ip=_name(parts[2]))
+    if len(parts) == 5 and path.startswith(f"{USER_CONFIGS}/") and parts[3] == "clients":
+        return QuotaEntity(_name(parts[2]), _name(parts[4]))
+    return None
+
+
+def _node(name: Name) -> str:
+    return sanitized(name) if isinstance(name, str) else DEFAULT_BROKER
+
+
+def _name(node: str) -> Name:
+    return DEFAULT if node == DEFAULT_BROKER else unsanitized(node)
 
 
 class TopicPath(NamedTuple):

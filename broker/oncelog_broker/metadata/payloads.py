@@ -281,6 +281,9 @@ def encode_config(overrides: Mapping[str, str]) -> bytes:
 
 
 def parse_config(data: bytes, path: str) -> dict[str, str]:
+    """A node without data, which is there for those beneath it, has no settings."""
+    if not data:
+        return {}
     overrides = _Document.parse(data, path).optional("config", dict, {})
     if not all(isinstance(value, str) for value in overrides.values()):
         raise MalformedPayload(path, "config: the values must be strings")

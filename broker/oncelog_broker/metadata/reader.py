@@ -28,9 +28,11 @@ from oncelog_broker.metadata.payloads import (
     parse_partition_state,
     topic_in_steps,
 )
+from oncelog_broker.metadata.quotas import Values, quota_values
 from oncelog_broker.metadata.store import MetadataStore, NoNode, Stat
 from oncelog_broker.runtime.slices import Pause, no_pause, with_pauses
 from oncelog_protocol.acls import AclEntry, ResourcePattern
+from oncelog_protocol.quotas import QuotaEntity
 from oncelog_protocol.uuids import ZERO_UUID
 
 _log = logging.getLogger(__name__)
@@ -69,9 +71,9 @@ async def read_image(store: MetadataStore, before: ClusterImage | None = None, p
         await read_broker_configs(store, known, await _children(store, paths.BROKER_CONFIGS))
     )
     image = image.with_acls(await read_acls(store, known, await _patterns(store), pause))
-    return image.with_user_configs(
-        await read_user_configs(store, known, await _children(store, paths.USER_CONFIGS), pause)
-    )
+    users = await _children(store, paths.USER_CONFIGS)
+    image = image.with_user_configs(await read_user_configs(store, known, users, pause))
+    return image.with_quotas(await read_quotas(store, known, await _quota_entities(store, users, pause), pause))
 
 
 async def read_brokers(
@@ -239,6 +241,36 @@ async def read_user_configs(
         read |= await _read_configs(store, users, wanted, lambda user: before.user_configs.get(user, {}))
         await pause()
     return read
+
+
+async def read_quotas(
+    store: MetadataStore, before: ClusterImage, entities: Sequence[QuotaEntity], pause: Pause = no_pause
+) -> dict[QuotaEntity, Values]:
+    """The quotas of each entity that is no user; empty without any. What cannot be read is as it was."""
+    read: dict[QuotaEntity, Values] = {}
+    for start in range(0, len(entities), STATES_AT_A_TIME):
+        some = entities[start : start + STATES_AT_A_TIME]
+        wanted = [paths.quotas(entity) for entity in some]
+        for entity, path, node in zip(some, wanted, await store.get_many(wanted), strict=True):
+            settings = {} if node is None else _parsed(parse_config, node[0], path)
+            read[entity] = before.quotas.get(entity, {}) if settings is None else quota_values(entity, settings)
+        await pause()
+    return read
+
+
+async def _quota_entities(store: MetadataStore, users: Sequence[str], pause: Pause) -> list[QuotaEntity]:
+    """All that have a node and are no user; `users` by the names of their nodes."""
+    above = [paths.CLIENT_CONFIGS, paths.IP_CONFIGS]
+    above += [f"{paths.USER_CONFIGS}/{user}/clients" for user in users]
+    found: list[QuotaEntity | None] = []
+    for start in range(0, len(above), STATES_AT_A_TIME):
+        some = above[start : start + STATES_AT_A_TIME]
+        # Most users have no such node, which is found out for many of them at once.
+        for parent, node in zip(some, await store.get_many(some), strict=True):
+            if node is not None:
+                found += [paths.parse_quota_path(f"{parent}/{name}") for name in await _children(store, parent)]
+        await pause()
+    return [entity for entity in found if entity is not None]
 
 
 async def _patterns(store: MetadataStore) -> list[ResourcePattern]:

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from oncelog_broker.runtime.accepting import Pace, PacedListening
+
 
 class Listening(Protocol):
     """A bound address."""
@@ -28,9 +30,18 @@ class Network(Protocol):
     """What the rest of the broker knows of the network."""
 
     async def listen(
-        self, host: str | None, port: int, factory: Callable[[], asyncio.BufferedProtocol], *, backlog: int
+        self,
+        host: str | None,
+        port: int,
+        factory: Callable[[], asyncio.BufferedProtocol],
+        *,
+        backlog: int,
+        pace: Pace | None = None,
     ) -> Listening:
-        """Bind, without accepting yet; host None or "" is every interface. OSError where the address is taken."""
+        """Bind, without accepting yet; host None or "" is every interface. OSError where the address is taken.
+
+        `pace`: how fast connections are accepted, None: as they come.
+        """
 
     async def connect(
         self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, **tls: Any
@@ -61,8 +72,16 @@ class RealNetwork:
     __slots__ = ()
 
     async def listen(
-        self, host: str | None, port: int, factory: Callable[[], asyncio.BufferedProtocol], *, backlog: int
+        self,
+        host: str | None,
+        port: int,
+        factory: Callable[[], asyncio.BufferedProtocol],
+        *,
+        backlog: int,
+        pace: Pace | None = None,
     ) -> Listening:
+        if pace is not None:
+            return await PacedListening.bind(host, port, factory, pace, backlog)
         loop = asyncio.get_running_loop()
         return _RealListening(
             await loop.create_server(factory, host or None, port, backlog=backlog, start_serving=False)

@@ -12,7 +12,7 @@ from oncelog_broker.config.declared import InvalidConfig
 from oncelog_broker.config.secret import Secret
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.payloads import encode_config
-from oncelog_broker.metadata.store import Create, MetadataStore, NodeExists
+from oncelog_broker.metadata.store import BadVersion, Create, MetadataStore, NodeExists, Set
 from oncelog_broker.security.sasl.credentials import new_credential
 from oncelog_protocol.scram import MIN_ITERATIONS, ScramMechanism
 
@@ -33,16 +33,18 @@ def parse_first_users(secret: Secret | None) -> dict[str, Secret]:
 
 
 async def make_first_users(store: MetadataStore, users: Mapping[str, Secret]) -> None:
-    """Those who have no node of their own yet. Raises MetadataError."""
+    """Those who have no settings of their own yet. A node may be there without, for what is beneath it: quotas of the
+    user with a client id. Raises MetadataError."""
     names = list(users)
     found = await store.get_many([paths.user_config(name) for name in names])
     for name, node in zip(names, found, strict=True):
-        if node is not None:
+        if node is not None and node[0]:
             continue
-        credentials = await asyncio.to_thread(_credentials, users[name])
+        credentials = encode_config(await asyncio.to_thread(_credentials, users[name]))
+        path = paths.user_config(name)
         try:
-            await store.multi([Create(paths.user_config(name), encode_config(credentials))])
-        except NodeExists:
+            await store.multi([Create(path, credentials) if node is None else Set(path, credentials, node[1].version)])
+        except (NodeExists, BadVersion):
             continue  # another broker was sooner
         logger.warning("a first user was made", extra={"user": name})
 

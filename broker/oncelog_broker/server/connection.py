@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from oncelog_broker.security.authorizer.authorizer import Rights
 from oncelog_broker.security.principal import ANONYMOUS, Principal
@@ -38,6 +38,9 @@ from oncelog_broker.server.limits import (
 from oncelog_broker.server.receiving import FrameRefused, ReceiveBuffer
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.wire_writers import Buffer
+
+if TYPE_CHECKING:
+    from oncelog_broker.server.metered import ClientLimits
 
 logger = logging.getLogger(__name__)
 
@@ -81,10 +84,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_memory_retry",
         "_reading_paused",
         "_received",
+        "_throttled_since",
+        "_throttled_until",
         "_transport",
         "_turn",
+        "_unthrottle",
         "_without_memory_since",
         "client_host",
+        "client_limits",
         "client_port",
         "gate",
         "known_header",
@@ -133,6 +140,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._answer_budget = connections.limits.answers
         self._frame_progress = Progress(self._loop.time())
         self._answer_progress = Progress(self._loop.time())
+        self._unthrottle: asyncio.TimerHandle | None = None
+        """When it fires, the next request is handled: the client has used more than a quota."""
+        self._throttled_since = self._throttled_until = 0.0
+        self.client_limits: ClientLimits | None = None
+        """The quotas that were found to hold for the client."""
         self.listener = listener
         self.rights: Rights | None = None
         """What the principal was found to be allowed; None again when it is another one."""
@@ -154,6 +166,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         host, port = (peer[0], peer[1]) if isinstance(peer, tuple) and len(peer) >= 2 else ("local", 0)
         self.client_host, self.client_port = host, port
         connected = transport.get_extra_info("socket")
+        if not self._is_encrypted and self._connections.turns_away(self._transport, host):
+            return
         refused = self._connections.admit(self, host)
         if refused:
             logger.warning("connection refused", extra={"client": host, "reason": refused})
@@ -196,6 +210,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Nothing is left to be done: nobody waits for an answer any more."""
         self._is_ending = True
         self._connections.release(self, self.client_host)
+        if self._unthrottle is not None:
+            self._unthrottle.cancel()
         self._answers.close()
         self._received.give_up()
 
@@ -272,7 +288,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 return
             self._frame_since = 0.0
             handle(self, frame)
-            if received.begin == received.end or self._held_by is not None or not answers.takes_more:
+            if (
+                received.begin == received.end
+                or self._held_by is not None
+                or not answers.takes_more
+                or self._unthrottle is not None
+            ):
                 return
             if not self._turn.is_left():
                 self._put_off()
@@ -284,15 +305,44 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._loop.call_soon(self._in_next_turn)
 
     def _in_next_turn(self) -> None:
+        if self._unthrottle is not None:
+            return  # put off for longer
         self._is_put_off = False
         self._go_on()
 
     def take_turn(self) -> bool:
         """The large request that was put off has its turn."""
+        if self._unthrottle is not None:
+            return False
         self._is_put_off, self._may_be_large = False, True
         self._go_on()
         self._may_be_large = False
         return False
+
+    def throttle(self, seconds: float) -> None:
+        """Handle no further request before that: the client has used more than a quota (KIP-219). What it sends
+        meanwhile stays in the receive buffer and, when that is full, in its socket."""
+        now = self._loop.time()
+        if self._is_ending or now + seconds <= self._throttled_until:
+            return
+        if self._unthrottle is None:
+            self._throttled_since = now
+        else:
+            self._unthrottle.cancel()
+        self._is_put_off = True
+        self._throttled_until = now + seconds
+        self._unthrottle = self._loop.call_at(self._throttled_until, self._end_throttling)
+
+    def _end_throttling(self) -> None:
+        """What was kept from being handled is late through no fault of the client's."""
+        if self._unthrottle is not None:
+            self._unthrottle.cancel()
+        now, self._unthrottle, self._throttled_until = self._loop.time(), None, 0.0
+        if self._frame_since:
+            self._frame_since += now - max(self._frame_since, self._throttled_since)
+        self._frame_progress.restart(now, self._received.received)
+        self._is_put_off = False
+        self._go_on()
 
     def _make_room(self) -> None:
         """Let the next read find room, or read nothing: what waits stays with the client."""
@@ -468,6 +518,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def sweep(self, now: float) -> None:
         """Called now and then: close what is idle or stalled, give memory back. `now` is the loop's time."""
         limits = self._connections.limits
+        if self._unthrottle is not None and self._received.memory.held and limits.requests.is_short:
+            self._end_throttling()  # what it holds of the memory others need: it is used, and waited for afterwards
         is_resting = not self._answers.is_waiting
         if self._answers.stalled_seconds(now) > RESPONSE_STALL_SECONDS:
             self.close(f"responses not read for {RESPONSE_STALL_SECONDS:.0f} s")
@@ -491,12 +543,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._answer_progress.is_too_slow(now, self._answers.sent, held) and held > 0
 
     def _is_frame_late(self, now: float) -> bool:
-        if not self._frame_since or self._without_memory_since:
+        if not self._frame_since or self._without_memory_since or self._unthrottle is not None:
             return False
         return now - self._frame_since > FRAME_SECONDS + self._received.frame_received / MIN_FRAME_RATE
 
     def _sends_too_slowly(self, now: float, window_seconds: float = PROGRESS_WINDOW_SECONDS) -> bool:
-        if not self._frame_since or self._without_memory_since:
+        if not self._frame_since or self._without_memory_since or self._unthrottle is not None:
             return False
         received = self._received
         return self._frame_progress.is_too_slow(now, received.received, received.memory.held, window_seconds)

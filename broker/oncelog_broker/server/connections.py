@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from typing import Protocol
 
 from oncelog_broker.runtime.turns import TurnBudget
+from oncelog_broker.server.connection_rates import ConnectionRates
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.rota import Rota
+
+logger = logging.getLogger(__name__)
 
 
 class OpenConnection(Protocol):
@@ -28,9 +32,11 @@ class OpenConnection(Protocol):
 class Connections:
     """Invariant: `limits` counts exactly the connections in here."""
 
-    def __init__(self, limits: Limits, turn: TurnBudget) -> None:
-        """`turn`: what they may do together in one turn of the loop, beyond one request each."""
+    def __init__(self, limits: Limits, turn: TurnBudget, rates: ConnectionRates | None = None) -> None:
+        """`turn`: what they may do together in one turn of the loop, beyond one request each. `rates`: how fast they
+        may be made."""
         self.limits = limits
+        self.rates = rates
         self.turn = turn
         self.rota = Rota(turn)
         """Large answers, a portion at a time."""
@@ -39,6 +45,13 @@ class Connections:
         self._open: set[OpenConnection] = set()
         self._empty = asyncio.Event()
         self._empty.set()
+
+    def turns_away(self, transport: asyncio.Transport, host: str) -> bool:
+        """Whether it is one too many of its address, which is then seen to. To be asked when it was accepted."""
+        if self.rates is None or not self.rates.turns_away(transport, host):
+            return False
+        logger.warning("connection refused", extra={"client": host, "reason": "connection_creation_rate reached"})
+        return True
 
     def admit(self, connection: OpenConnection, host: str) -> str | None:
         """Take the connection in, or say which limit forbids it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -50,6 +51,7 @@ class NamedTopic(Protocol):
 
 T = TypeVar("T", bound=NamedTopic)
 
+UNCOUNTED: Final = nullcontext()
 TOPICS_PER_STEP: Final = 200
 """Of those that are asked for whether they may; some milliseconds where they are asked for the first time."""
 LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
@@ -201,6 +203,11 @@ class RequestContext:
         if authorizer is None:
             return ALL_OPERATIONS[kind]
         return authorizer.operations(self._rights(authorizer), kind, name)
+
+    def mutations(self, partitions: int) -> AbstractContextManager[None]:
+        """Within it so many partitions are created or deleted. Where that fails with a KafkaError they do not count.
+        Raises KafkaError THROTTLING_QUOTA_EXCEEDED on entering, where too many were."""
+        return UNCOUNTED
 
     # --- how a handler answers: with its response, with None (acks=0), or with one of these
 

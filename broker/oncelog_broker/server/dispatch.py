@@ -10,21 +10,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from struct import Struct
 from typing import Any, Final
 
 from oncelog.fail_points.point import FailPoint, fail_point
 from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
+from oncelog_broker.metadata.cache import MetadataCache
+from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.observability.request_times import ApiTimes, RequestTimes
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.answer_queue import SCATTER_BYTES, Slot, coalesce, size_of
 from oncelog_broker.server.connection import BrokerConnection
+from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import RequestContext, Services
 from oncelog_broker.server.handlers.api_versions import unsupported_version
 from oncelog_broker.server.known_header import PREFIX, KnownHeader
 from oncelog_broker.server.limits import BYTES_BESIDE_METADATA, ELEMENTS_AT_ONCE, MAX_REQUEST_ELEMENTS
+from oncelog_broker.server.metered import MeteredContext
+from oncelog_broker.server.receiving import SIZE
 from oncelog_broker.server.served import SERVED
+from oncelog_broker.server.throttling import Handler, Throttling
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
 from oncelog_protocol.codec import MessageCodec, codec
 from oncelog_protocol.errors import MalformedMessage, TooManyElements
@@ -99,6 +106,8 @@ class Dispatcher:
     def __init__(self, services: Services, times: RequestTimes | None = None) -> None:
         """`times`: where it is noted how long requests take."""
         self._services = services
+        self.throttling: Throttling | None = None
+        """Who holds clients to their quotas; None where nobody has one."""
         self._times = times
         self._monotonic = services.clock.monotonic
         self._routes: dict[int, Route] = {}
@@ -120,7 +129,14 @@ class Dispatcher:
         position, client_id = PREFIX.size + len(known.tail), known.client_id
         if known.route_header is not route.header or frame[PREFIX.size : position] != known.tail:
             connection.known_header, position, client_id = KnownHeader.read(route.header, frame)
-        context = RequestContext(self._services, connection, api_key, version, correlation_id, client_id)
+        services, handler, throttling = self._services, route.handler, self.throttling
+        if throttling is None:
+            context = RequestContext(services, connection, api_key, version, correlation_id, client_id)
+        else:
+            context = throttling.context(
+                services, connection, api_key, version, correlation_id, client_id, len(frame) + SIZE.size
+            )
+            handler = partial(throttling.serve, handler)
         route.requests += 1
         started = 0.0
         if route.times is not None and route.requests & TIMED_MASK == 1:
@@ -128,27 +144,22 @@ class Dispatcher:
         try:
             request = route.decode(frame, position, max_elements=ELEMENTS_AT_ONCE)
         except TooManyElements:
-            answer = self._serve_large(route, frame, position, context)
+            answer = _serve_large(route, handler, frame, position, context)
         else:
-            answer = route.handler(request, context)
+            answer = handler(request, context)
         if isinstance(answer, asyncio.Future):
             self._wait(answer, route, context, started)
-            return
-        if answer is not None:
+        elif answer is not None:
             self._respond(answer, route, context)
-        if started and route.times is not None:
+        if throttling is not None and isinstance(context, MeteredContext):
+            context.handled()
+        if started and route.times is not None and not isinstance(answer, asyncio.Future):
             route.times.total.append(self._monotonic() - started)
 
     def requests(self) -> Iterable[tuple[ApiKey, int, int]]:
         """How many requests have come, by API and version."""
         for key, route in self._routes.items():
             yield ApiKey(key >> 16), key & 0xFFFF, route.requests
-
-    def _serve_large(self, route: Route, frame: memoryview, position: int, context: RequestContext) -> Answer[Any]:
-        decoding = route.decode_steps(frame, position, max_elements=MAX_REQUEST_ELEMENTS)
-        request = self._services.slices.run(decoding)
-        context.reads_frame = isinstance(request, asyncio.Future)
-        return then(request, lambda request: route.handler(request, context))
 
     def _route(self, api_key: int, version: int) -> Route | None:
         """The route of a key and version met for the first time; None for an ApiVersions from the future (T2)."""
@@ -215,12 +226,34 @@ class Dispatcher:
             _send(body, route, context, None)
             return None
         return then(
-            self._services.slices.run(route.encode_steps(response, body)),
+            context.in_slices(route.encode_steps(response, body)),
             lambda _: _send(body, route, context, slot),
         )
+
+
+def _serve_large(
+    route: Route, handler: Handler, frame: memoryview, position: int, context: RequestContext
+) -> Answer[Any]:
+    request = context.in_slices(route.decode_steps(frame, position, max_elements=MAX_REQUEST_ELEMENTS))
+    context.reads_frame = isinstance(request, asyncio.Future)
+    return then(request, lambda request: handler(request, context))
 
 
 def _send(body: list[Buffer], route: Route, context: RequestContext, slot: Slot | None) -> None:
     size = size_of(body)
     body[0] = RESPONSE_PREFIX.pack(4 + size, context.correlation_id)
     context.connection.respond([b"".join(body)] if size <= JOINED_BYTES and not route.has_records else body, slot)
+
+
+def follow_quotas(
+    metadata: MetadataCache, throttling: Throttling, dispatcher: Dispatcher, connections: Connections
+) -> None:
+    """Hold clients, and those who connect, to the quotas that the image has, now and later."""
+
+    def on_image(_: ClusterImage, image: ClusterImage) -> None:
+        dispatcher.throttling = throttling.on_image(image)
+        if connections.rates is not None:
+            connections.rates.on_image(image)
+
+    metadata.subscribe(on_image)
+    on_image(metadata.image, metadata.image)

@@ -64,7 +64,9 @@ class Listeners:
 
         factory: Callable[[], asyncio.BufferedProtocol] = connection if security.tls is None else secured
         try:
-            listening = await self._network.listen(listener.host, listener.port, factory, backlog=BACKLOG)
+            rates = self.connections.rates
+            pace = None if rates is None else rates.pace(listener.name)
+            listening = await self._network.listen(listener.host, listener.port, factory, backlog=BACKLOG, pace=pace)
         except OSError as error:
             raise _cannot_listen(listener, error) from error
         self._listening.append(listening)
@@ -86,6 +88,8 @@ class Listeners:
         """Stop accepting, let written responses leave, then cut what is left. Harmless when that has been done."""
         while self._listening:
             await self._listening.pop().close()
+        if self.connections.rates is not None:
+            self.connections.rates.close()
         for connection in self.connections:
             connection.shut()
         await self.connections.drained(DRAIN_SECONDS)

@@ -82,6 +82,8 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._raw = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) and len(peer) >= 2 else "local"
+        if self._connections.turns_away(self._raw, self.host):
+            return
         refused = self._connections.admit(self, self.host)
         if refused:
             logger.warning("connection refused", extra={"client": self.host, "reason": refused})

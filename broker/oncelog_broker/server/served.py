@@ -93,6 +93,8 @@ SERVED: Final[dict[int, Served]] = {
         _served(ApiKey.OFFSET_DELETE, 0, 0),
         # Kafka's brokers advertise it while they have ZooKeeper; versions 0 and 1 named topics without their ids.
         _served(ApiKey.ALTER_PARTITION, 2, 3, is_for_brokers=True),
+        _served(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1),
+        _served(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1),
         _served(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0),
         _served(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0),
         _served(ApiKey.DESCRIBE_CLUSTER, 0, 2),

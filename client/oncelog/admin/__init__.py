@@ -10,6 +10,7 @@ log_dirs.py      the data directories of brokers
 elections.py     elections of leaders
 reassignments.py partitions on their way to other brokers
 users.py         who logs in by SCRAM
+quotas.py        how much users, client ids and addresses may do
 groups.py        consumer groups: `admin.groups`
 transactions.py  transactions: `admin.transactions`
 acls.py          who may do what: `admin.acls`
@@ -19,6 +20,7 @@ admin.py         the public face
 from oncelog.admin.admin import Admin
 from oncelog.admin.hanging import Explanation, Hang, HangingTransaction
 from oncelog.admin.log_dirs import LogDirectory, StoredReplica
+from oncelog.admin.quotas import ANY_NAME, EVERY_QUOTA, QuotaAlteration, QuotaFilter
 from oncelog.admin.reassignments import Reassignment
 from oncelog.admin.resources import (
     AlterConfig,
@@ -47,10 +49,14 @@ from oncelog_protocol.acls import ResourceType as AclResourceType
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
+from oncelog_protocol.quotas import DEFAULT, QuotaEntity, QuotaKey
 
 __all__ = [
+    "ANY_NAME",
+    "DEFAULT",
     "EARLIEST_TIMESTAMP",
     "EVERY_ACL",
+    "EVERY_QUOTA",
     "LATEST_TIMESTAMP",
     "AclBinding",
     "AclEntry",
@@ -75,6 +81,10 @@ __all__ = [
     "PatternFilter",
     "PatternType",
     "ProducerIdAndEpoch",
+    "QuotaAlteration",
+    "QuotaEntity",
+    "QuotaFilter",
+    "QuotaKey",
     "Reassignment",
     "ResourcePattern",
     "ResourceType",

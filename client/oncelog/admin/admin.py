@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from oncelog.admin import configs as of_configs
 from oncelog.admin import log_dirs as of_log_dirs
+from oncelog.admin import quotas as of_quotas
 from oncelog.admin import reassignments as of_reassignments
 from oncelog.admin import users as of_users
 from oncelog.admin.acls import AclAdmin
@@ -18,6 +19,7 @@ from oncelog.admin.calls import Calls, brokers_of
 from oncelog.admin.groups import GroupAdmin
 from oncelog.admin.items import Outcomes, sorted_out
 from oncelog.admin.log_dirs import LogDirectory
+from oncelog.admin.quotas import EVERY_QUOTA, QuotaAlteration, QuotaFilter
 from oncelog.admin.reassignments import Reassignment
 from oncelog.admin.resources import (
     AlterConfig,
@@ -39,6 +41,7 @@ from oncelog.metadata.list_offsets import OffsetAndTimestamp
 from oncelog.opened import Opened
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.messages.fetch import IsolationLevel
+from oncelog_protocol.quotas import QuotaEntity
 from oncelog_protocol.schema import Request
 
 __all__ = ["Admin", "AlterConfig", "ConfigResource", "NewPartitions", "NewTopic"]
@@ -306,6 +309,16 @@ class Admin(Opened):
     ) -> None:
         """Of each user all changes, or none. Raises KafkaError, PartialFailure."""
         await of_users.alter_user_scram_credentials(self._calls, changes)
+
+    async def describe_client_quotas(self, which: QuotaFilter = EVERY_QUOTA) -> dict[QuotaEntity, dict[str, float]]:
+        """The quotas that were set, by the names of QuotaKey, of the entities that the filter matches. Raises
+        KafkaError."""
+        return await of_quotas.describe_client_quotas(self._calls, which)
+
+    async def alter_client_quotas(self, alterations: Iterable[QuotaAlteration], *, validate_only: bool = False) -> None:
+        """Set and remove quotas; of each entity all that is asked, or nothing. Raises KafkaError, PartialFailure;
+        ConfigError for an entity that is named twice."""
+        await of_quotas.alter_client_quotas(self._calls, alterations, validate_only)
 
     async def describe_log_dirs(
         self, broker_ids: Iterable[int] | None = None

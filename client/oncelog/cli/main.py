@@ -36,6 +36,7 @@ BUILT_IN: Final = {
     "consume": "oncelog.cli.consume:consume",
     "ping": "oncelog.cli.ping:ping",
     "users": "oncelog.cli.users:users",
+    "quotas": "oncelog.cli.quotas:quotas",
 }
 SHORTCUTS: Final = {"serve": "oncelog_broker.command:serve"}
 ENTRY_POINT_GROUP: Final = "oncelog.commands"

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from ipaddress import ip_address
 from itertools import islice
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from oncelog.address import Address
 from oncelog.alarm import Alarm
@@ -34,10 +34,38 @@ OpenConnection = Callable[..., Awaitable[Any]]
 
 logger = logging.getLogger(__name__)
 
+MAX_THROTTLE_S: Final = 120.0
+"""The longest that we believe a broker that has us wait. It tells again whom it would have wait for longer."""
 LOGIN_AGAIN_FRACTION: Final = 0.85
 """Of the time for which a login holds, as much as the Java client lets pass at least."""
 IPV6_PLACE: Final = 4
 """host, port, flow, scope"""
+
+
+class _Held(NamedTuple):
+    """What is to be written later."""
+
+    deadline: float
+    """Until when."""
+    timeout_s: float
+    """From then on."""
+    future: asyncio.Future[Any]
+    write: Callable[[float], None]
+
+    def write_late(self, now: float) -> None:
+        """Nobody is there any more to raise to."""
+        try:
+            self.write(now + self.timeout_s)
+        except KafkaError as error:
+            self._fail(error)
+
+    def give_up(self, address: Address) -> None:
+        self._fail(RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT, f"{address}: the broker lets nothing be sent in time"))
+
+    def _fail(self, error: KafkaError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+            self.future.exception()  # whoever waits gets it; if nobody does, the loop need not complain
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -63,8 +91,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._is_finishing = False
         self._heard_at = 0.0
         self._alarm = Alarm(self.check_deadlines)
-        self._held: list[Callable[[], None]] | None = None
-        """What is to be written when we have logged in again: nothing else may be sent meanwhile (KIP-368)."""
+        self._held: list[_Held] | None = None
+        """What is to be written when we have logged in again (KIP-368), or when the broker wants to hear of us again,
+        as we have used more than a quota (KIP-219): nothing else may be sent meanwhile."""
+        self._throttled_until = 0.0
+        self._end_of_throttling: asyncio.TimerHandle | None = None
         self._login_again: asyncio.TimerHandle | None = None
         self._logging_in: asyncio.Task[None] | None = None
         self._error: KafkaError | None = None
@@ -99,9 +130,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._held is None:
             self._write_and_watch(request, version, future, deadline)
         else:
-            self._held.append(
-                partial(_late, future, partial(self._write_and_watch, request, version, future, deadline))
-            )
+            self._hold(deadline, future, partial(self._write_and_watch, request, version, future))
         return future
 
     def _write_and_watch(
@@ -124,8 +153,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._held is None:
             self._write_unanswered(request, future, deadline)
         else:
-            self._held.append(partial(_late, future, partial(self._write_unanswered, request, future, deadline)))
+            self._hold(deadline, future, partial(self._write_unanswered, request, future))
         return future
+
+    def _hold(self, deadline: float, future: asyncio.Future[Any], write: Callable[[float], None]) -> None:
+        """Write it when we may: it has its whole time then, and until then no more than that either."""
+        assert self._held is not None
+        self._held.append(_Held(deadline, deadline - self._loop.time(), future, write))
+        self._set_alarm()
 
     def _write_unanswered(self, request: Request[Any], future: asyncio.Future[None], deadline: float) -> None:
         if self._transport is not None and not self._has_unanswered:
@@ -183,12 +218,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     async def _ask(self, request: Request[Any], version: int) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._write_and_watch(request, version, future, self._loop.time() + self._request_timeout_s)
+        now = max(self._loop.time(), self._throttled_until)
+        self._write_and_watch(request, version, future, now + self._request_timeout_s)
         return await future
 
     def _begin_login(self, login: SaslLogin) -> None:
         if self.is_open:
-            self._held = []
+            self._held = self._held or []
             self._logging_in = self._loop.create_task(self._log_in_again(login))
 
     async def _log_in_again(self, login: SaslLogin) -> None:
@@ -198,9 +234,37 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if self._error is None:
                 logger.warning("%s: not logged in again: %s", self.address, error.message)
             self._fail(error)
+        self._logging_in = None
+        self._write_held()
+
+    def _write_held(self) -> None:
+        """If nothing keeps us from it any more."""
+        if self._logging_in is not None or self._end_of_throttling is not None:
+            return
         held, self._held = self._held or [], None
-        for write in held:
-            write()
+        for each in held:
+            each.write_late(self._loop.time())
+
+    def _throttle(self, seconds: float) -> None:
+        """Send nothing for so long. The broker answers nothing meanwhile, so those that wait for it have longer."""
+        now = self._loop.time()
+        until = now + min(seconds, MAX_THROTTLE_S)
+        more_s = min(until - max(now, self._throttled_until), self._request_timeout_s)
+        if more_s <= 0 or self._error is not None:
+            return
+        self._throttled_until = self._heard_at = until
+        for request in self._protocol.in_flight:
+            request.deadline += more_s
+        self._unwritten = [(deadline + more_s, future) for deadline, future in self._unwritten]
+        self._set_alarm()
+        self._held = self._held or []
+        if self._end_of_throttling is not None:
+            self._end_of_throttling.cancel()
+        self._end_of_throttling = self._loop.call_at(self._throttled_until, self._go_on)
+
+    def _go_on(self) -> None:
+        self._end_of_throttling = None
+        self._write_held()
 
     def close(self, error: KafkaError | None = None) -> None:
         """Close; what is in flight fails with `error`. Does nothing the second time."""
@@ -211,6 +275,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
         Returns at once where there was no such thing.
         """
+        if self._end_of_throttling is not None:
+            await asyncio.sleep(self._throttled_until - self._loop.time())
+            await asyncio.sleep(0)  # what is held is written at the same moment
         if self._transport is None or self._error is not None or not self._has_unanswered:
             return
         if not self._transport.can_write_eof():  # TLS: the next answer says that what was before it has been read
@@ -239,6 +306,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._heard_at = self._loop.time()
         try:
             for future, response in self._protocol.received(nbytes):
+                throttle_ms = getattr(response, "throttle_time_ms", 0)
+                if throttle_ms > 0:
+                    self._throttle(throttle_ms / 1000)
                 if not future.done():
                     future.set_result(response)
         except ConnectionFailed as error:
@@ -261,12 +331,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """For the oldest of what is under way."""
         deadlines = [request.deadline for request in islice(self._protocol.in_flight, 1)]
         deadlines += [deadline for deadline, _ in self._unwritten[:1]]
+        deadlines += [held.deadline for held in self._held or ()]
         if deadlines:
             self._alarm.set(min(deadlines))
 
     def check_deadlines(self) -> None:
         """Close if the oldest request is late. The alarm does it by itself, up to a moment after the deadline."""
         now = self._loop.time()
+        if self._held:
+            late_held = [held for held in self._held if held.deadline <= now]
+            self._held = [held for held in self._held if held.deadline > now]
+            for held in late_held:
+                held.give_up(self.address)
         late = ""
         if self._protocol.in_flight and self._protocol.in_flight[0].deadline <= now:
             late = f"no answer to {self._protocol.in_flight[0].exchange.api_key.message_name}"
@@ -284,6 +360,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._alarm.cancel()
         if self._login_again is not None:
             self._login_again.cancel()
+        if self._end_of_throttling is not None:
+            self._end_of_throttling.cancel()
+            self._loop.call_soon(self._go_on)
         if self._transport is not None:
             self._transport.abort()
         waiting = [request.waiter for request in self._protocol.in_flight]
@@ -342,16 +421,6 @@ async def connect(
                 raise
             errors.append(reason if host == address.host else f"{host}: {reason}")
     raise ConnectionFailed(f"{address}: {'; '.join(errors)}")
-
-
-def _late(future: asyncio.Future[Any], write: Callable[[], None]) -> None:
-    """Write what was held back; nobody is there any more to raise to."""
-    try:
-        write()
-    except KafkaError as error:
-        if not future.done():
-            future.set_exception(error)
-            future.exception()  # whoever waits gets it; if nobody does, the loop need not complain
 
 
 def _is_literal(host: str) -> bool:

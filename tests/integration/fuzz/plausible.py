@@ -81,7 +81,16 @@ BY_NAME: dict[str, Choice] = {
     "coordinator_epoch": _one_of(0, 1),
     "response_partition_limit": _one_of(2000),
     "cluster_id": _one_of(None),
+    "entity_type": _one_of("user", "user", "client-id", "ip"),
+    "entity_name": _one_of("fuzz", "nobody", "10.9.9.9", None),
+    "match_type": _one_of(0, 1, 2),
+    "match": _one_of("fuzz", None),
 }
+QUOTAS: dict[str, Choice] = {
+    "key": _one_of("producer_byte_rate", "consumer_byte_rate", "request_percentage", "connection_creation_rate"),
+    "value": _one_of(1e9),
+}
+"""So much that nobody is throttled: whoever has to wait is no evidence of a broker that holds anybody up."""
 
 
 class Plausible:
@@ -117,7 +126,7 @@ class Plausible:
             return [self._element(field) for _ in range(self.rng.choice((0, 1, 1, 1, 1, 2, 3)))]
         if field.type_name == "array" and self.key == ApiKey.SYNC_GROUP:
             return [self._element(field)]
-        chosen = BY_NAME.get(field.name)
+        chosen = (QUOTAS if self.key == ApiKey.ALTER_CLIENT_QUOTAS else {}).get(field.name) or BY_NAME.get(field.name)
         if chosen is not None:
             return self._fitting(field, chosen(self))
         if field.name == "value":

@@ -1,48 +1,32 @@
-"""What somebody has used of a quota. A bucket fills at the quota's rate, up to what it gives in a window; what is used
-may make it negative, and then whoever comes waits until it is full to the brim of nothing again.
+"""What somebody has used of a quota. What is used is paid for with time: a tenth of a second of a quota of 10 a second
+for each. Whoever has paid for more than the present waits until that has come; a pause may be made up for later, up to
+a window.
 
-So over any long time the rate holds, a pause may be made up for within a window, and the time to wait is that of Kafka:
-what was used too much, divided by the rate.
+So over any long time the rate holds, and the time to wait is Kafka's: what was used too much, divided by the rate.
+A bucket that has rested for a window is as a new one, whatever its quota was, so nobody need keep it.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
-WINDOW_SECONDS: Final = 10.0
-"""Kafka's default: quota.window.num (11) times quota.window.size.seconds (1), of which the last is under way."""
-
 
 class Bucket:
-    """Times are monotonic, in seconds. Invariant: `_left` is what was there at `_since`."""
+    """Times are monotonic, in seconds. Where a quota changes, what was used before stays paid for at the old rate."""
 
-    __slots__ = ("_left", "_since", "rate")
+    __slots__ = ("_paid_until",)
 
-    def __init__(self, rate: float, now: float) -> None:
-        """`rate` each second; 0: nothing at all, ever."""
-        self.rate = rate
-        self._left = rate * WINDOW_SECONDS
-        self._since = now
+    def __init__(self) -> None:
+        self._paid_until = float("-inf")
 
-    def use(self, amount: float, now: float) -> float:
-        """Take it, whether it is there or not; for how many seconds to wait then."""
-        self._fill(now)
-        self._left -= amount
-        return self._seconds_until_there()
+    def use(self, amount: float, rate: float, now: float, window: float) -> float:
+        """Take `amount`, whether it is there or not; for how many seconds to wait then. `rate`: each second, above 0;
+        `window`: seconds for which a pause may be made up."""
+        self._paid_until = max(self._paid_until, now - window) + amount / rate
+        return max(0.0, self._paid_until - now)
 
-    def use_if_there(self, amount: float, now: float) -> float:
-        """Take it if anything is left, which it may exceed once; else for how many seconds to wait for that."""
-        self._fill(now)
-        if self._left >= 0:
-            self._left -= amount
-            return 0.0
-        return self._seconds_until_there()
+    def wait(self, now: float) -> float:
+        """For how many seconds to wait, as things are."""
+        return max(0.0, self._paid_until - now)
 
-    def _fill(self, now: float) -> None:
-        self._left = min(self._left + (now - self._since) * self.rate, self.rate * WINDOW_SECONDS)
-        self._since = now
-
-    def _seconds_until_there(self) -> float:
-        if self._left >= 0:
-            return 0.0
-        return -self._left / self.rate if self.rate > 0 else WINDOW_SECONDS
+    def is_as_new(self, now: float, window: float) -> bool:
+        """Whether nothing of what was used counts any more."""
+        return self._paid_until <= now - window

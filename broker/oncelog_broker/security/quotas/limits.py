@@ -1,43 +1,24 @@
 """Which quota holds for somebody: the most particular one that was set for their user and client id, as in Kafka.
 
-    user and client id   /config/users/<user>/clients/<client>
-    user and any client  /config/users/<user>/clients/<default>
-    user                 /config/users/<user>
-    any user, client id  /config/users/<default>/clients/<client>
-    any user and client  /config/users/<default>/clients/<default>
-    any user             /config/users/<default>
-    client id            /config/clients/<client>
-    any client           /config/clients/<default>
+    1  user and client id   /config/users/<user>/clients/<client>
+    2  user and any client  /config/users/<user>/clients/<default>
+    3  user                 /config/users/<user>
+    4  any user, client id  /config/users/<default>/clients/<client>
+    5  any user and client  /config/users/<default>/clients/<default>
+    6  any user             /config/users/<default>
+    7  client id            /config/clients/<client>
+    8  any client           /config/clients/<default>
 
 What was set for any user holds for each of them apart: they do not share it. All clients of a user share the user's.
+Each kind of quota is looked for by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-DEFAULT: Final = "<default>"
-"""In the place of a name: whoever has no quota of their own."""
-
-
-class QuotaKey(StrEnum):
-    """What is limited, by Kafka's name in the settings of users and client ids."""
-
-    PRODUCER_BYTE_RATE = "producer_byte_rate"
-    CONSUMER_BYTE_RATE = "consumer_byte_rate"
-    REQUEST_PERCENTAGE = "request_percentage"
-    """Of one processor's time."""
-    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
-    """Partitions that are created and deleted, each second."""
-
-
-class Entity(NamedTuple):
-    """Whom a quota was set for; None: that part is not named, DEFAULT: any."""
-
-    user: str | None
-    client_id: str | None
+from oncelog_broker.metadata.quotas import Quotas
+from oncelog_protocol.quotas import DEFAULT, QuotaEntity, QuotaKey
 
 
 class Limit(NamedTuple):
@@ -45,27 +26,32 @@ class Limit(NamedTuple):
 
     rate: float
     """Each second."""
-    shared_by: Entity
-
-
-Quotas = Mapping[Entity, Mapping[str, float]]
-"""What was set, by the names of QuotaKey."""
+    shared_by: QuotaEntity
 
 
 def limit_for(user: str, client_id: str, key: QuotaKey, quotas: Quotas) -> Limit | None:
     """None: as much as they like."""
-    both, of_user, of_client = Entity(user, client_id), Entity(user, None), Entity(None, client_id)
+    both, of_user, of_client = QuotaEntity(user, client_id), QuotaEntity(user), QuotaEntity(None, client_id)
     for entity, shared_by in (
         (both, both),
-        (Entity(user, DEFAULT), both),
+        (QuotaEntity(user, DEFAULT), both),
         (of_user, of_user),
-        (Entity(DEFAULT, client_id), both),
-        (Entity(DEFAULT, DEFAULT), both),
-        (Entity(DEFAULT, None), of_user),
+        (QuotaEntity(DEFAULT, client_id), both),
+        (QuotaEntity(DEFAULT, DEFAULT), both),
+        (QuotaEntity(DEFAULT), of_user),
         (of_client, of_client),
-        (Entity(None, DEFAULT), of_client),
+        (QuotaEntity(None, DEFAULT), of_client),
     ):
-        rate = quotas.get(entity, {}).get(key)
+        values = quotas.get(entity)
+        if values is not None and key in values:
+            return Limit(values[key], shared_by)
+    return None
+
+
+def limit_of_address(ip: str, quotas: Quotas) -> Limit | None:
+    """How many connections an address may make. None: as many as it likes."""
+    for entity in (QuotaEntity(ip=ip), QuotaEntity(ip=DEFAULT)):
+        rate = quotas.get(entity, {}).get(QuotaKey.CONNECTION_CREATION_RATE)
         if rate is not None:
-            return Limit(rate, shared_by)
+            return Limit(rate, QuotaEntity(ip=ip))
     return None

@@ -55,7 +55,8 @@ async def _grow_all(request: CreatePartitionsRequest, context: RequestContext) -
 async def _grow(topic: TopicRequest, request: CreatePartitionsRequest, context: RequestContext) -> None:
     assignment = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
     services = context.services
-    grown = await services.topics.create_partitions(topic.name, topic.count, assignment, request.validate_only)
+    with context.mutations(0 if request.validate_only else _increase(topic, services.image)):
+        grown = await services.topics.create_partitions(topic.name, topic.count, assignment, request.validate_only)
     if not request.validate_only:
         partitions = len(grown.partitions)
         await wait_until_usable(services.metadata, services.replicas, topic.name, partitions, request.timeout_ms)

@@ -78,9 +78,11 @@ async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: Re
         services.config[DEFAULT_REPLICATION_FACTOR] if topic.replication_factor == -1 else topic.replication_factor
     )
     overrides = check_topic_overrides({config.name: config.value for config in topic.configs})
-    created = await services.topics.create_topic(
-        topic.name, partitions, replicas, overrides, assignment, validate_only=request.validate_only
-    )
+    wanted = 0 if request.validate_only else _partitions(topic, services.config[NUM_PARTITIONS])
+    with context.mutations(wanted):
+        created = await services.topics.create_topic(
+            topic.name, partitions, replicas, overrides, assignment, validate_only=request.validate_only
+        )
     if not request.validate_only:
         count = len(created.partitions)
         await wait_until_usable(services.metadata, services.replicas, topic.name, count, request.timeout_ms)

@@ -71,5 +71,7 @@ def _identified(topic: TopicState, image: ClusterImage) -> TopicState:
 
 async def _delete(topic: TopicState, timeout_ms: int, context: RequestContext) -> None:
     assert topic.name is not None
-    topic_id = await context.services.topics.delete_topic(topic.name)
+    known = context.services.image.topic(topic.name)
+    with context.mutations(0 if known is None else len(known.partitions)):
+        topic_id = await context.services.topics.delete_topic(topic.name)
     await wait_until_shown(context.services.metadata, lacks_topic(topic.name, topic_id), timeout_ms)

@@ -12,8 +12,6 @@ ERROR: Final = "error_code"
 
 NOT_SERVED: Final = (
     "AlterReplicaLogDirs",
-    *("DescribeLogDirs", "ElectLeaders"),
-    *("DescribeClientQuotas", "AlterClientQuotas"),
     *("DescribeQuorum", "UpdateFeatures", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ListConfigResources"),
     *("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "DescribeShareGroupOffsets"),
     *("AlterShareGroupOffsets", "DeleteShareGroupOffsets"),
@@ -68,5 +66,11 @@ KNOWN: Final = (
     Known("newer-versions", "cluster.versions", "1", 1, 2, label="WriteTxnMarkers"),
     *(Known("not-served", "cluster.versions", "", ours=None, label=name) for name in NOT_SERVED),
     Known("not-served", "cluster.versions", "", ours=[], label="*.version"),
+    # quotas
+    Known("addresses-by-name", "quotas.entities", ERROR, 0, 42, label="address by name"),
+    Known("parts-twice", "quotas.entities", ERROR, 0, 42, label="user twice"),
+    Known("long-names", "quotas.entities", ERROR, 0, 42, label="long name"),
+    Known("not-a-number", "quotas.values", ERROR, 0, 42, label="not a number"),
+    Known("not-a-number", "quotas.values", ERROR, 0, 42, label="infinite"),
     Known("not-served", "wire.not_ours", "", ours=CLOSED),
 )

@@ -19,6 +19,7 @@ from tests.interop.differential.scenarios import (
     odd_batches,
     offsets,
     produce,
+    quotas,
     reassignments,
     secured,
     topics,
@@ -32,6 +33,7 @@ from tests.interop.differential.scenarios import (
 
 AREAS: Final[tuple[ModuleType, ...]] = (
     produce,
+    quotas,
     odd_batches,
     fetch,
     log_offsets,

@@ -167,7 +167,7 @@ async def test_a_step_that_fails_stops_nobody_else() -> None:
 
 
 async def test_a_client_that_waits_for_its_turn_has_little_of_our_memory() -> None:
-    strangers: Any = SimpleNamespace(admit=lambda *_: None, release=lambda *_: None)
+    strangers: Any = SimpleNamespace(turns_away=lambda *_: False, admit=lambda *_: None, release=lambda *_: None)
     socket: Any = Mock(get_extra_info=lambda _: ("127.0.0.1", 5))
     transport = SecuredTransport(Mock(), Handshakes(), strangers, Mock())
     transport.connection_made(socket)

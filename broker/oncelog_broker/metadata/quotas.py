@@ -1,0 +1,38 @@
+"""What of the settings of an entity are its quotas. Values are texts there, as all settings. Pure.
+
+    user and client id   /config/users/<user>/clients/<client>
+    user                 /config/users/<user>, beside SCRAM credentials
+    client id            /config/clients/<client>
+    address              /config/ips/<ip>
+
+In the place of a name `<default>` stands for whoever has none of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from oncelog_protocol.quotas import QuotaEntity, QuotaKey, keys_of
+
+Values: TypeAlias = Mapping[QuotaKey, float]
+Quotas: TypeAlias = Mapping[QuotaEntity, Values]
+"""What was set; an entity without quotas is not in it."""
+MAX_NAME_CHARS: Final = 256
+"""Of a user or client id that has quotas of its own; each may be nine in the name of a node."""
+
+
+def quota_values(entity: QuotaEntity, settings: Mapping[str, str]) -> dict[QuotaKey, float]:
+    """The quotas among the settings of an entity. What is no number above 0 limits nothing."""
+    values = {}
+    for key in keys_of(entity):
+        text = settings.get(key)
+        if text is not None:
+            try:
+                value = float(text)
+            except ValueError:
+                continue
+            if value > 0 and math.isfinite(value):
+                values[key] = value
+    return values

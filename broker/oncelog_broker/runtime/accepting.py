@@ -1,0 +1,125 @@
+"""Accepting connections at a pace: those that come sooner wait in the listening socket's backlog, as if the broker had
+not heard of them yet. While nobody may come in the loop does not look at the socket at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Protocol
+
+logger = logging.getLogger(__name__)
+
+ACCEPTS_AT_ONCE: Final = 64
+"""In one turn of the loop."""
+RETRY_SECONDS: Final = 1.0
+"""After the system had no descriptor or memory left for a connection."""
+
+
+class Pace(Protocol):
+    """How fast connections may come."""
+
+    def seconds(self) -> float:
+        """Until the next may come; 0: it may."""
+
+    def take(self) -> None:
+        """One has come."""
+
+
+class PacedListening:
+    """Sockets that are bound and listen; `factory` makes the protocol of each connection."""
+
+    def __init__(
+        self, sockets: list[socket.socket], factory: Callable[[], asyncio.BufferedProtocol], pace: Pace
+    ) -> None:
+        self._sockets = sockets
+        self._factory = factory
+        self._pace = pace
+        self._resting: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._connecting: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def bind(
+        cls, host: str | None, port: int, factory: Callable[[], asyncio.BufferedProtocol], pace: Pace, backlog: int
+    ) -> PacedListening:
+        """Raises OSError."""
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        sockets: list[socket.socket] = []
+        try:
+            for family, kind, protocol, _, address in dict.fromkeys(found):
+                listening = socket.socket(family, kind, protocol)
+                sockets.append(listening)
+                listening.setblocking(False)
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listening.bind(address)
+                listening.listen(backlog)
+        except OSError:
+            for listening in sockets:
+                listening.close()
+            raise
+        return cls(sockets, factory, pace)
+
+    @property
+    def port(self) -> int:
+        return int(self._sockets[0].getsockname()[1])
+
+    async def start(self) -> None:
+        for listening in self._sockets:
+            self._look(listening)
+
+    async def close(self) -> None:
+        sockets, self._sockets = self._sockets, []
+        for listening in sockets:
+            resting = self._resting.pop(listening, None)
+            if resting is not None:
+                resting.cancel()
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+            listening.close()
+        for connecting in list(self._connecting):
+            connecting.cancel()
+        await asyncio.gather(*self._connecting, return_exceptions=True)
+
+    def _look(self, listening: socket.socket) -> None:
+        self._resting.pop(listening, None)
+        asyncio.get_running_loop().add_reader(listening.fileno(), self._accept, listening)
+
+    def _rest(self, listening: socket.socket, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening.fileno())
+        self._resting[listening] = loop.call_later(seconds, self._look, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(ACCEPTS_AT_ONCE):
+            seconds = self._pace.seconds()
+            if seconds > 0:
+                self._rest(listening, seconds)
+                return
+            try:
+                accepted, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                logger.error("a connection cannot be accepted", extra={"reason": str(error)})
+                self._rest(listening, RETRY_SECONDS)
+                return
+            self._pace.take()
+            connecting = loop.create_task(self._connect(accepted))
+            self._connecting.add(connecting)
+            connecting.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, accepted: socket.socket) -> None:
+        try:
+            accepted.setblocking(False)
+            with suppress(OSError):  # the client may have gone
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(self._factory, accepted)
+        except OSError:
+            accepted.close()

@@ -1,0 +1,81 @@
+"""How much everybody has used of their quotas: a bucket for each who has used something lately. Pure.
+
+Whoever may choose client ids may choose a new one for each request, so there is a bound to their number. Beyond it all
+who come share one bucket for each quota, so that nobody gets around a quota so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from oncelog_broker.security.quotas.bucket import Bucket
+from oncelog_broker.security.quotas.limits import Limit
+from oncelog_protocol.quotas import QuotaEntity, QuotaKey
+
+MAX_BUCKETS: Final = 10_000
+"""Some 300 bytes each."""
+FEW_BUCKETS: Final = 1_000
+"""With fewer nobody looks for those that are as new."""
+SWEEP_SECONDS: Final = 1.0
+"""Between two looks."""
+OTHERS: Final = QuotaEntity()
+"""Whoever came when there were MAX_BUCKETS."""
+
+
+class Waiting(NamedTuple):
+    """Somebody who has used more than a quota."""
+
+    key: QuotaKey
+    shared_by: QuotaEntity
+    seconds: float
+
+
+class Usage:
+    """Of one broker. Times are monotonic, in seconds."""
+
+    def __init__(self, window: float, *, max_buckets: int = MAX_BUCKETS) -> None:
+        """`window`: seconds for which a pause may be made up for."""
+        self.window = window
+        self._max_buckets = max_buckets
+        self._buckets: dict[tuple[QuotaKey, QuotaEntity], Bucket] = {}
+        self._sweep_at = min(FEW_BUCKETS, max_buckets)
+        """With so many buckets those that are as new are thrown away."""
+        self._swept = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def use(self, key: QuotaKey, limit: Limit, amount: float, now: float) -> float:
+        """Take it, whether it is there or not; for how many seconds to wait then. What is negative is given back."""
+        return self._bucket(key, limit, now).use(amount, limit.rate, now, self.window)
+
+    def wait(self, key: QuotaKey, limit: Limit, now: float) -> float:
+        """For how many seconds to wait, as things are."""
+        return self._bucket(key, limit, now).wait(now)
+
+    def in_a_window(self, limit: Limit) -> float:
+        """What may be used at once after a pause."""
+        return limit.rate * self.window
+
+    def waiting(self, now: float) -> Iterator[Waiting]:
+        """All who have used more than their quota; for metrics."""
+        for (key, shared_by), bucket in list(self._buckets.items()):
+            seconds = bucket.wait(now)
+            if seconds > 0:
+                yield Waiting(key, shared_by, seconds)
+
+    def _bucket(self, key: QuotaKey, limit: Limit, now: float) -> Bucket:
+        bucket = self._buckets.get((key, limit.shared_by))
+        if bucket is None:
+            bucket = self._new(key, limit.shared_by, now)
+        return bucket
+
+    def _new(self, key: QuotaKey, shared_by: QuotaEntity, now: float) -> Bucket:
+        if len(self._buckets) >= self._sweep_at and now - self._swept >= SWEEP_SECONDS:
+            self._swept = now
+            self._buckets = {k: bucket for k, bucket in self._buckets.items() if not bucket.is_as_new(now, self.window)}
+            self._sweep_at = min(max(FEW_BUCKETS, 2 * len(self._buckets)), self._max_buckets)
+        if len(self._buckets) >= self._max_buckets:
+            shared_by = OTHERS
+        return self._buckets.setdefault((key, shared_by), Bucket())

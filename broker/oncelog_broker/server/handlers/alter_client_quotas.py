@@ -1,0 +1,90 @@
+"""AlterClientQuotas (49), v0-1: set and remove quotas of users, client ids and addresses (KIP-546, KIP-612).
+
+Behaviour: each entity succeeds or fails by itself; one that is named twice, or one of whose keys is, fails with
+INVALID_REQUEST and is left as it was. An entity is answered once. To remove what is not there is no error. With
+validate_only nothing is changed.
+Answered when this broker holds clients to it. Every broker serves it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.handlers.create_acls import until_decided_by
+from oncelog_broker.server.quota_fields import checked_value, entity_of, in_order
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from oncelog_protocol.quotas import QuotaEntity, keys_of
+
+Entry = AlterClientQuotasRequest.EntryData
+Result = AlterClientQuotasResponse.EntryData
+Part = Result.EntityData
+Changes = dict[str, str | None]
+"""Values by key; None: to be removed."""
+
+
+def handle(request: AlterClientQuotasRequest, context: RequestContext) -> Answer[AlterClientQuotasResponse]:
+    return context.in_a_task(_alter_all(request, context))
+
+
+async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
+    pauses = context.services.slices.pauses()
+    may = context.may(rules.ALTER_QUOTAS)
+    results: dict[frozenset[tuple[str, str | None]], Result] = {}
+    wanted: list[tuple[QuotaEntity, Changes, Result]] = []
+    for entry in request.entries:
+        await pauses.here()
+        parts = [(part.entity_type, part.entity_name) for part in entry.entity]
+        shown = [Part(entity_type=kind, entity_name=name) for kind, name in in_order(parts)]
+        result = Result(error_code=ErrorCode.NONE, entity=shown)
+        result = results.setdefault(frozenset(parts), result)
+        try:
+            if not may:
+                raise KafkaError(rules.ALTER_QUOTAS.refused)
+            entity = entity_of(entry.entity)
+            wanted.append((entity, _changes(entity, entry), result))
+        except KafkaError as error:
+            _fail(result, error)
+    named = Counter(entity for entity, _, _ in wanted)
+    for entity, changes, result in wanted:
+        await pauses.here()
+        try:
+            if named[entity] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Ignoring duplicate entity: it is named twice.")
+            if result.error_code == ErrorCode.NONE:
+                change = partial(_changed, changes=changes)
+                await context.services.configs.alter_quotas(entity, change, request.validate_only)
+        except KafkaError as error:
+            _fail(result, error)
+    if wanted and not request.validate_only:
+        await until_decided_by(context)
+    return AlterClientQuotasResponse(entries=list(results.values()))
+
+
+def _changes(entity: QuotaEntity, entry: Entry) -> Changes:
+    """Raises KafkaError INVALID_REQUEST. What is to be removed may be no quota at all, which then stays."""
+    changes: Changes = {}
+    for op in entry.ops:
+        if op.key in changes:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate quota key {op.key:.60}")
+        changes[op.key] = None if op.remove else checked_value(entity, op.key, op.value)
+    return {key: value for key, value in changes.items() if key in keys_of(entity)}
+
+
+def _changed(settings: dict[str, str], changes: Changes) -> Mapping[str, str]:
+    """An entity's settings, of which others than these quotas stay as they are."""
+    for key, value in changes.items():
+        if value is None:
+            settings.pop(key, None)
+        else:
+            settings[key] = value
+    return settings
+
+
+def _fail(result: Result, error: KafkaError) -> None:
+    result.error_code, result.error_message = error.code, error.message

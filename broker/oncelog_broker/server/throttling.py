@@ -1,0 +1,215 @@
+"""Holds clients to their quotas (KIP-13, KIP-124, KIP-219, KIP-599): the one place where that is done.
+
+Whoever has used too much is answered at once, with the time to wait (`throttle_time_ms`), and nothing else of that
+connection is handled until that is over. A Fetch beyond the quota reads nothing: its answer is empty.
+
+    producer_byte_rate        the bytes of Produce requests
+    consumer_byte_rate        the bytes of records that Fetch answers; those of replicas do not count
+    request_percentage        the processor's time (`metered`); what brokers ask as brokers does not count
+    controller_mutation_rate  partitions created and deleted
+
+As long as nobody has a quota `dispatch` has no Throttling at all. A quota that changes holds from the next request on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.quota_keys import (
+    CONTROLLER_QUOTA_WINDOW_NUM,
+    CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
+    QUOTA_WINDOW_NUM,
+    QUOTA_WINDOW_SIZE_SECONDS,
+)
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.quotas import MAX_NAME_CHARS, Quotas
+from oncelog_broker.runtime.answers import Answer, then
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.security.quotas.limits import Limit, limit_for
+from oncelog_broker.security.quotas.usage import Usage
+from oncelog_broker.server.connection import BrokerConnection
+from oncelog_broker.server.context import RequestContext, Services
+from oncelog_broker.server.fetch_reads import FIRST_TOPIC_ID_VERSION
+from oncelog_broker.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from oncelog_broker.server.metered import ClientLimits, MeteredContext
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
+from oncelog_protocol.quotas import QuotaKey
+
+MAX_THROTTLE_MS: Final = 2**31 - 1
+"""What the field can say."""
+PERCENT: Final = 0.01
+
+Handler = Callable[[Any, Any], Answer[Any]]
+
+
+class Throttling:
+    """Of one broker."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._clock = clock
+        self._quotas: Quotas = {}
+        self._has_quotas = False
+        self._epoch = object()
+        window_seconds = config[QUOTA_WINDOW_SIZE_SECONDS]
+        self._max_request_seconds = float(window_seconds)
+        self.usage = Usage(window_seconds * max(1, config[QUOTA_WINDOW_NUM] - 1))
+        self.mutations = Usage(config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * config[CONTROLLER_QUOTA_WINDOW_NUM])
+
+    def on_image(self, image: ClusterImage) -> Throttling | None:
+        """Who holds clients to the quotas of this image; None: there are none of clients."""
+        if image.quotas is not self._quotas:
+            self._quotas, self._epoch = image.quotas, object()
+            self._has_quotas = any(entity.ip is None for entity in image.quotas)
+        return self if self._has_quotas else None
+
+    # --- what `dispatch` asks
+
+    def context(
+        self,
+        services: Services,
+        connection: BrokerConnection,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        request_bytes: int,
+    ) -> RequestContext:
+        """The context of a request, which counts what it uses if its client has a quota. Nobody has who has yet to log
+        in: what they may send is limited otherwise (`gate`)."""
+        gate, limits = connection.gate, connection.client_limits
+        if gate is not None and not gate.exchange.is_done:
+            return RequestContext(services, connection, api_key, version, correlation_id, client_id)
+        if (
+            limits is None
+            or limits.epoch is not self._epoch
+            or limits.principal is not connection.principal
+            or limits.client_id != client_id
+        ):
+            limits = connection.client_limits = self._limits(connection, client_id)
+        if limits.are_none:
+            return RequestContext(services, connection, api_key, version, correlation_id, client_id)
+        return MeteredContext(
+            services,
+            connection,
+            api_key,
+            version,
+            correlation_id,
+            client_id,
+            throttling=self,
+            limits=limits,
+            request_bytes=request_bytes,
+        )
+
+    def serve(self, handler: Handler, request: Any, context: RequestContext) -> Answer[Any]:
+        """What the handler answers, or what is answered in its place, with the time to wait."""
+        if not isinstance(context, MeteredContext):
+            return handler(request, context)
+        is_late = context.begins_late()
+        limit = context.limits.fetch
+        if context.api_key == ApiKey.FETCH and limit is not None and not _is_replica(request):
+            if self.wait(QuotaKey.CONSUMER_BYTE_RATE, limit) > 0:
+                handler = _empty_fetch
+            else:
+                request.max_bytes = min(request.max_bytes, max(1, int(self.usage.in_a_window(limit))))
+        answer = handler(request, context)
+        if is_late:
+            context.handled()
+        else:
+            context.measure()
+        return then(answer, lambda response: self._settled(response, context))
+
+    # --- what contexts ask
+
+    def wait(self, key: QuotaKey, limit: Limit) -> float:
+        """Seconds to wait, as things are."""
+        return self._usage(key).wait(key, limit, self._clock.monotonic())
+
+    def use(self, key: QuotaKey, limit: Limit, amount: float) -> float:
+        """Seconds to wait after that."""
+        return self._usage(key).use(key, limit, amount, self._clock.monotonic())
+
+    def count_processor(self, context: MeteredContext) -> float:
+        """Count what the request has spent; seconds to wait, of which there are never many at once, as in Kafka."""
+        limit, spent = context.limits.request, context.spent
+        if limit is None:
+            return 0.0
+        context.spent = 0.0
+        seconds = self.use(QuotaKey.REQUEST_PERCENTAGE, limit._replace(rate=limit.rate * PERCENT), spent)
+        return min(seconds, self._max_request_seconds)
+
+    def _usage(self, key: QuotaKey) -> Usage:
+        return self.mutations if key is QuotaKey.CONTROLLER_MUTATION_RATE else self.usage
+
+    def _limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits:
+        user, name = connection.principal.name, client_id or ""
+        if len(name) > MAX_NAME_CHARS:
+            name = hashlib.sha256(name.encode()).hexdigest()  # nobody sets quotas for these, and so they take no room
+
+        def limit(key: QuotaKey) -> Limit | None:
+            return limit_for(user, name, key, self._quotas)
+
+        return ClientLimits(
+            self._epoch,
+            connection.principal,
+            client_id,
+            limit(QuotaKey.PRODUCER_BYTE_RATE),
+            limit(QuotaKey.CONSUMER_BYTE_RATE),
+            limit(QuotaKey.REQUEST_PERCENTAGE),
+            limit(QuotaKey.CONTROLLER_MUTATION_RATE),
+        )
+
+    # --- the answer
+
+    def _settled(self, response: Any, context: MeteredContext) -> Any:
+        """The answer with the time to wait, from which on the connection waits. None: there is no answer (acks=0)."""
+        if context.is_exempt:
+            return response
+        seconds = max(self._count_bytes(response, context), self.count_processor(context))
+        context.is_settled = True
+        limit = context.limits.mutation
+        if context.waits_to_mutate and limit is not None:
+            seconds = max(seconds, self.wait(QuotaKey.CONTROLLER_MUTATION_RATE, limit))
+        if seconds > 0:
+            throttle_ms = min(math.ceil(seconds * 1000), MAX_THROTTLE_MS)
+            if hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = throttle_ms
+            context.connection.throttle(throttle_ms / 1000)
+        return response
+
+    def _count_bytes(self, response: Any, context: MeteredContext) -> float:
+        limits = context.limits
+        if context.api_key == ApiKey.PRODUCE and limits.produce is not None:
+            return self.use(QuotaKey.PRODUCER_BYTE_RATE, limits.produce, context.request_bytes)
+        if context.api_key == ApiKey.FETCH and limits.fetch is not None:
+            return self.use(QuotaKey.CONSUMER_BYTE_RATE, limits.fetch, _record_bytes(response))
+        return 0.0
+
+
+def _is_replica(request: FetchRequest) -> bool:
+    state = request.replica_state
+    return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
+
+
+def _record_bytes(response: FetchResponse) -> int:
+    return sum(len(partition.records or b"") for topic in response.responses for partition in topic.partitions)
+
+
+def _empty_fetch(request: FetchRequest, context: RequestContext) -> Answer[FetchResponse]:
+    """As Kafka answers who has to wait: with nothing. A session takes the request in and goes on; none is made, nor is
+    one that the client gives up closed: it is thrown away when others need its place."""
+    if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+        return FetchResponse(session_id=NO_SESSION, responses=[])
+    services = context.services
+    planned = services.fetch_sessions.plan(
+        request, by_id=context.version >= FIRST_TOPIC_ID_VERSION, now=services.clock.monotonic()
+    )
+    try:
+        return then(context.in_slices(planned), lambda _: FetchResponse(session_id=request.session_id, responses=[]))
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])

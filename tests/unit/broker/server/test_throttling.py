@@ -1,0 +1,388 @@
+"""Clients are held to their quotas: what of a request counts, how long they wait, and what a connection does then."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.virtual_time import run_virtually
+from tests.support.wires import Wire, frame
+
+from oncelog_broker.config.broker_keys import BROKER_KEYS
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.security.principal import Principal
+from oncelog_broker.server.connection_rates import ConnectionRates
+from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.limits import FRAME_SECONDS
+from oncelog_broker.server.metered import MeteredContext
+from oncelog_broker.server.throttling import Throttling
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.heartbeat import HeartbeatResponse
+from oncelog_protocol.quotas import DEFAULT, QuotaEntity, QuotaKey
+
+ALICE = QuotaEntity("alice")
+CONFIG: Any = {key: key.default for key in BROKER_KEYS.values()}
+WINDOW = 10.0
+
+
+class Connection(SimpleNamespace):
+    def throttle(self, seconds: float) -> None:
+        self.throttled.append(seconds)
+
+
+class Broker:
+    """Throttling alone, with clients of it."""
+
+    def __init__(self, **quotas: float) -> None:
+        self.clock = ManualClock()
+        self.tasks = Tasks()
+        self.services: Any = SimpleNamespace(
+            clock=self.clock,
+            slices=Slices(self.clock, self.tasks),
+            tasks=self.tasks,
+            at_work=asyncio.Semaphore(10),
+            authorizer=None,
+        )
+        self.throttling = Throttling(CONFIG, self.clock)
+        self.set(ALICE, **quotas)
+
+    def set(self, entity: QuotaEntity, **quotas: float) -> Throttling | None:
+        image = ClusterImage("c").with_quotas({entity: {QuotaKey(key): value for key, value in quotas.items()}})
+        return self.throttling.on_image(image)
+
+    def client(self, user: str = "alice") -> Any:
+        return Connection(gate=None, client_limits=None, principal=Principal("User", user), throttled=[])
+
+    def context(self, connection: Any, api: ApiKey = ApiKey.HEARTBEAT, version: int = 4, size: int = 100) -> Any:
+        return self.throttling.context(self.services, connection, api, version, 1, "c", size)
+
+    def ask(self, connection: Any, cpu_seconds: float = 0.0, **of_request: Any) -> int:
+        """The throttle time of an answer that takes so much of the processor's time to make."""
+        context = self.context(connection, **of_request)
+
+        def handler(_: Any, __: Any) -> HeartbeatResponse:
+            self.clock.processor_seconds += cpu_seconds
+            return HeartbeatResponse(error_code=0)
+
+        response: Any = self.throttling.serve(handler, None, context)
+        if isinstance(context, MeteredContext):
+            context.handled()
+        throttle_ms: int = response.throttle_time_ms
+        assert connection.throttled[-1:] == ([throttle_ms / 1000] if throttle_ms else connection.throttled[-1:])
+        return throttle_ms
+
+
+async def test_nobody_counts_where_nobody_has_a_quota() -> None:
+    broker = Broker()
+    assert broker.set(ALICE) is None, "dispatch has nobody to ask"
+    assert broker.set(QuotaEntity(ip=DEFAULT), connection_creation_rate=1) is None
+    assert broker.set(ALICE, producer_byte_rate=1) is broker.throttling
+    assert type(broker.context(broker.client("bob"))) is RequestContext
+    assert type(broker.context(broker.client())) is MeteredContext
+
+
+async def test_quotas_are_looked_up_again_when_they_or_the_client_are_others() -> None:
+    broker, connection = Broker(producer_byte_rate=1), None
+    connection = broker.client()
+    assert broker.context(connection).limits.produce.rate == 1
+    known = connection.client_limits
+    broker.context(connection)
+    assert connection.client_limits is known
+    broker.set(ALICE, producer_byte_rate=2)
+    assert broker.context(connection).limits.produce.rate == 2
+    connection.principal = Principal("User", "bob")
+    assert type(broker.context(connection)) is RequestContext
+
+
+async def test_who_has_yet_to_log_in_is_not_counted_as_anybody() -> None:
+    broker = Broker()
+    broker.set(QuotaEntity(DEFAULT), request_percentage=1)
+    connection = broker.client("ANONYMOUS")
+    connection.gate = SimpleNamespace(exchange=SimpleNamespace(is_done=False))
+    assert type(broker.context(connection)) is RequestContext
+    connection.gate.exchange.is_done = True
+    assert type(broker.context(connection)) is MeteredContext
+
+
+async def test_the_processors_time_counts_as_a_share_of_it() -> None:
+    broker = Broker(request_percentage=10)
+    connection = broker.client()
+    assert broker.ask(connection, cpu_seconds=0.9) == 0, "of a window it may have a second"
+    assert broker.ask(connection, cpu_seconds=0.15) in (500, 501)
+    assert broker.ask(connection, cpu_seconds=3) == 1000, "a second at most for one request"
+    broker.clock.advance_ms(60_000)
+    assert broker.ask(connection) == 0
+
+
+async def test_all_the_work_for_a_request_is_counted_once() -> None:
+    broker = Broker(request_percentage=10)
+    connection = broker.client()
+    context = broker.context(connection)
+    clock = broker.clock
+
+    def steps() -> Steps[int]:
+        for _ in range(4):
+            clock.processor_seconds += 0.1
+            clock.advance_ms(1)
+            yield None
+        return 7
+
+    async def task() -> int:
+        clock.processor_seconds += 0.1
+        await asyncio.sleep(0)
+        clock.processor_seconds += 0.1
+        with pytest.raises(asyncio.CancelledError):
+            raise asyncio.CancelledError
+        return 8
+
+    late = context.in_slices(steps())
+    assert isinstance(late, asyncio.Future)
+    clock.processor_seconds += 0.1
+    context.handled()
+    clock.processor_seconds += 100  # somebody else's
+    assert await late == 7
+    assert await context.in_a_task(task()) == 8
+    assert context.spent == pytest.approx(0.7)
+
+
+async def test_a_request_that_was_decoded_in_slices_is_counted_when_its_turn_has_come() -> None:
+    broker = Broker(request_percentage=10)
+    context = broker.context(broker.client())
+    context.handled()
+    broker.clock.processor_seconds += 100  # somebody else's
+
+    def handler(_: Any, __: Any) -> HeartbeatResponse:
+        broker.clock.processor_seconds += 1.05
+        return HeartbeatResponse(error_code=0)
+
+    assert broker.throttling.serve(handler, None, context).throttle_time_ms in (500, 501)
+    broker.clock.processor_seconds += 100
+    context.handled()
+    assert broker.throttling.serve(handler, None, context).throttle_time_ms == 1000
+
+
+async def test_a_task_is_told_that_it_is_cancelled() -> None:
+    broker = Broker(request_percentage=10)
+    context = broker.context(broker.client())
+    context.handled()
+    began, told = asyncio.Event(), asyncio.Event()
+
+    async def task() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.set()
+            raise
+
+    running = asyncio.get_running_loop().create_task(context._timed_task(task()))
+    await began.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert told.is_set()
+
+
+async def test_what_brokers_ask_as_brokers_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(request_percentage=0.001)
+    monkeypatch.setattr(RequestContext, "is_for_brokers", True)
+    connection = broker.client()
+    context = broker.context(connection)
+
+    def handler(_: Any, context: Any) -> HeartbeatResponse:
+        broker.clock.processor_seconds += 5
+        assert context.may_as_broker(rules.ALTER_PARTITION)
+        return HeartbeatResponse(error_code=0)
+
+    assert broker.throttling.serve(handler, None, context).throttle_time_ms == 0
+    context.handled()
+    assert connection.throttled == []
+    assert broker.ask(connection) == 0
+
+
+@pytest.mark.parametrize("version", [5, 6])
+async def test_changes_are_refused_or_waited_for_by_what_the_client_knows(version: int) -> None:
+    broker = Broker(controller_mutation_rate=1)  # eleven at once
+    connection = broker.client()
+
+    def change(partitions: int, fails: bool = False) -> int:
+        context = broker.context(connection, ApiKey.CREATE_TOPICS, version)
+
+        def handler(_: Any, context: Any) -> HeartbeatResponse:
+            try:
+                with context.mutations(partitions):
+                    if fails:
+                        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR)
+            except KafkaError as error:
+                return HeartbeatResponse(error_code=error.code)
+            return HeartbeatResponse(error_code=0)
+
+        response = broker.throttling.serve(handler, None, context)
+        is_refused = response.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert is_refused == (version == 6 and response.throttle_time_ms > 0)
+        return int(response.throttle_time_ms)
+
+    assert change(100, fails=True) == 0, "what was not made does not count"
+    assert change(0) == 0
+    assert change(16) == (0 if version == 6 else 5000)
+    assert change(1) == (5000 if version == 6 else 6000)
+    broker.clock.advance_ms(30_000)
+    assert change(1) == 0
+
+
+async def test_a_client_id_of_any_length_takes_little_room() -> None:
+    broker = Broker()
+    broker.set(QuotaEntity(DEFAULT, DEFAULT), producer_byte_rate=1)
+    connection = broker.client()
+    names = ["x" * 30_000, "x" * 30_001]
+    limits = [
+        broker.throttling.context(broker.services, connection, ApiKey.PRODUCE, 9, 1, name, 100).limits  # type: ignore[attr-defined]
+        for name in names
+    ]
+    shared = [each.produce.shared_by for each in limits]
+    assert shared[0] != shared[1]
+    assert all(len(each.client_id) < 100 for each in shared)
+
+
+# --- the connection
+
+
+async def test_a_connection_that_waits_handles_nothing_and_takes_no_more_than_its_buffer() -> None:
+    wire = Wire()
+    wire.receive(frame(b"a" * 8))
+    wire.connection.throttle(60)
+    taken = wire.receive(frame(b"b" * 1000) * 1000)
+    assert wire.dispatcher.frames == [b"a" * 8]
+    assert taken <= 64 * 1024
+    assert wire.transport.paused
+    wire.connection._end_throttling()
+    assert len(wire.dispatcher.frames) > 10
+    assert not wire.transport.paused
+
+
+async def test_the_rest_of_what_came_together_waits_too() -> None:
+    wire = Wire()
+    handle = wire.connection._handle
+
+    def throttled(connection: Any, received: memoryview) -> None:
+        handle(connection, received)
+        connection.throttle(60)
+
+    wire.connection._handle = throttled
+    wire.receive(frame(b"a" * 8) + frame(b"b" * 8))
+    assert wire.dispatcher.frames == [b"a" * 8]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert wire.dispatcher.frames == [b"a" * 8]
+    wire.connection._end_throttling()
+    assert wire.dispatcher.frames == [b"a" * 8, b"b" * 8]
+    wire.connection.connection_lost(None)
+
+
+def test_it_goes_on_when_the_time_is_over_and_the_longest_time_holds() -> None:
+    async def run() -> None:
+        wire = Wire()
+        wire.connection.throttle(5)
+        wire.connection.throttle(30)
+        wire.connection.throttle(1)
+        wire.receive(frame(b"a" * 8))
+        await asyncio.sleep(29)
+        assert wire.dispatcher.frames == []
+        await asyncio.sleep(2)
+        assert wire.dispatcher.frames == [b"a" * 8]
+
+    run_virtually(run())
+
+
+def test_a_frame_that_has_begun_has_its_time_afterwards() -> None:
+    async def run() -> None:
+        wire = Wire()
+        whole = frame(b"a" * 100)
+        wire.receive(whole[:50])
+        loop = asyncio.get_running_loop()
+        wire.connection.throttle(10 * FRAME_SECONDS)
+        await asyncio.sleep(9 * FRAME_SECONDS)
+        wire.connection.sweep(loop.time())
+        await asyncio.sleep(1.5 * FRAME_SECONDS)
+        wire.connection.sweep(loop.time())
+        assert not wire.transport.aborted
+        wire.receive(whole[50:])
+        assert wire.dispatcher.frames == [b"a" * 100]
+
+    run_virtually(run())
+
+
+async def test_a_client_that_goes_takes_its_timer_with_it() -> None:
+    wire = Wire()
+    wire.connection.throttle(1000)
+    timer = wire.connection._unthrottle
+    assert timer is not None
+    assert not wire.connection.eof_received()
+    wire.connection.connection_lost(None)
+    assert timer.cancelled()
+    assert len(wire.connections) == 0
+
+
+async def test_what_a_client_has_sent_before_it_went_is_handled_when_its_time_has_come() -> None:
+    wire = Wire()
+    wire.connection.throttle(1000)
+    wire.receive(frame(b"a" * 8))
+    assert wire.connection.eof_received(), "it stays until then"
+    wire.connection._end_throttling()
+    assert wire.dispatcher.frames == [b"a" * 8]
+    assert wire.transport.closed
+
+
+async def test_who_waits_gives_up_what_others_need() -> None:
+    """Memory that a throttled connection holds for a large request is used, and the request waited for afterwards."""
+    wire = Wire(queued_max_request_bytes=400_000)
+    large = frame(b"a" * 100_000)
+    wire.receive(large[:90_000])
+    assert wire.connection._received.memory.held
+    wire.connection.throttle(1000)
+    wire.limits.requests.is_short = True
+    wire.connection.sweep(asyncio.get_running_loop().time())
+    wire.receive(large[90_000:])
+    assert wire.dispatcher.frames == [b"a" * 100_000]
+
+
+# --- connections from an address
+
+
+class Transport:
+    def __init__(self, events: list[str]) -> None:
+        self.events = events
+
+    def pause_reading(self) -> None:
+        self.events.append("paused")
+
+    def abort(self) -> None:
+        self.events.append("aborted")
+
+
+async def test_an_address_is_turned_away_without_being_counted_again() -> None:
+    clock = ManualClock()
+    rates = ConnectionRates(CONFIG, clock)
+    events: list[str] = []
+
+    def is_let_in(address: str) -> bool:
+        transport: Any = Transport(events)
+        return not rates.turns_away(transport, address)
+
+    assert is_let_in("10.0.0.1")
+    rates.on_image(ClusterImage("c").with_quotas({QuotaEntity(ip=DEFAULT): {QuotaKey.CONNECTION_CREATION_RATE: 1.0}}))
+    assert sum(is_let_in("10.0.0.1") for _ in range(1000)) == WINDOW + 1
+    assert is_let_in("10.0.0.2"), "each for itself"
+    assert events.count("paused") == 256, "so many wait to be closed, the others are closed at once"
+    clock.advance_ms(1001)
+    assert is_let_in("10.0.0.1"), "those that were turned away do not count"
+    rates.close()
+    assert events.count("aborted") == 1000 - WINDOW - 1
