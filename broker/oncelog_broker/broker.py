@@ -11,10 +11,10 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config import leadership_keys, security_keys, throttle_keys, zookeeper_keys
@@ -74,8 +74,7 @@ from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.security.authorizer.configured import configured_authorizer
 from oncelog_broker.security.first_users import make_first_users, parse_first_users
-from oncelog_broker.security.listener_security import ListenerSecurity
-from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS
+from oncelog_broker.security.securities import Securities
 from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 from oncelog_broker.server.connection_rates import ConnectionRates
 from oncelog_broker.server.connections import Connections
@@ -90,14 +89,8 @@ from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.upkeep.cleaning import LogCleaner
 from oncelog_broker.upkeep.departure import Departure, Patience
 from oncelog_broker.upkeep.maintenance import LogMaintenance
-from oncelog_broker.web.health import Readiness
+from oncelog_broker.web.telling import Telling
 from oncelog_protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    from oncelog.connection.security import Security
-    from oncelog_broker.metrics.source import Parts
-    from oncelog_broker.observability.request_times import RequestTimes
-    from oncelog_broker.web.http_listener import HttpListener
 
 logger = logging.getLogger(__name__)
 
@@ -170,11 +163,7 @@ class Broker:
         """Set when the broker can go on no more and must be stopped; the log says why. That ZooKeeper is away is no
         reason: the gate shuts, and opens again when it is back."""
         self._stopping = False
-        self.readiness = Readiness()
-        self.http: HttpListener | None = None
-        self._times: RequestTimes | None = None
-        self._parts: Parts | None = None
-        """What metrics are read from, while the broker serves and somebody may ask."""
+        self.telling = Telling()
 
     @property
     def image(self) -> ClusterImage:
@@ -207,7 +196,7 @@ class Broker:
         one be the controller. May be cancelled. What cannot be done is logged."""
         if not self._is_clustered or not self.member.may_lead():
             return  # nobody else is there, or whoever is takes over anyway
-        self.readiness.doing = "the broker stops: others take over"
+        self.telling.does("the broker stops: others take over")
         if self.config[leadership_keys.CONTROLLED_SHUTDOWN_ENABLE]:
             self.replicas.leave()
             patience = Patience(
@@ -225,14 +214,14 @@ class Broker:
     async def stop(self) -> None:
         """Stop serving, flush everything, and leave the mark of a clean shutdown. Harmless when it has stopped."""
         self._stopping = True
-        self.readiness.doing, self._parts = "the broker stops", None
+        self.telling.stop()
         await self._undo.aclose()
 
     async def _start(self) -> None:
         self._divide_descriptors()
         advertised = advertised_listeners(self.config, socket.gethostname())
         brokers_listener = inter_broker_listener(self.config)
-        securities = self._securities(brokers_listener)
+        securities = Securities(self.config, lambda: self.image, is_clustered=self._is_clustered)
         home = os.path.abspath(self.config.log_dirs[0])
         try:
             self.disk.make_directories(home)
@@ -242,13 +231,14 @@ class Broker:
             ) from error
         http = self.config[HTTP_LISTENER]
         if http is not None:
-            await self._serve_http(http)
-        self.readiness.doing = "the metadata store is opened"
+            await self.telling.listen(http, self.node_id, self._network, self.slices, self.clock)
+            self._undo.push_async_callback(self.telling.close)
+        self.telling.does("the metadata store is opened")
         store = await open_store(self.config, home, self.clock, tls_to_zookeeper(self.config))
         self._undo.push_async_callback(store.close)
         if not self._is_clustered:
             store.watch_session(self._on_session)
-        self.readiness.doing = "logs are found and locked"
+        self.telling.does("logs are found and locked")
         self.logs = LogManager.open(
             self.config.log_dirs,
             node_id=self.node_id,
@@ -266,11 +256,11 @@ class Broker:
             bound[listener.name] = await self._listeners.listen(listener, securities[listener.name])
         self.advertised = with_bound_ports(advertised, bound)
         self._undo.push_async_callback(self.tasks.close)
-        self.readiness.doing = "the broker joins its cluster"
+        self.telling.does("the broker joins its cluster")
         await self._join(store, predecessor)
-        self._login_key = await login_key(store)
+        securities.login_key = await login_key(store)
         await make_first_users(store, parse_first_users(self.config[security_keys.SCRAM_FIRST_USERS]))
-        await self._follow_securities(securities.values())
+        await securities.follow(self.tasks)
         self._undo.push_async_callback(self.metadata.close)
         self._undo.push_async_callback(self.tasks.close)
         self.peers = BrokerPeers(
@@ -279,7 +269,7 @@ class Broker:
             lambda: self.image,
             self._network,
             self.tasks,
-            security=_towards_brokers(securities[brokers_listener]),
+            security=securities[brokers_listener].towards_brokers,
         )
         self._undo.callback(self.peers.close)
         self._undo.push_async_callback(self._listeners.close)
@@ -292,7 +282,7 @@ class Broker:
             if state.leader == self.node_id or self.node_id in state.isr or state.leader == NO_LEADER
         )
         set_strays_aside(self.logs, self.image, self.node_id, store_of(self.config), is_new=self.member.is_new)
-        self.readiness.doing = "logs are loaded"
+        self.telling.does("logs are loaded")
         self.replicas = Replicas(
             self.node_id,
             self.logs,
@@ -377,58 +367,10 @@ class Broker:
             create_topic=self._topic_creation().create,
             authorizer=configured_authorizer(self.config, self.metadata),
         )
-        dispatcher = Dispatcher(self._services, self._times)
+        dispatcher = Dispatcher(self._services, self.telling.times)
         follow_quotas(self.metadata, Throttling(self.config, self.clock), dispatcher, self.connections)
         await self._listeners.start(dispatcher)
-        self._begin_to_tell(dispatcher, self._services)
-
-    async def _serve_http(self, address: str) -> None:
-        """Metrics and health, from now on: what they need is loaded only where somebody wants them."""
-        from oncelog_broker.observability.request_times import RequestTimes
-        from oncelog_broker.web.serving import serve_http
-
-        self._times = RequestTimes()
-        self.http = await serve_http(
-            address, self.node_id, self.readiness, lambda: self._parts, self._network, self.slices, self.clock
-        )
-        self._undo.push_async_callback(self.http.close)
-
-    def _begin_to_tell(self, dispatcher: Dispatcher, services: Services) -> None:
-        """The broker serves: it is ready, unless something of what it has is not."""
-        if self._times is not None:
-            from oncelog_broker.web.serving import begin_to_tell
-
-            self._parts = begin_to_tell(self.readiness, services, self.connections, dispatcher, self._times)
-            self._undo.callback(self._parts.loop.stop)
-        self.readiness.doing = None
-
-    def _securities(self, brokers_listener: str) -> dict[str, ListenerSecurity]:
-        """What each listener asks for. Raises InvalidConfig."""
-        parse_first_users(self.config[security_keys.SCRAM_FIRST_USERS])
-        return {
-            listener.name: ListenerSecurity(
-                listener,
-                self.config,
-                lambda: self.image.user_configs,
-                lambda: self._login_key,
-                is_inter_broker=self._is_clustered and listener.name == brokers_listener,
-            )
-            for listener in listeners(self.config)
-        }
-
-    async def _follow_securities(self, securities: Collection[ListenerSecurity]) -> None:
-        """Keys and certificates change while the broker runs."""
-        for jwks in (jwks for security in securities for jwks in security.jwks):
-            await jwks.read()
-            self.tasks.spawn("keys of OAUTHBEARER", jwks.follow())
-        contexts = [security.tls for security in securities if security.tls is not None]
-
-        async def check() -> None:
-            for context in contexts:
-                await asyncio.to_thread(context.check)
-
-        if contexts:
-            self.tasks.every("TLS files", FILES_CHECK_SECONDS, check)
+        self.telling.begin(self._services, self.connections, dispatcher)
 
     def _replicate(self) -> IsrKeeper:
         """Fetch what is followed, and see to the ISR of what is led."""
@@ -604,22 +546,6 @@ class Broker:
             await asyncio.to_thread(self.logs.close)
         except (OSError, KafkaError) as error:
             logger.error("not a clean shutdown", extra={"reason": error})
-
-
-def _towards_brokers(security: ListenerSecurity) -> Callable[[], Security]:
-    """What this broker's connections to others are protected with, and what it logs in as: as of now, since
-    certificates change."""
-
-    def current() -> Security:
-        from oncelog.connection.security import SaslLogin, Security  # a broker alone starts without it
-
-        login = None
-        if security.login is not None:
-            mechanism, username, password = security.login
-            login = SaslLogin(mechanism, username, password.reveal())
-        return Security(None if security.tls is None else security.tls.client, login)
-
-    return current
 
 
 def _epoch_of(image: ClusterImage, broker_id: int) -> int:

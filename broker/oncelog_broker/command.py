@@ -156,7 +156,7 @@ async def _run(broker: object, arrangements: Arrangements) -> int:
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)
     metadata = described_store(broker.config)
-    http = "" if broker.http is None else f", http on {broker.http.address}"
+    http = "" if broker.telling.listener is None else f", http on {broker.telling.listener.address}"
     click.echo(f"oncelog broker {broker.node_id} ready on {addresses} ({metadata}, data in {directories}{http})")
     if arrangements.line is not None:
         click.echo(arrangements.line)

@@ -7,7 +7,7 @@ import secrets
 import ssl
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog_broker.config import security_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
@@ -28,6 +28,9 @@ from oncelog_broker.security.sasl.scram import ScramExchange
 from oncelog_broker.security.tls.contexts import TlsContext
 from oncelog_broker.security.tls.names import distinguished_name, mapped_name, parse_rules
 from oncelog_protocol.scram import ScramMechanism
+
+if TYPE_CHECKING:
+    from oncelog.connection.security import Security
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +82,17 @@ class ListenerSecurity:
     def exchange(self) -> SaslExchange | None:
         """For a new connection; None where nobody needs to log in."""
         return SaslExchange(self._mechanisms, self._max_reauth_ms) if self._mechanisms else None
+
+    def towards_brokers(self) -> Security:
+        """What this broker's own connections to others are protected with, and what it logs in as: as of now, since
+        certificates change."""
+        from oncelog.connection.security import SaslLogin, Security  # a broker alone starts without it
+
+        login = None
+        if self.login is not None:
+            mechanism, username, password = self.login
+            login = SaslLogin(mechanism, username, password.reveal())
+        return Security(None if self.tls is None else self.tls.client, login)
 
     def principal_of(self, shaken: ssl.SSLObject) -> Principal:
         """Who a TLS connection is from, before any SASL. Raises NoPrincipal."""

@@ -1,0 +1,53 @@
+"""What each listener of a broker asks for, as the cluster and the files on the disk are now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from oncelog_broker.config import security_keys
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.listeners import inter_broker_listener, listeners
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.security.first_users import parse_first_users
+from oncelog_broker.security.listener_security import ListenerSecurity
+from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS
+
+
+class Securities:
+    """By the name of a listener."""
+
+    def __init__(self, config: BrokerConfig, image: Callable[[], ClusterImage], *, is_clustered: bool) -> None:
+        """Raises InvalidConfig."""
+        parse_first_users(config[security_keys.SCRAM_FIRST_USERS])
+        self.login_key: bytes
+        """A secret of the cluster: set before a listener serves."""
+        self._by_name = {
+            listener.name: ListenerSecurity(
+                listener,
+                config,
+                lambda: image().user_configs,
+                lambda: self.login_key,
+                is_inter_broker=is_clustered and listener.name == inter_broker_listener(config),
+            )
+            for listener in listeners(config)
+        }
+
+    def __getitem__(self, listener: str) -> ListenerSecurity:
+        return self._by_name[listener]
+
+    async def follow(self, tasks: Tasks) -> None:
+        """Keys and certificates change while the broker runs."""
+        everyone = self._by_name.values()
+        for jwks in (jwks for security in everyone for jwks in security.jwks):
+            await jwks.read()
+            tasks.spawn("keys of OAUTHBEARER", jwks.follow())
+        contexts = [security.tls for security in everyone if security.tls is not None]
+
+        async def check() -> None:
+            for context in contexts:
+                await asyncio.to_thread(context.check)
+
+        if contexts:
+            tasks.every("TLS files", FILES_CHECK_SECONDS, check)
