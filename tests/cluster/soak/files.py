@@ -13,9 +13,10 @@ from oncelog_broker.runtime.disk import RealDisk
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.control import ControlType, read_marker
 from oncelog_protocol.records.record import read_records
-from oncelog_testing.history.checker import SHOWN, violations
+from oncelog_testing.history.checker import violations
 from oncelog_testing.history.events import Place, ReplicaLog
 from oncelog_testing.history.recorder import History
+from oncelog_testing.history.verdict import SHOWN
 from soak.plan import BROKERS
 
 

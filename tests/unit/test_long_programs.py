@@ -1,0 +1,39 @@
+"""The programs of the long targets begin: what they import is there. Nobody runs them for weeks."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CALL = re.compile(r"(?:PYTHONPATH=(?P<path>\S+) )?\$\(BIN\)/python (?:-m )?(?P<program>[\w./]+)")
+WITHOUT_HELP = {"compose_test", "oncelog_broker.local_cluster.java", "oncelog_broker.local_cluster.zookeeper_jars",
+                "oncelog_pipeline.spark.java", "pip", "deploy/verify_unit.py", "deploy/make_dist.py"}  # fmt: skip
+"""Those that take no arguments; `make test` or `make lint` runs nearly all of them."""
+
+
+def programs() -> dict[str, str]:
+    """Of the Makefile, each with its PYTHONPATH."""
+    calls = CALL.finditer((ROOT / "Makefile").read_text().replace("\\\n", " "))
+    return {call["program"]: call["path"] or "" for call in calls if call["program"] not in WITHOUT_HELP}
+
+
+def test_all_are_found() -> None:
+    assert programs().keys() >= {"soak", "kill_matrix", "cluster_matrix", "fuzz", "hostile", "bench/run.py"}
+
+
+@pytest.mark.parametrize("program", programs())
+def test_it_begins(program: str) -> None:
+    command = [program] if program.endswith(".py") else ["-m", program]
+    done = subprocess.run(
+        [sys.executable, *command, "--help"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": programs()[program]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
