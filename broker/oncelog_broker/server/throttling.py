@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -116,7 +117,7 @@ class Throttling:
             if self.wait(QuotaKey.CONSUMER_BYTE_RATE, limit) > 0:
                 handler = _empty_fetch
             else:
-                request.max_bytes = min(request.max_bytes, max(1, int(self.usage.in_a_window(limit))))
+                request.max_bytes = int(min(request.max_bytes, max(1, self.usage.in_a_window(limit))))
         answer = handler(request, context)
         if is_late:
             context.handled()
@@ -140,7 +141,10 @@ class Throttling:
         if limit is None:
             return 0.0
         context.spent = 0.0
-        seconds = self.use(QuotaKey.REQUEST_PERCENTAGE, limit._replace(rate=limit.rate * PERCENT), spent)
+        limit = limit._replace(
+            rate=max(limit.rate * PERCENT, sys.float_info.min)
+        )  # which may be too little for a float
+        seconds = self.use(QuotaKey.REQUEST_PERCENTAGE, limit, spent)
         return min(seconds, self._max_request_seconds)
 
     def _usage(self, key: QuotaKey) -> Usage:

@@ -8,6 +8,11 @@ A bucket that has rested for a window is as a new one, whatever its quota was, s
 
 from __future__ import annotations
 
+from typing import Final
+
+MAX_SECONDS: Final = (2**31 - 1) / 1000
+"""The longest that anybody waits, which is what a client can be told: a rate may be anything above 0."""
+
 
 class Bucket:
     """Times are monotonic, in seconds. Where a quota changes, what was used before stays paid for at the old rate."""
@@ -20,7 +25,7 @@ class Bucket:
     def use(self, amount: float, rate: float, now: float, window: float) -> float:
         """Take `amount`, whether it is there or not; for how many seconds to wait then. `rate`: each second, above 0;
         `window`: seconds for which a pause may be made up."""
-        self._paid_until = max(self._paid_until, now - window) + amount / rate
+        self._paid_until = min(max(self._paid_until, now - window) + amount / rate, now + MAX_SECONDS)
         return max(0.0, self._paid_until - now)
 
     def wait(self, now: float) -> float:

@@ -25,6 +25,7 @@ from oncelog_broker.server.metered import MeteredContext
 from oncelog_broker.server.throttling import Throttling
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.messages.heartbeat import HeartbeatResponse
 from oncelog_protocol.quotas import DEFAULT, QuotaEntity, QuotaKey
 
@@ -120,6 +121,30 @@ async def test_the_processors_time_counts_as_a_share_of_it() -> None:
     assert broker.ask(connection, cpu_seconds=3) == 1000, "a second at most for one request"
     broker.clock.advance_ms(60_000)
     assert broker.ask(connection) == 0
+
+
+@pytest.mark.parametrize("rate", [5e-324, 1e-308, 1e-300])
+async def test_a_quota_of_next_to_nothing_is_a_quota(rate: float) -> None:
+    """Whoever has it waits, and may still correct it."""
+    broker = Broker(request_percentage=rate, controller_mutation_rate=rate)
+    connection = broker.client()
+    broker.ask(connection, cpu_seconds=1.0)
+    assert broker.ask(connection, cpu_seconds=1.0) == 1000
+    with broker.context(connection, api=ApiKey.CREATE_TOPICS, version=5).mutations(1000):
+        pass
+    context = broker.context(connection, api=ApiKey.CREATE_TOPICS, version=5)
+    with context.mutations(1000):
+        pass
+    response: Any = broker.throttling.serve(lambda *_: HeartbeatResponse(error_code=0), None, context)
+    assert response.throttle_time_ms == 2**31 - 1
+
+
+async def test_a_quota_without_an_end_is_one() -> None:
+    broker = Broker(consumer_byte_rate=1e308)
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=[])
+    context = broker.context(broker.client(), api=ApiKey.FETCH)
+    broker.throttling.serve(lambda *_: FetchResponse(responses=[]), request, context)
+    assert request.max_bytes == 1000
 
 
 async def test_all_the_work_for_a_request_is_counted_once() -> None:
