@@ -147,6 +147,26 @@ async def test_a_quota_without_an_end_is_one() -> None:
     assert request.max_bytes == 1000
 
 
+async def test_a_session_that_is_refused_late_is_an_error_of_the_fetch() -> None:
+    """Where a request of many partitions, which has to wait, is looked at in slices."""
+    broker = Broker(consumer_byte_rate=1)
+    connection = broker.client()
+    context = broker.context(connection, api=ApiKey.FETCH, version=12)
+    broker.throttling.use(QuotaKey.CONSUMER_BYTE_RATE, context.limits.fetch, 1000)
+
+    def plan(*_: Any, **__: Any) -> Steps[Any]:
+        broker.clock.advance_ms(1000)
+        yield None
+        raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+
+    broker.services.fetch_sessions = SimpleNamespace(plan=plan)
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, session_id=7, session_epoch=3, topics=[])
+    answer: Any = broker.throttling.serve(lambda *_: None, request, context)
+    response = await answer
+    assert response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert response.throttle_time_ms > 0
+
+
 async def test_all_the_work_for_a_request_is_counted_once() -> None:
     broker = Broker(request_percentage=10)
     connection = broker.client()
