@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.virtual_time import run_virtually
-from tests.support.wires import Wire, frame
+from tests.support.wires import Wire, frame, until
 
 from oncelog_broker.config.broker_keys import BROKER_KEYS
 from oncelog_broker.metadata.image import ClusterImage
@@ -20,7 +20,7 @@ from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.principal import Principal
 from oncelog_broker.server.connection_rates import ConnectionRates
 from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.limits import FRAME_SECONDS
+from oncelog_broker.server.limits import FRAME_SECONDS, LARGE_REQUEST_BYTES
 from oncelog_broker.server.metered import MeteredContext
 from oncelog_broker.server.throttling import Throttling
 from oncelog_protocol.api import ApiKey
@@ -330,6 +330,23 @@ async def test_the_rest_of_what_came_together_waits_too() -> None:
     wire.connection._end_throttling()
     assert wire.dispatcher.frames == [b"a" * 8, b"b" * 8]
     wire.connection.connection_lost(None)
+
+
+async def test_a_large_request_that_waits_again_and_again_stands_in_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire()
+    line = wire.connections.large_requests
+    joined: list[Any] = []
+    join = line.join
+    monkeypatch.setattr(line, "join", lambda waiting: (joined.append(waiting), join(waiting)))
+    line.turn.is_left()
+    wire.turn_seconds = 2.0
+    wire.receive(frame(b"x" * 2 * LARGE_REQUEST_BYTES))
+    assert wire.dispatcher.frames == []
+    for _ in range(5):
+        wire.connection.throttle(60)
+        wire.connection._end_throttling()
+    assert joined == [wire.connection]
+    await until(lambda: bool(wire.dispatcher.frames))
 
 
 def test_it_goes_on_when_the_time_is_over_and_the_longest_time_holds() -> None:
