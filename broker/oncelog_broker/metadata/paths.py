@@ -114,6 +114,23 @@ _ACLS_OF_TYPE: Final = {
 }
 ACLS_BY_TYPE: Final = tuple(_ACLS_OF_TYPE)
 """The nodes above those of patterns, for each type of resource and of pattern."""
+FIXED: Final = (
+    *PERSISTENT,
+    CLIENT_CONFIGS,
+    IP_CONFIGS,
+    CONTROLLER_EPOCH,
+    ADMIN,
+    DELETE_TOPICS,
+    CLUSTER_ID,
+    LATEST_PRODUCER_ID_BLOCK,
+    LITERAL_ACLS,
+    EXTENDED_ACLS,
+    PREFIXED_ACLS,
+    *ACLS_BY_TYPE,
+    SECRETS,
+    LOGIN_KEY,
+)
+"""All nodes that have the same names in every cluster and stay, those that are made when they are needed too."""
 
 
 def parse_acl_path(path: str) -> ResourcePattern | None:

@@ -435,7 +435,7 @@ class ZooKeeperStore:
         if not self._access.protects_nodes:
             return
         found = []
-        for path in ("/", *paths.PERSISTENT):
+        for path in ("/", *paths.FIXED):
             try:
                 acl, _ = await self._ask(path, GetACL(self._full(path)))
             except (NoNode, AccessDenied):

@@ -5,6 +5,7 @@ not heard of them yet. While nobody may come in the loop does not look at the so
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import Callable
@@ -45,14 +46,21 @@ class PacedListening:
     async def bind(
         cls, host: str | None, port: int, factory: Callable[[], asyncio.BufferedProtocol], pace: Pace, backlog: int
     ) -> PacedListening:
-        """Raises OSError."""
+        """Addresses of a kind that the system has not are passed over, as by the loop's own servers. Raises OSError."""
         found = await asyncio.get_running_loop().getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         sockets: list[socket.socket] = []
+        absent: OSError | None = None
         try:
             for family, kind, protocol, _, address in dict.fromkeys(found):
-                listening = socket.socket(family, kind, protocol)
+                try:
+                    listening = socket.socket(family, kind, protocol)
+                except OSError as error:
+                    if error.errno != errno.EAFNOSUPPORT:
+                        raise
+                    absent = error
+                    continue
                 sockets.append(listening)
                 listening.setblocking(False)
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -64,6 +72,8 @@ class PacedListening:
             for listening in sockets:
                 listening.close()
             raise
+        if not sockets and absent is not None:
+            raise absent
         return cls(sockets, factory, pace)
 
     @property

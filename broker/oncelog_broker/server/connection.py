@@ -77,6 +77,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_held_by",
         "_is_encrypted",
         "_is_ending",
+        "_is_in_line",
         "_is_put_off",
         "_is_watched",
         "_loop",
@@ -124,6 +125,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """The request whose effects are not done: no other is handled."""
         self._is_put_off = False
         """What is in the receive buffer is handled in the next turn of the loop, or when it is our turn."""
+        self._is_in_line = False
+        """It has a place among those with large requests: one, also where it has begun to wait for something else."""
         self._may_be_large = False
         """The next request may begin however large it is: it is our turn."""
         self._is_ending = False
@@ -274,7 +277,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 return
             if received.end - received.begin > LARGE_REQUEST_BYTES and not (self._may_be_large or self._turn.is_left()):
                 self._is_put_off = True
-                self._connections.large_requests.join(self)
+                if not self._is_in_line:
+                    self._is_in_line = True
+                    self._connections.large_requests.join(self)
                 return
             self._may_be_large = False
             frame = received.next_frame()
@@ -312,6 +317,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def take_turn(self) -> bool:
         """The large request that was put off has its turn."""
+        self._is_in_line = False
         if self._unthrottle is not None:
             return False
         self._is_put_off, self._may_be_large = False, True

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -29,12 +30,13 @@ from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.quotas import MAX_NAME_CHARS, Quotas
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.quotas.limits import Limit, limit_for
 from oncelog_broker.security.quotas.usage import Usage
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.context import RequestContext, Services
 from oncelog_broker.server.fetch_reads import FIRST_TOPIC_ID_VERSION
-from oncelog_broker.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from oncelog_broker.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchPlan
 from oncelog_broker.server.metered import ClientLimits, MeteredContext
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import KafkaError
@@ -116,7 +118,7 @@ class Throttling:
             if self.wait(QuotaKey.CONSUMER_BYTE_RATE, limit) > 0:
                 handler = _empty_fetch
             else:
-                request.max_bytes = min(request.max_bytes, max(1, int(self.usage.in_a_window(limit))))
+                request.max_bytes = int(min(request.max_bytes, max(1, self.usage.in_a_window(limit))))
         answer = handler(request, context)
         if is_late:
             context.handled()
@@ -140,7 +142,10 @@ class Throttling:
         if limit is None:
             return 0.0
         context.spent = 0.0
-        seconds = self.use(QuotaKey.REQUEST_PERCENTAGE, limit._replace(rate=limit.rate * PERCENT), spent)
+        limit = limit._replace(
+            rate=max(limit.rate * PERCENT, sys.float_info.min)
+        )  # which may be too little for a float
+        seconds = self.use(QuotaKey.REQUEST_PERCENTAGE, limit, spent)
         return min(seconds, self._max_request_seconds)
 
     def _usage(self, key: QuotaKey) -> Usage:
@@ -209,7 +214,12 @@ def _empty_fetch(request: FetchRequest, context: RequestContext) -> Answer[Fetch
     planned = services.fetch_sessions.plan(
         request, by_id=context.version >= FIRST_TOPIC_ID_VERSION, now=services.clock.monotonic()
     )
+    return context.in_slices(_nothing(planned, request.session_id))
+
+
+def _nothing(planned: Steps[FetchPlan], session_id: int) -> Steps[FetchResponse]:
     try:
-        return then(context.in_slices(planned), lambda _: FetchResponse(session_id=request.session_id, responses=[]))
+        yield from planned
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
+    return FetchResponse(session_id=session_id, responses=[])

@@ -275,8 +275,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
         Returns at once where there was no such thing.
         """
-        if self._end_of_throttling is not None:
-            await asyncio.sleep(self._throttled_until - self._loop.time())
+        if self._end_of_throttling is not None and (self._held or self._has_unanswered):
+            await asyncio.wait([self._lost], timeout=self._throttled_until - self._loop.time())
             await asyncio.sleep(0)  # what is held is written at the same moment
         if self._transport is None or self._error is not None or not self._has_unanswered:
             return

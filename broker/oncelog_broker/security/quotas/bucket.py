@@ -8,19 +8,34 @@ A bucket that has rested for a window is as a new one, whatever its quota was, s
 
 from __future__ import annotations
 
+from typing import Final
+
+MAX_SECONDS: Final = (2**31 - 1) / 1000
+"""The longest that anybody waits, which is what a client can be told: a rate may be anything above 0."""
+
 
 class Bucket:
-    """Times are monotonic, in seconds. Where a quota changes, what was used before stays paid for at the old rate."""
+    """Times are monotonic, in seconds. Where a quota falls, what was used before stays paid for at the old rate; where
+    it rises (`now_at`), what is still to be waited for is paid for at the new one: who was given too little by mistake
+    need not wait for days when that is corrected."""
 
-    __slots__ = ("_paid_until",)
+    __slots__ = ("_paid_until", "_rate")
 
-    def __init__(self) -> None:
+    def __init__(self, rate: float = float("inf")) -> None:
+        """`rate`: of those who use it, where all have the same."""
         self._paid_until = float("-inf")
+        self._rate = rate
+
+    def now_at(self, rate: float, now: float) -> None:
+        """The quota of all who use it."""
+        if rate > self._rate and self._paid_until > now:
+            self._paid_until = now + (self._paid_until - now) * (self._rate / rate)
+        self._rate = rate
 
     def use(self, amount: float, rate: float, now: float, window: float) -> float:
         """Take `amount`, whether it is there or not; for how many seconds to wait then. `rate`: each second, above 0;
         `window`: seconds for which a pause may be made up."""
-        self._paid_until = max(self._paid_until, now - window) + amount / rate
+        self._paid_until = min(max(self._paid_until, now - window) + amount / rate, now + MAX_SECONDS)
         return max(0.0, self._paid_until - now)
 
     def wait(self, now: float) -> float:

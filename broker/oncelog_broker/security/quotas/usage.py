@@ -68,14 +68,15 @@ class Usage:
     def _bucket(self, key: QuotaKey, limit: Limit, now: float) -> Bucket:
         bucket = self._buckets.get((key, limit.shared_by))
         if bucket is None:
-            bucket = self._new(key, limit.shared_by, now)
+            return self._new(key, limit, now)
+        bucket.now_at(limit.rate, now)
         return bucket
 
-    def _new(self, key: QuotaKey, shared_by: QuotaEntity, now: float) -> Bucket:
+    def _new(self, key: QuotaKey, limit: Limit, now: float) -> Bucket:
         if len(self._buckets) >= self._sweep_at and now - self._swept >= SWEEP_SECONDS:
             self._swept = now
             self._buckets = {k: bucket for k, bucket in self._buckets.items() if not bucket.is_as_new(now, self.window)}
             self._sweep_at = min(max(FEW_BUCKETS, 2 * len(self._buckets)), self._max_buckets)
         if len(self._buckets) >= self._max_buckets:
-            shared_by = OTHERS
-        return self._buckets.setdefault((key, shared_by), Bucket())
+            return self._buckets.setdefault((key, OTHERS), Bucket())  # of whom each may have another rate
+        return self._buckets.setdefault((key, limit.shared_by), Bucket(limit.rate))

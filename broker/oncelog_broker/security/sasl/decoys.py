@@ -3,12 +3,14 @@
 A decoy looks like the credential of some user that there is: as many iterations, a salt as long and of the same letters
 (Kafka's tools draw 26 letters and digits, ours 24 bytes). Which user it is depends on the name that was asked for, so
 that there are as many decoys of each kind as users, and it is the same user and the same salt each time, until that
-user goes; all brokers of a cluster say the same, since they share the key.
+user goes, or, where there are many, one comes whose name is before; all brokers of a cluster say the same, since they
+share the key.
 """
 
 from __future__ import annotations
 
 import hashlib
+import heapq
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
@@ -22,7 +24,8 @@ UserConfigs = Mapping[str | None, Mapping[str, str]]
 MODELS: Final = 16
 """Users that decoys may look like. One is chosen at each login, of those who exist, too: it takes time."""
 LOOKED_AT: Final = 1000
-"""Users among whom those are looked for, when one has changed."""
+"""Users among whom those are looked for, when one has changed: the first ones by name. The order in which a broker has
+them is that in which it heard of them, which no other one has, nor it itself when it starts anew."""
 KEY_BYTES: Final = 32
 LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -65,9 +68,9 @@ class Decoys:
 
 
 def _models(mechanism: ScramMechanism, users: UserConfigs) -> Iterator[Model]:
-    for name, config in islice(users.items(), LOOKED_AT):
-        text = config.get(mechanism.mechanism_name)
-        if name is None or text is None:
+    for name in heapq.nsmallest(LOOKED_AT, (name for name in users if name is not None)):
+        text = users[name].get(mechanism.mechanism_name)
+        if text is None:
             continue
         try:
             found = parse_credential(text)

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from functools import partial
 
 from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.slices import Pause
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.handlers.create_acls import until_decided_by
-from oncelog_broker.server.quota_fields import checked_value, entity_of, in_order
+from oncelog_broker.server.quota_fields import TYPES, checked_value, entity_of, in_order
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from oncelog_protocol.quotas import QuotaEntity, keys_of
@@ -39,15 +40,16 @@ async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext)
     wanted: list[tuple[QuotaEntity, Changes, Result]] = []
     for entry in request.entries:
         await pauses.here()
-        parts = [(part.entity_type, part.entity_name) for part in entry.entity]
+        named_parts = entry.entity[: len(TYPES) + 1]  # so many are no entity: one type is there twice, or is none
+        parts = [(part.entity_type, part.entity_name) for part in named_parts]
         shown = [Part(entity_type=kind, entity_name=name) for kind, name in in_order(parts)]
         result = Result(error_code=ErrorCode.NONE, entity=shown)
         result = results.setdefault(frozenset(parts), result)
         try:
             if not may:
                 raise KafkaError(rules.ALTER_QUOTAS.refused)
-            entity = entity_of(entry.entity)
-            wanted.append((entity, _changes(entity, entry), result))
+            entity = entity_of(named_parts)
+            wanted.append((entity, await _changes(entity, entry, pauses.here), result))
         except KafkaError as error:
             _fail(result, error)
     named = Counter(entity for entity, _, _ in wanted)
@@ -66,14 +68,19 @@ async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext)
     return AlterClientQuotasResponse(entries=list(results.values()))
 
 
-def _changes(entity: QuotaEntity, entry: Entry) -> Changes:
+async def _changes(entity: QuotaEntity, entry: Entry, pause: Pause) -> Changes:
     """Raises KafkaError INVALID_REQUEST. What is to be removed may be no quota at all, which then stays."""
     changes: Changes = {}
+    keys, named = keys_of(entity), set()
     for op in entry.ops:
-        if op.key in changes:
+        await pause()
+        if op.key in named:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate quota key {op.key:.60}")
-        changes[op.key] = None if op.remove else checked_value(entity, op.key, op.value)
-    return {key: value for key, value in changes.items() if key in keys_of(entity)}
+        named.add(op.key)
+        value = None if op.remove else checked_value(entity, op.key, op.value)
+        if op.key in keys:
+            changes[op.key] = value
+    return changes
 
 
 def _changed(settings: dict[str, str], changes: Changes) -> Mapping[str, str]:

@@ -17,8 +17,8 @@ from oncelog_broker.metadata import paths, zk_acls
 from oncelog_broker.metadata.opening import open_store
 from oncelog_broker.metadata.payloads import BrokerRegistration
 from oncelog_broker.metadata.registration import register_broker
-from oncelog_broker.metadata.store import AccessDenied, ConnectionLost
-from oncelog_broker.metadata.zk_access import OPEN_ACCESS, configured_access
+from oncelog_broker.metadata.store import AccessDenied, ConnectionLost, NoNode
+from oncelog_broker.metadata.zk_access import OPEN_ACCESS, ZooKeeperAccess, configured_access
 from oncelog_broker.metadata.zookeeper import ZooKeeperStore
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
@@ -136,6 +136,25 @@ async def test_nodes_from_before_that_anybody_may_change_are_named(open_with, se
     await open_with()
     (record,) = [record for record in caplog.records if "anybody may change these nodes" in record.message]
     assert record.paths.split() == [f"/{chroot}", f"/{chroot}/config", f"/{chroot}/config/users"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [paths.LITERAL_ACLS, f"{paths.PREFIXED_ACLS}/Topic", paths.CLIENT_CONFIGS, paths.IP_CONFIGS, paths.LOGIN_KEY],
+)
+async def test_so_are_those_that_are_made_when_they_are_needed(monkeypatch, caplog, path):
+    """Who may write there gives himself rights."""
+    store = ZooKeeperStore("127.0.0.1:1", "", 1.0, SystemClock(), ZooKeeperAccess(protects_nodes=True))
+
+    async def ask(asked, request):
+        if asked != path:
+            raise NoNode(asked)
+        return list(OPEN_ACL_UNSAFE), None
+
+    monkeypatch.setattr(store, "_ask", ask)
+    await store._warn_of_open_nodes()
+    (record,) = [record for record in caplog.records if "anybody may change these nodes" in record.message]
+    assert record.paths == path
 
 
 @pytest.mark.parametrize("trusted", ["another authority", "the system's"])

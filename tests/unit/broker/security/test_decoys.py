@@ -58,6 +58,16 @@ def test_brokers_with_the_same_key_say_the_same_and_nobody_else_does() -> None:
     assert decoys().credential("eve", {}).salt != decoys().credential("bob", {}).salt
 
 
+def test_it_does_not_matter_in_which_order_a_broker_has_heard_of_users() -> None:
+    """One that starts anew, or has been there for longer, has another one."""
+    users: UserConfigs = {
+        f"user-{number}": user(bytes(20 + number % 3), 5000 + number) for number in range(3 * decoys_module.MODELS)
+    }
+    elsewhere = dict(reversed(users.items()))
+    for name in STRANGERS:
+        assert decoys().credential(name, users) == decoys().credential(name, elsewhere)
+
+
 def test_without_users_and_with_unreadable_ones_they_are_as_our_tools_make_them() -> None:
     users: UserConfigs = {None: {}, "broken": {SHA_256.mechanism_name: "nothing"}, "other": user(b"x", 9999, SHA_512)}
     for known in ({}, users):
@@ -73,5 +83,5 @@ def test_few_users_are_looked_at_and_only_when_one_has_changed(monkeypatch) -> N
     for name in STRANGERS:
         machine.credential(name, users)
     assert len(read) == decoys_module.MODELS
-    late: UserConfigs = {**{f"none-{number}": {} for number in range(LOOKED_AT)}, "late": user(b"salt", 7777)}
+    late: UserConfigs = {**{f"none-{number}": {} for number in range(LOOKED_AT)}, "one": user(b"salt", 7777)}
     assert machine.credential("bob", late).iterations == NOBODY.iterations

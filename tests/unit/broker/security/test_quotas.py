@@ -91,6 +91,22 @@ def test_a_quota_that_changes_leaves_what_was_waited_for() -> None:
     assert bucket.use(1, 1.0, 0.0, WINDOW) == 2.0
 
 
+def test_a_quota_that_was_too_low_by_mistake_is_waited_for_no_longer_when_it_is_corrected() -> None:
+    usage = Usage(WINDOW)
+    low, high = Limit(1.0, QuotaEntity("u")), Limit(1e6, QuotaEntity("u"))
+    assert usage.use(KEY, low, 1e6, 0.0) == 1e6 - WINDOW
+    assert usage.wait(KEY, high, 10.0) == pytest.approx((1e6 - WINDOW - 10) / 1e6)
+    assert usage.wait(KEY, high, 10.0) < 1.0, "once"
+    assert usage.wait(KEY, low, 10.0) < 1.0
+
+
+def test_those_who_share_what_is_left_may_have_other_quotas() -> None:
+    """None of them has the others wait for less."""
+    usage = Usage(WINDOW, max_buckets=0)
+    assert usage.use(KEY, Limit(1.0, QuotaEntity("u")), 100, 0.0) == 90
+    assert usage.use(KEY, Limit(1e6, QuotaEntity("v")), 0, 0.0) == 90
+
+
 @given(
     rate=st.floats(1, 1e6),
     uses=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 5)), min_size=1, max_size=30),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.virtual_time import run_virtually
-from tests.support.wires import Wire, frame
+from tests.support.wires import Wire, frame, until
 
 from oncelog_broker.config.broker_keys import BROKER_KEYS
 from oncelog_broker.metadata.image import ClusterImage
@@ -20,11 +20,12 @@ from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.principal import Principal
 from oncelog_broker.server.connection_rates import ConnectionRates
 from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.limits import FRAME_SECONDS
+from oncelog_broker.server.limits import FRAME_SECONDS, LARGE_REQUEST_BYTES
 from oncelog_broker.server.metered import MeteredContext
 from oncelog_broker.server.throttling import Throttling
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.messages.heartbeat import HeartbeatResponse
 from oncelog_protocol.quotas import DEFAULT, QuotaEntity, QuotaKey
 
@@ -120,6 +121,50 @@ async def test_the_processors_time_counts_as_a_share_of_it() -> None:
     assert broker.ask(connection, cpu_seconds=3) == 1000, "a second at most for one request"
     broker.clock.advance_ms(60_000)
     assert broker.ask(connection) == 0
+
+
+@pytest.mark.parametrize("rate", [5e-324, 1e-308, 1e-300])
+async def test_a_quota_of_next_to_nothing_is_a_quota(rate: float) -> None:
+    """Whoever has it waits, and may still correct it."""
+    broker = Broker(request_percentage=rate, controller_mutation_rate=rate)
+    connection = broker.client()
+    broker.ask(connection, cpu_seconds=1.0)
+    assert broker.ask(connection, cpu_seconds=1.0) == 1000
+    with broker.context(connection, api=ApiKey.CREATE_TOPICS, version=5).mutations(1000):
+        pass
+    context = broker.context(connection, api=ApiKey.CREATE_TOPICS, version=5)
+    with context.mutations(1000):
+        pass
+    response: Any = broker.throttling.serve(lambda *_: HeartbeatResponse(error_code=0), None, context)
+    assert response.throttle_time_ms == 2**31 - 1
+
+
+async def test_a_quota_without_an_end_is_one() -> None:
+    broker = Broker(consumer_byte_rate=1e308)
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=[])
+    context = broker.context(broker.client(), api=ApiKey.FETCH)
+    broker.throttling.serve(lambda *_: FetchResponse(responses=[]), request, context)
+    assert request.max_bytes == 1000
+
+
+async def test_a_session_that_is_refused_late_is_an_error_of_the_fetch() -> None:
+    """Where a request of many partitions, which has to wait, is looked at in slices."""
+    broker = Broker(consumer_byte_rate=1)
+    connection = broker.client()
+    context = broker.context(connection, api=ApiKey.FETCH, version=12)
+    broker.throttling.use(QuotaKey.CONSUMER_BYTE_RATE, context.limits.fetch, 1000)
+
+    def plan(*_: Any, **__: Any) -> Steps[Any]:
+        broker.clock.advance_ms(1000)
+        yield None
+        raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+
+    broker.services.fetch_sessions = SimpleNamespace(plan=plan)
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, session_id=7, session_epoch=3, topics=[])
+    answer: Any = broker.throttling.serve(lambda *_: None, request, context)
+    response = await answer
+    assert response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert response.throttle_time_ms > 0
 
 
 async def test_all_the_work_for_a_request_is_counted_once() -> None:
@@ -285,6 +330,23 @@ async def test_the_rest_of_what_came_together_waits_too() -> None:
     wire.connection._end_throttling()
     assert wire.dispatcher.frames == [b"a" * 8, b"b" * 8]
     wire.connection.connection_lost(None)
+
+
+async def test_a_large_request_that_waits_again_and_again_stands_in_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire()
+    line = wire.connections.large_requests
+    joined: list[Any] = []
+    join = line.join
+    monkeypatch.setattr(line, "join", lambda waiting: (joined.append(waiting), join(waiting)))
+    line.turn.is_left()
+    wire.turn_seconds = 2.0
+    wire.receive(frame(b"x" * 2 * LARGE_REQUEST_BYTES))
+    assert wire.dispatcher.frames == []
+    for _ in range(5):
+        wire.connection.throttle(60)
+        wire.connection._end_throttling()
+    assert joined == [wire.connection]
+    await until(lambda: bool(wire.dispatcher.frames))
 
 
 def test_it_goes_on_when_the_time_is_over_and_the_longest_time_holds() -> None:

@@ -104,3 +104,20 @@ async def test_what_waits_fails_when_the_broker_hangs_up(fake_broker: Any) -> No
     connection.close()
     with pytest.raises(ConnectionFailed):
         await waiting
+
+
+async def test_who_closes_waits_for_nothing_where_nothing_is_to_be_sent(fake_broker: Any) -> None:
+    Throttling(fake_broker, 60_000)
+    connection = await connected(fake_broker)
+    await connection.send(REQUEST)
+    began = asyncio.get_running_loop().time()
+    await connection.finish()
+    assert asyncio.get_running_loop().time() - began < 1
+    waiting = connection.start(REQUEST)
+    finishing = asyncio.ensure_future(connection.finish())
+    await asyncio.sleep(1)
+    connection.close()
+    await finishing
+    assert asyncio.get_running_loop().time() - began < 3, "nor for a connection that is gone"
+    with pytest.raises(ConnectionFailed):
+        await waiting

@@ -1,0 +1,55 @@
+"""AlterClientQuotas: no entry, however long, holds up others."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from oncelog_broker.server.handlers import alter_client_quotas
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+
+Entry = AlterClientQuotasRequest.EntryData
+MANY = 5000
+
+
+class Asked:
+    """A context whose work notes where it would let others have their turn."""
+
+    def __init__(self) -> None:
+        self.pauses = 0
+        self.altered: list[Any] = []
+        slices = SimpleNamespace(pauses=lambda: SimpleNamespace(here=self._here))
+        self.services = SimpleNamespace(slices=slices, configs=SimpleNamespace(alter_quotas=self._alter))
+
+    def may(self, rule: object) -> bool:
+        return True
+
+    async def _here(self) -> None:
+        self.pauses += 1
+
+    async def _alter(self, entity: Any, change: Any, validate_only: bool) -> None:
+        self.altered.append((entity, change({"a": "b"})))
+
+    def answer(self, entry: Entry) -> AlterClientQuotasResponse:
+        request = AlterClientQuotasRequest(entries=[entry], validate_only=True)
+        return asyncio.run(alter_client_quotas._alter_all(request, self))  # type: ignore[arg-type]
+
+
+def test_an_entity_of_very_many_parts_is_not_looked_at_as_a_whole() -> None:
+    parts = [Entry.EntityData(entity_type=f"{number}", entity_name="x") for number in range(MANY)]
+    (result,) = Asked().answer(Entry(entity=parts, ops=[])).entries
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert len(result.entity) < 10
+
+
+def test_very_many_keys_are_gone_through_with_pauses() -> None:
+    asked = Asked()
+    user = [Entry.EntityData(entity_type="user", entity_name="u")]
+    ops = [Entry.OpData(key=f"{number}", value=0.0, remove=True) for number in range(MANY)]
+    ops.append(Entry.OpData(key="request_percentage", value=1.0, remove=False))
+    (result,) = asked.answer(Entry(entity=user, ops=ops)).entries
+    assert result.error_code == ErrorCode.NONE
+    assert asked.pauses >= MANY
+    assert [settings for _, settings in asked.altered] == [{"a": "b", "request_percentage": "1.0"}]
