@@ -214,6 +214,16 @@ def test_no_more_faults_are_kept_than_each_hit_can_look_at() -> None:
     faults.add("p", DROP)
 
 
+def test_of_several_faults_at_one_hit_those_that_were_taken_back_meanwhile_are_not_done() -> None:
+    faults = ControlledFaults()
+    for delay_ms in (1, 2, 3):
+        faults.add("p", Action(Kind.DELAY, delay_ms=delay_ms))
+    taken = faults.taken("p", is_after=False, about=dict)
+    assert next(taken).delay_ms == 1
+    faults.clear()  # which ends the first delay, and alone would have the others begin
+    assert list(taken) == []
+
+
 def test_the_variable_refuses_nothing() -> None:
     with pytest.raises(InvalidFailPoints, match="no action"):
         parse_action("refuse")
