@@ -118,8 +118,8 @@ def _inner(cls: Any) -> dict[str, Any]:
 
 
 def _value(kind: Any) -> Any:
-    if kind in (str, bytes, int, bool):
-        return {str: "a", bytes: bytes(16), int: 0, bool: False}[kind]
+    if kind in (str, bytes, int, float, bool):
+        return {str: "a", bytes: bytes(16), int: 0, float: 0.0, bool: False}[kind]
     return _made(kind) if hasattr(kind, "__annotations__") else b""
 
 
