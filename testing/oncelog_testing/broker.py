@@ -10,16 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
-from oncelog_testing.control import BrokerGone, Fault, ask
+from oncelog_testing.control import CRASH_SECONDS, BrokerGone, Fault, ask
 
 LOOPBACK: Final = "127.0.0.1"
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 60.0
-CRASH_SECONDS: Final = 5.0
-"""From a kill -9 of itself, or an answer that breaks off, to its end."""
 PORT_ATTEMPTS: Final = 5
 LOG_CHARACTERS: Final = 10_000
 QUICK_SETTINGS: Final[Mapping[str, str]] = {
@@ -129,6 +128,8 @@ class Broker:
 
     def stop(self) -> None:
         """In an orderly way. Raises TimeoutExpired."""
+        with suppress(BrokerGone):  # its control may hang
+            self._see_whether_it_crashes()
         self._is_touched = True
         self.ended_by_test.add(self.pid)
         self._end()
@@ -160,17 +161,24 @@ class Broker:
 
     def mend(self) -> None:
         """Undo what was done to it: it runs, serves, and has no fault set."""
-        if self._is_touched and self.is_running:
-            try:
-                self.resume()
-                self.clear_faults()
-            except BrokerGone:  # perhaps it crashes as it was ordered to, just now
-                if not self.wait_ended(CRASH_SECONDS):
-                    raise
+        self._see_whether_it_crashes("POST /resume", "DELETE /faults")
         if self._process is None or not self.is_running:
             self.start()
         self._is_touched = False
         self._log_seen = self.log.stat().st_size
+
+    def _see_whether_it_crashes(self, *questions: str) -> None:
+        """Ask what was touched, and where a fault is just crashing it, return when it is gone: its clients hear of that
+        before its parent does. Raises BrokerGone where it runs and does not answer."""
+        if not self._is_touched or not self.is_running:
+            return
+        try:
+            for question in questions or ("GET /faults",):
+                method, path = question.split()
+                self.ask(method, path)
+        except BrokerGone:
+            if not self.wait_ended(CRASH_SECONDS):
+                raise
 
     @property
     def is_well(self) -> bool:
@@ -199,6 +207,7 @@ class Broker:
 
     def start(self) -> Self:
         """Raises BrokerStartError. Harmless when it runs."""
+        self._see_whether_it_crashes()
         if not self.is_running:
             self.launch()
             self.wait_ready()

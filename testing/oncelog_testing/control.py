@@ -16,6 +16,8 @@ ANSWER_SECONDS: Final = 60.0
 """For an answer of the control; a busy machine may take some seconds."""
 WAIT_SECONDS: Final = 30.0
 """For a fault to strike, by default."""
+CRASH_SECONDS: Final = 5.0
+"""From a kill -9 of itself, or an answer that breaks off, to its end."""
 LONGEST_QUESTION_SECONDS: Final = 20.0
 """Who waits longer asks again."""
 
@@ -55,7 +57,14 @@ class Fault:
     @property
     def struck(self) -> int:
         """How often it has happened so far. Raises BrokerGone where the broker has ended since, and not of this."""
-        return 1 if self._has_crashed_it else int(self._ask("GET")["struck"])
+        if self._has_crashed_it:
+            return 1
+        try:
+            return int(self._ask("GET")["struck"])
+        except BrokerGone:
+            if not self._is_crashing_it:
+                raise
+            return 1
 
     def wait(self, seconds: float = WAIT_SECONDS, *, times: int = 1) -> None:
         """Until it has happened so often. Raises NotStruck. In a coroutine: `await asyncio.to_thread(fault.wait)`."""
@@ -90,6 +99,13 @@ class Fault:
         """Whether the process that it was set in is gone, and nobody else has ended it."""
         is_gone = self._broker.pid != self._process
         return "crash" in self._order and is_gone and self._process not in self._broker.ended_by_test
+
+    @property
+    def _is_crashing_it(self) -> bool:
+        """When it does not answer: whether it has just been crashed, of which its clients hear before we do."""
+        if "crash" in self._order and self._broker.pid == self._process:
+            self._broker.wait_ended(CRASH_SECONDS)
+        return self._has_crashed_it
 
     def __enter__(self) -> Self:
         return self

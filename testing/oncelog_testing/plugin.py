@@ -37,11 +37,15 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown() -> None:
-    """What a test has done to a broker ends with it: the next one finds it up and with no fault set."""
-    for server in _servers:
-        server.mend()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, None, None]:
+    """What a test has done to a broker ends with it, also where the end of a fixture fails: the next one finds it up
+    and with no fault set."""
+    try:
+        yield
+    finally:
+        for server in _servers:
+            server.mend()
 
 
 @pytest.hookimpl(wrapper=True)

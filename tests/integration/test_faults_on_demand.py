@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +26,8 @@ from oncelog_testing.history.events import End, Place
 from oncelog_testing.readers import content
 
 PATIENCE = 60.0
+API_VERSIONS = bytes.fromhex("0000000b 0012 0000 00000001 0001") + b"a"
+"""A request, whole."""
 
 
 def transactional(broker: Broker, name: str) -> Librdkafka:
@@ -145,6 +149,22 @@ def test_a_broker_that_crashes_on_order_goes_on_where_it_was(oncelog_broker: Bro
     assert crash.struck == 1
     assert oncelog_broker.bootstrap_servers == before
     assert committed(oncelog_broker, oncelog_topic) == [b"decided"]
+
+
+@pytest.mark.parametrize("first", ["struck", "restart", "start"])
+def test_who_hears_of_a_crash_as_soon_as_clients_do_finds_it_crashed(oncelog_broker: Broker, first: str) -> None:
+    """Connections end before the process does, as its parent sees it."""
+    for _ in range(3):
+        crash = oncelog_broker.fail("ApiVersions.request", crash=True)
+        with socket.create_connection(("127.0.0.1", oncelog_broker.port), 60) as client:
+            client.sendall(API_VERSIONS)
+            with suppress(ConnectionError):
+                assert client.recv(1) == b""
+        if first != "struck":
+            getattr(oncelog_broker, first)()
+        assert crash.struck == 1
+        oncelog_broker.start()
+        assert oncelog_broker.ask("GET", "/faults") == {"faults": []}
 
 
 def test_a_paused_broker_answers_when_it_goes_on(oncelog_broker: Broker, oncelog_topic: str) -> None:

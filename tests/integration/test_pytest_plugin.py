@@ -84,6 +84,35 @@ def test_a_broker_is_there_for_the_session_and_a_topic_for_each_test(project: Pa
     assert done.stdout.count("what the broker said") == 1 + 1  # and in the source
 
 
+ENDING_BADLY = """
+import pytest
+
+@pytest.fixture
+def client(oncelog_broker):
+    yield
+    raise LookupError("it cannot end in order: its broker is gone")
+
+def test_that_kills(oncelog_broker, client):
+    oncelog_broker.fail("Produce.request", drop=True)
+    oncelog_broker.kill()
+
+def test_that_it_is_back(oncelog_broker):
+    assert oncelog_broker.is_running
+
+def test_that_breaks_something(oncelog_broker, client):
+    oncelog_broker.fail("Produce.request", drop=True, times=None)
+
+def test_that_it_left_no_fault(oncelog_broker):
+    assert oncelog_broker.ask("GET", "/faults") == {"faults": []}
+"""
+
+
+def test_a_broker_is_mended_also_where_the_end_of_a_fixture_fails(project: Path) -> None:
+    done = pytest_in(project, ENDING_BADLY, *WITHOUT)
+    assert "4 passed" in done.stdout, done.stdout + done.stderr
+    assert "2 errors" in done.stdout
+
+
 ASYNC = """
 import asyncio
 import pytest

@@ -55,11 +55,13 @@ def test_what_was_produced_is_what_is_consumed(oncelog: Oncelog, topic: str) -> 
 
 def test_transactions_are_committed_and_some_are_aborted(oncelog: Oncelog, topic: str) -> None:
     oncelog("topics", "create", topic)
-    arguments = ("--transactions", "10", "--records", "3", "--aborts", "4")
+    arguments = ("--transactions", "10", "--records", "3", "--aborts", "40")
     done = json.loads(oncelog("bench", "transactions", topic, *arguments, "--output", "json").stdout)
     assert done["transactions"] == 10
     committed = json.loads(oncelog("bench", "consume", topic, "--committed", "--output", "json").stdout)
     assert committed["records"] == 18, "six of ten"
+    sent = json.loads(oncelog("bench", "consume", topic, "--output", "json").stdout)
+    assert sent["records"] == 30, "what is aborted was written, too"
 
 
 def test_a_load_that_the_broker_refuses_fails(oncelog: Oncelog, topic: str) -> None:

@@ -90,12 +90,11 @@ class HttpControl:
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def close(self) -> None:
-        """Harmless when it is closed, and when it never began."""
+        """Returns at once. Harmless when it is closed, and when it never began."""
         server, self._server = self._server, None
         if server is not None:
-            server.shutdown()
-            server.server_close()
             self._standstill.close()
+            threading.Thread(target=server.end, name="end of fail control", daemon=True).start()
 
     # --- what may be asked for: path without the number, method -> what is done
 
@@ -191,6 +190,11 @@ class _Server(ThreadingHTTPServer):
         """Without HTTPServer's look-up of our own name, which may take seconds."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def end(self) -> None:
+        """Takes up to half a second: so often `serve_forever` looks whether it shall end."""
+        self.shutdown()
+        self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._room.acquire(blocking=False):

@@ -126,9 +126,9 @@ class Source:
         if not partition.leads:
             return
         counted.messages_in += partition.messages_in_epoch
-        end = partition.log.log_end_offset
+        start, end = partition.log.log_start_offset, partition.log.log_end_offset
         for broker_id, follower in partition.followers.items():
-            behind = end - (follower.log_end_offset or 0)
+            behind = end - max(start, follower.log_end_offset or 0)  # what is deleted nobody has to fetch
             self.lag[broker_id] = max(self.lag.get(broker_id, 0), behind)
 
 

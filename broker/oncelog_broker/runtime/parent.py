@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from select import select
 from typing import Final
 
 STANDARD_INPUT: Final = 0
@@ -22,7 +23,7 @@ def at_end_of_input(ended: Callable[[], None], grace_seconds: float = GRACE_SECO
 
     def watch() -> None:
         try:
-            while os.read(STANDARD_INPUT, READ_BYTES):
+            while _read():
                 pass
         except OSError:
             pass  # closed from the start, or a terminal that is gone
@@ -31,3 +32,12 @@ def at_end_of_input(ended: Callable[[], None], grace_seconds: float = GRACE_SECO
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, name="end of standard input", daemon=True).start()
+
+
+def _read() -> bytes:
+    """What comes next; b"" at the end."""
+    while True:
+        try:
+            return os.read(STANDARD_INPUT, READ_BYTES)
+        except BlockingIOError:  # who holds the other end, or shares this one, has made it so
+            select([STANDARD_INPUT], [], [])

@@ -114,14 +114,15 @@ async def transactions(
     bootstrap: str, topic: str, count: int, records: int, size: int, aborts: int, measured: Measured,
     options: dict[str, Any],
 ) -> None:  # fmt: skip
-    """`count` transactions of `records` records each, one after another; of a hundred, `aborts` are aborted."""
+    """`count` transactions of `records` records each, one after another; `aborts` of a hundred are aborted, here and
+    there."""
     from oncelog.producer.producer import Producer
 
     async with Producer(bootstrap, **options) as producer:
         await producer.partitions_for(topic)
         some, began = values(size), perf_counter()
         async for number, started in _numbered(count):
-            await _transaction(producer, topic, some, records, commits=number % 100 >= aborts)
+            await _transaction(producer, topic, some, records, commits=number * aborts % 100 >= aborts)
             now = perf_counter()
             measured.waits.note(now - started)
             measured.count += 1
@@ -136,6 +137,7 @@ async def _transaction(producer: Producer, topic: str, some: list[bytes], record
     if commits:
         await producer.commit_transaction()
     else:
+        await producer.flush()  # else nothing would be sent: aborting drops what waits
         await producer.abort_transaction()
 
 

@@ -116,4 +116,8 @@ class ControlledFaults:
                 due.append(fault.action)
             if due:
                 self._changed.notify_all()
-        yield from due
+            cleared = self._cleared
+        for action in due:
+            if self._cleared != cleared:  # taken back while the one before it had us wait
+                return
+            yield action

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
 from oncelog.fail_points.controlled import MAX_FAULTS, ControlledFaults, TooManyFaults
+from oncelog.fail_points.faults import Faults
 from oncelog.fail_points.point import FAIL_POINTS
 from oncelog.fail_points.specification import Action, InvalidFailPoints, Kind, parse_action
 from oncelog_broker.fail_control.arrangements import Arrangements
 from oncelog_broker.fail_control.catalogue import CATALOGUE, STEPS
-from oncelog_broker.fail_control.http_control import Address, parse_address
+from oncelog_broker.fail_control.http_control import Address, HttpControl, parse_address
 from oncelog_broker.fail_control.orders import BadOrder, described, order_of
 from oncelog_broker.server.faulty import filters_of, named_by
 from oncelog_broker.server.refusals import REFUSABLE, refusal
@@ -214,6 +218,16 @@ def test_no_more_faults_are_kept_than_each_hit_can_look_at() -> None:
     faults.add("p", DROP)
 
 
+def test_of_several_faults_at_one_hit_those_that_were_taken_back_meanwhile_are_not_done() -> None:
+    faults = ControlledFaults()
+    for delay_ms in (1, 2, 3):
+        faults.add("p", Action(Kind.DELAY, delay_ms=delay_ms))
+    taken = faults.taken("p", is_after=False, about=dict)
+    assert next(taken).delay_ms == 1
+    faults.clear()  # which ends the first delay, and alone would have the others begin
+    assert list(taken) == []
+
+
 def test_the_variable_refuses_nothing() -> None:
     with pytest.raises(InvalidFailPoints, match="no action"):
         parse_action("refuse")
@@ -236,6 +250,25 @@ def test_the_control_listens_on_loopback_unless_told(text: str, address: tuple[s
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="PORT"):
         parse_address(text)
+
+
+async def test_a_broker_that_stops_does_not_wait_for_its_control(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its event loop would stand still, half a second at each stop."""
+    is_closed, has_ended = threading.Event(), threading.Event()
+    shutdown = ThreadingHTTPServer.shutdown
+
+    def end(server: ThreadingHTTPServer) -> None:
+        was_closed = is_closed.wait(10)
+        shutdown(server)
+        if was_closed:
+            has_ended.set()
+
+    monkeypatch.setattr(ThreadingHTTPServer, "shutdown", end)
+    control = HttpControl(Faults([]), Address("127.0.0.1", 0))
+    control.start(asyncio.get_running_loop())
+    control.close()
+    is_closed.set()
+    assert await asyncio.to_thread(has_ended.wait, 20)
 
 
 def test_nothing_is_arranged_unless_it_is_asked_for() -> None:
