@@ -1,0 +1,30 @@
+"""Heartbeat: what a member is told while its coordinator cannot know."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.handlers import heartbeat
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.heartbeat import HeartbeatRequest
+
+
+@pytest.mark.parametrize(
+    ("refused", "told"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE),
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_whose_group_is_loaded_is_alive(refused: ErrorCode, told: ErrorCode) -> None:
+    """As in Kafka, whose clients know no such answer: aiokafka's consumer ends of it."""
+    runtime = SimpleNamespace(write=lambda group, step, failed: failed(KafkaError(refused)))
+    services = SimpleNamespace(groups=SimpleNamespace(runtime=runtime))
+    context = cast(RequestContext, SimpleNamespace(services=services, may=lambda *_: True))
+    answer: Any = heartbeat.handle(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), context)
+    assert answer.error_code == told
