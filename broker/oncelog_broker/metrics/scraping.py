@@ -25,6 +25,7 @@ from oncelog_broker.runtime.answers import then
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.runtime.tasks import is_being_cancelled
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 SAMPLES_PER_STEP: Final = 50
@@ -117,7 +118,7 @@ class Scraper:
         try:
             return await asyncio.shield(under_way)  # who goes away must not take it from the others
         except asyncio.CancelledError:
-            if under_way.cancelled():
+            if under_way.cancelled() and not is_being_cancelled():
                 return None
             raise
 

@@ -22,7 +22,7 @@ from oncelog.backoff import backoff_s
 from oncelog.errors import ConnectionFailed, KafkaError
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.network import Network
-from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.runtime.tasks import Tasks, is_being_cancelled
 from oncelog_protocol.schema import Request
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class BrokerPeers:
             # Callers share the attempt, and one who gives up must not take it from the others.
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
-            if attempt.cancelled():
+            if attempt.cancelled() and not is_being_cancelled():
                 raise PeerUnavailable(broker_id, "the broker left or registered anew, or this one stops") from None
             raise
 

@@ -172,7 +172,7 @@ class ConnectionPool:
         try:
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
-            if attempt.cancelled() and self._is_closed:
+            if attempt.cancelled() and not _is_being_cancelled() and self._is_closed:
                 raise ClientClosed("the client was closed") from None
             raise
 
@@ -209,6 +209,12 @@ class ConnectionPool:
 
     def _backoff(self, failures: int) -> float:
         return backoff_s(failures, self._config.reconnect_backoff_ms, self._config.reconnect_backoff_max_ms, self._rng)
+
+
+def _is_being_cancelled() -> bool:
+    """Whether it is the task that waits which is to end: nobody may make something else of that."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

@@ -83,6 +83,26 @@ async def test_a_broker_that_is_not_there(listener):
             await cluster.send()
 
 
+async def test_who_asks_again_and_again_ends_with_the_broker():
+    """The attempt to connect and those who wait for it are cancelled at once: that is no news of the other broker."""
+    async with a_cluster() as cluster:
+        await cluster.peer.stop()  # from now on there is an attempt, or the rest before the next one
+
+        async def ask_for_ever():
+            while True:
+                try:
+                    await cluster.send()
+                except PeerUnavailable:
+                    refused.set()
+
+        refused = asyncio.Event()
+        asking = cluster.tasks.spawn("asks", ask_for_ever())
+        await refused.wait()
+        async with asyncio.timeout(10):
+            await cluster.tasks.close()
+        assert asking.cancelled()
+
+
 async def test_a_broker_that_refuses():
     async with a_cluster() as cluster:
         await cluster.peer.stop()
