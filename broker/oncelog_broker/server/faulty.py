@@ -37,7 +37,7 @@ class FaultyHandler:
 
     def __init__(self, key: ApiKey, handler: Callable[..., Answer[Any]], faults: Faults) -> None:
         self._handler = handler
-        self._taken = faults.controlled.taken
+        self._faults = faults.controlled
         self._request_point = f"{api_name(key)}.request"
         self._answer_point = f"{api_name(key)}.answer"
 
@@ -47,7 +47,7 @@ class FaultyHandler:
         return then(self._before(actions, request, context), lambda go: self._go(go, request, context, image))
 
     def _actions(self, point: str, request: Any, image: ClusterImage) -> list[Action]:
-        return list(self._taken(point, is_after=False, about=lambda: named_by(request, image)))
+        return list(self._faults.taken(point, is_after=False, about=lambda: named_by(request, image)))
 
     def _before(self, actions: Iterable[Action], request: Any, context: RequestContext) -> Answer[Any]:
         """What is answered in place of the handler: GO_ON where that is to work."""
@@ -63,7 +63,7 @@ class FaultyHandler:
             elif action.kind is Kind.DROP:
                 context.connection.close("a fault: the request is lost")
                 return None
-        return _later(wait, answer) if wait else answer
+        return self._later(wait, answer) if wait else answer
 
     def _go(self, answer: Any, request: Any, context: RequestContext, image: ClusterImage) -> Answer[Any]:
         if answer is not GO_ON:
@@ -80,20 +80,26 @@ class FaultyHandler:
             elif action.kind is Kind.DROP:
                 context.connection.close("a fault: the answer is lost")
                 return None
-        return _later(wait, answer) if wait else answer
+        return self._later(wait, answer) if wait else answer
 
+    def _later(self, milliseconds: int, answer: Any) -> asyncio.Future[Any]:
+        """`answer`, after that time, or when all faults are taken back."""
+        loop = asyncio.get_running_loop()
+        later: asyncio.Future[Any] = loop.create_future()
 
-def _later(milliseconds: int, answer: Any) -> asyncio.Future[Any]:
-    """`answer`, after that time."""
-    loop = asyncio.get_running_loop()
-    later: asyncio.Future[Any] = loop.create_future()
+        def come() -> None:
+            if not later.done():  # nobody waits any more
+                later.set_result(answer)
 
-    def come() -> None:
-        if not later.done():  # nobody waits any more
-            later.set_result(answer)
+        timer = loop.call_later(milliseconds / 1000, come)
+        forget = self._faults.when_cleared(lambda: loop.call_soon_threadsafe(come))
 
-    loop.call_later(milliseconds / 1000, come)
-    return later
+        def ended(_: asyncio.Future[Any]) -> None:
+            timer.cancel()
+            forget()
+
+        later.add_done_callback(ended)
+        return later
 
 
 def named_by(request: Any, image: ClusterImage) -> Mapping[str, Collection[str | None]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
@@ -20,6 +21,8 @@ MAX_GROUPS: Final = 50
 """Of so many groups the lag is asked for in one look: each costs requests to its coordinator."""
 MAX_TRANSACTIONS: Final = 50
 """Of so many open transactions it is asked for how long they are open."""
+PART_SECONDS: Final = 5.0
+"""For what is told of topics, offsets, groups or transactions: a coordinator that loads holds up no whole look."""
 ONGOING: Final = "Ongoing"
 
 
@@ -130,9 +133,13 @@ async def _had(found: Look, what: str, asked: Awaitable[T], otherwise: T) -> T:
     from oncelog.errors import ConnectionFailed, KafkaError
 
     try:
-        return await asked
+        async with asyncio.timeout(PART_SECONDS):
+            return await asked
     except ConnectionFailed:
         raise
+    except TimeoutError:
+        found.missing[what] = f"not told within {PART_SECONDS:g} s"
+        return otherwise
     except KafkaError as error:
         found.missing[what] = describe(error, "the cluster")
         return otherwise
@@ -195,9 +202,9 @@ async def _see_groups(found: Look, admin: Admin) -> None:
     if len(listed) > MAX_GROUPS:
         found.missing["groups"] = f"{len(listed) - MAX_GROUPS} more are not shown"
     described = (await _had(found, "groups", admin.groups.describe(shown), {})) if shown else {}
-    for group_id in shown:
+    asked = [_had(found, "groups", admin.groups.offsets(group_id), None) for group_id in shown]
+    for group_id, committed in zip(shown, await asyncio.gather(*asked), strict=True):
         group = described.get(group_id)
-        committed = await _had(found, "groups", admin.groups.offsets(group_id), None)
         lag = None if committed is None else lag_of({tuple(w): c.offset for w, c in committed.items()}, found.ends)
         state, members = ("", 0) if group is None else (group.state, len(group.members))
         found.groups.append(GroupRow(group_id, state, members, lag))

@@ -44,6 +44,8 @@ class ControlledFaults:
         self._faults: dict[int, Fault] = {}
         self._last_number = 0
         self._cleared = 0
+        self._waiting: set[Callable[[], object]] = set()
+        """Who is told when all faults are taken back: delays in which nothing but an answer stands still."""
 
     def add(
         self,
@@ -77,11 +79,25 @@ class ControlledFaults:
             return self._faults.pop(number, None) is not None
 
     def clear(self) -> None:
-        """Take all back, and end the delays of steps that are under way."""
+        """Take all back, and end the delays that are under way."""
         with self._changed:
             self._faults.clear()
             self._cleared += 1
             self._changed.notify_all()
+            waiting, self._waiting = self._waiting, set()
+        for tell in waiting:
+            tell()
+
+    def when_cleared(self, tell: Callable[[], object]) -> Callable[[], None]:
+        """Call `tell` once, in whatever thread takes all faults back, unless what is returned is called before."""
+        with self._changed:
+            self._waiting.add(tell)
+
+        def forget() -> None:
+            with self._changed:
+                self._waiting.discard(tell)
+
+        return forget
 
     def sleep(self, seconds: float) -> None:
         """As long as that, or until all faults are taken back."""

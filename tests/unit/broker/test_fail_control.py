@@ -23,7 +23,7 @@ from oncelog_broker.fail_control.arrangements import Arrangements
 from oncelog_broker.fail_control.catalogue import CATALOGUE, STEPS
 from oncelog_broker.fail_control.http_control import Address, HttpControl, parse_address
 from oncelog_broker.fail_control.orders import BadOrder, described, order_of
-from oncelog_broker.server.faulty import filters_of, named_by
+from oncelog_broker.server.faulty import FaultyHandler, filters_of, named_by
 from oncelog_broker.server.refusals import REFUSABLE, refusal
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey, request_type, response_type
@@ -275,3 +275,16 @@ def test_nothing_is_arranged_unless_it_is_asked_for() -> None:
     arrangements = Arrangements(stops_at_eof=False, fail_control=None)
     assert arrangements.line is None
     arrangements.end()
+
+
+async def test_who_takes_faults_back_ends_the_delay_of_an_answer() -> None:
+    """The client that waits for it is to go on: what a test has done is undone."""
+    faults = Faults([])
+    handler = FaultyHandler(ApiKey.HEARTBEAT, lambda request, context: "answer", faults)
+    faults.controlled.add("Heartbeat.answer", Action(Kind.DELAY, delay_ms=600_000))
+    context: Any = SimpleNamespace(services=SimpleNamespace(image=None))
+    answer = handler(object(), context)
+    assert isinstance(answer, asyncio.Future)
+    threading.Thread(target=faults.controlled.clear).start()
+    async with asyncio.timeout(30):
+        assert await answer == "answer"

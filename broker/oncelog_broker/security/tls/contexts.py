@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import ssl
+from abc import ABC, abstractmethod
 from typing import Final
 
 from oncelog_broker.config import security_keys as keys
@@ -64,7 +65,7 @@ def client_context(config: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-class _Followed:
+class _Followed(ABC):
     """What is made of files is made anew when they have changed."""
 
     def __init__(self, config: TlsSettings) -> None:
@@ -72,9 +73,9 @@ class _Followed:
         self._signature = self._look()
         self._make()
 
+    @abstractmethod
     def _make(self) -> None:
         """Raises InvalidConfig, and then leaves all as it is."""
-        raise NotImplementedError
 
     def check(self) -> bool:
         """Take over what has changed in the files. Whether it did. Reads files."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.support.hosted_partitions import EMPTY, WatchedDisk, replicated, show, topic
 from tests.support.logs import make_log
 from tests.support.storage import SMALL, make_batch, open_log
 
@@ -22,79 +22,10 @@ from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.replication import hosted_logs, image_changes
 from oncelog_broker.replication.hosted_logs import LOGS_AT_A_TIME
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.replication.replicas import AWAITED_SECONDS, Replicas
-from oncelog_broker.runtime.clock import ManualClock
-from oncelog_broker.runtime.disk import RealDisk, RealFile
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.disk import RealFile
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
-
-EMPTY = ClusterImage("")
-
-
-class WatchedDisk(RealDisk):
-    """Tells which threads wait for it, and waits itself until it may go on."""
-
-    def __init__(self) -> None:
-        self.threads: set[threading.Thread] = set()
-        self.may_go_on = threading.Event()
-        self.may_go_on.set()
-        self.is_waiting = threading.Event()
-        self.refuses_renames = False
-        self.events: list[str] = []
-
-    def sync_directory(self, path: str) -> None:
-        self.threads.add(threading.current_thread())
-        if not self.may_go_on.is_set():
-            self.is_waiting.set()
-        self.may_go_on.wait(10)
-        super().sync_directory(path)
-
-    def make_directories(self, path: str) -> bool:
-        self.events.append(f"made {Path(path).name}")
-        return super().make_directories(path)
-
-    def rename(self, source: str, target: str) -> None:
-        if target.endswith("-delete"):
-            if self.refuses_renames:
-                raise PermissionError(13, "Permission denied")
-            self.events.append(f"deleted {Path(source).name}")
-        super().rename(source, target)
-
-
-@pytest.fixture
-def disk() -> WatchedDisk:
-    return WatchedDisk()
-
-
-@pytest.fixture
-def logs(tmp_path: Path, disk: WatchedDisk) -> LogManager:
-    manager = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=ManualClock())
-    disk.threads.clear()
-    disk.events.clear()
-    return manager
-
-
-@pytest.fixture
-async def tasks(logs: LogManager, disk: WatchedDisk) -> AsyncIterator[Tasks]:
-    """Those of a broker with these logs, which it closes."""
-    tasks = Tasks()
-    yield tasks
-    disk.may_go_on.set()
-    await tasks.close()
-    logs.close()
-
-
-@pytest.fixture
-def replicas(logs: LogManager, tasks: Tasks) -> Replicas:
-    return Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks)
-
-
-def topic(name: str, number: int, partitions: int = 1, *, epoch: int = 0) -> Topic:
-    return Topic(
-        name,
-        bytes([number]) * 16,
-        {index: PartitionState((1,), (1,), leader=1, leader_epoch=epoch) for index in range(partitions)},
-    )
 
 
 async def test_a_log_that_cannot_be_deleted_keeps_no_other_topic_from_being_served(
@@ -355,21 +286,6 @@ class Fetching:
         return self.is_heard
 
 
-def replicated(leader: int, epoch: int, isr: tuple[int, ...] = (1, 2)) -> Topic:
-    return Topic("orders", bytes([1]) * 16, {0: PartitionState((1, 2), isr, leader, epoch, epoch)})
-
-
-async def show(replicas: Replicas, *states: Topic) -> Partition:
-    """One image after another."""
-    image = EMPTY
-    for state in states:
-        replicas.on_image(image, newer := EMPTY.with_topic(state))
-        await replicas.until_opened()
-        image = newer
-    (partition,) = replicas.partitions()
-    return partition
-
-
 async def test_it_leads_and_follows_as_the_image_says(replicas: Replicas) -> None:
     replicas.fetching = fetching = Fetching()
     partition = await show(replicas, replicated(1, 0), replicated(2, 1))
@@ -507,108 +423,3 @@ async def test_a_new_registration_ends_what_was_led_by_older_states(replicas: Re
     assert replicas.leader("t", 0) is partition
     await replicas.on_registered(240)  # the state is newer
     assert list(replicas.led()) == [partition]
-
-
-class Fetched:
-    """In the place of the fetchers: what is fetched, and in which epoch."""
-
-    def __init__(self) -> None:
-        self.partitions: dict[tuple[str, int], int] = {}
-
-    def follow(self, partition: Partition) -> None:
-        self.partitions[partition.topic, partition.index] = partition.leader_epoch
-
-    def forget(self, partition: Partition) -> None:
-        self.partitions.pop((partition.topic, partition.index), None)
-
-
-def led_by(broker: int, isr: tuple[int, ...], epoch: int, partition_epoch: int) -> Topic:
-    state = PartitionState((1, 2), isr, broker, epoch, partition_epoch)
-    return Topic("orders", bytes([1]) * 16, {0: state, 1: state})
-
-
-async def test_who_leaves_fetches_on_while_it_is_in_sync_and_no_longer(replicas: Replicas) -> None:
-    fetched = replicas.fetching = Fetched()
-    followed = EMPTY.with_topic(led_by(2, (2, 1), 0, 0))
-    replicas.on_image(EMPTY, followed)
-    await replicas.until_opened()
-    assert fetched.partitions == {("orders", 0): 0, ("orders", 1): 0}
-    replicas.leave()
-    assert len(fetched.partitions) == 2, "acks=all waits for it"
-    out = followed.with_partition("orders", 0, PartitionState((1, 2), (2,), 2, 0, 1))
-    replicas.on_image(followed, out)
-    assert fetched.partitions == {("orders", 1): 0}, "the leader would have it join again"
-    replicas.on_image(out, out.with_partition("orders", 1, PartitionState((1, 2), (2,), 2, 1, 1)))
-    assert fetched.partitions == {}
-
-
-async def test_who_leaves_stops_to_catch_up(replicas: Replicas) -> None:
-    fetched = replicas.fetching = Fetched()
-    replicas.on_image(EMPTY, EMPTY.with_topic(led_by(2, (2,), 0, 0)))
-    await replicas.until_opened()
-    assert len(fetched.partitions) == 2
-    replicas.leave()
-    assert fetched.partitions == {}
-
-
-async def test_a_follower_is_awaited_until_it_asks_in_the_new_epoch_but_not_for_long(
-    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [100.0]
-    monkeypatch.setattr(replicas, "_monotonic", lambda: now[0])
-    first, second = led_by(1, (1, 2), 0, 0), led_by(1, (1, 2), 1, 1)
-    replicas.on_image(EMPTY, EMPTY.with_topic(first))
-    await replicas.until_opened()
-    assert replicas.awaits(2)
-    assert not replicas.awaits(3)
-    for index in (0, 1):
-        assert replicas.awaits(2)
-        replicas.leader("orders", index).on_follower_fetch(2, 0)
-    assert not replicas.awaits(2)
-    replicas.on_image(EMPTY.with_topic(first), EMPTY.with_topic(second))
-    assert replicas.awaits(2)
-    now[0] += AWAITED_SECONDS
-    assert not replicas.awaits(2)
-
-
-@pytest.mark.parametrize("is_taken_away_first", [False, True], ids=["deleted", "taken away, then deleted"])
-async def test_what_was_counted_of_a_topic_outlives_it_and_its_name_does_not(
-    replicas: Replicas, is_taken_away_first: bool
-) -> None:
-    held = EMPTY.with_topic(topic("a", 1, partitions=2))
-    replicas.on_image(EMPTY, held)
-    await replicas.until_opened()
-    for index in range(2):
-        replicas.leader("a", index).append(memoryview(make_batch()), required_acks=1)
-    if is_taken_away_first:
-        elsewhere = PartitionState((2,), (2,), leader=2, leader_epoch=1)
-        before, held = held, held.with_topic(Topic("a", bytes([1]) * 16, dict.fromkeys(range(2), elsewhere)))
-        replicas.on_image(before, held)
-        await replicas.until_settled()
-        assert (replicas.traffic["a"].messages_in, replicas.traffic["a"].produces) == (2, 2)
-    replicas.on_image(held, held.without_topic("a"))
-    await replicas.until_settled()
-    assert replicas.traffic == {}
-    assert (replicas.traffic_of_deleted.messages_in, replicas.traffic_of_deleted.produces) == (2, 2)
-
-
-async def test_records_are_counted_once_whatever_becomes_of_who_leads(replicas: Replicas) -> None:
-    partition = await show(replicas, replicated(1, 0))
-    partition.append(memoryview(make_batch()), required_acks=1)
-    assert (partition.messages_in_epoch, partition.traffic.messages_in) == (1, 0)
-    await show(replicas, replicated(1, 0), replicated(2, 1), replicated(2, 2), replicated(1, 3))
-    assert (partition.messages_in_epoch, partition.traffic.messages_in) == (0, 1)
-    partition.append(memoryview(make_batch()), required_acks=1)
-    partition.resign()
-    partition.resign()
-    assert partition.messages_in_epoch + partition.traffic.messages_in == 2
-
-
-async def test_changes_of_the_isr_are_counted_that_the_leader_was_granted(replicas: Replicas) -> None:
-    partition = await show(replicas, replicated(1, 0))
-    partition.adopt_isr((1,), 1)
-    partition.adopt_isr((1, 2), 2)
-    partition.adopt_isr((1, 2), 2)
-    assert (partition.traffic.isr_shrinks, partition.traffic.isr_expands) == (1, 1)
-    partition.lead(1, (1,), (1, 2), partition_epoch=3)
-    assert partition.traffic.isr_shrinks == 1, "with a new epoch it was the controller's doing"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import yaml
 from click.testing import CliRunner
 from rich.console import Console
 
+from oncelog.cli import top_look
 from oncelog.cli.completion import VARIABLE
 from oncelog.cli.configs import rows_of
 from oncelog.cli.main import cli
@@ -52,6 +54,32 @@ def test_a_broker_that_is_not_there_is_shown_with_what_it_holds() -> None:
 def test_lag_is_of_what_is_still_there() -> None:
     assert lag_of({("a", 0): 3, ("a", 1): 9, ("gone", 0): 1}, {("a", 0): 10, ("a", 1): 8}) == 7
     assert lag_of({("gone", 0): 1}, {}) is None
+
+
+class SlowGroups:
+    """As an admin client of a cluster in which some coordinators load."""
+
+    async def list(self) -> list[Any]:
+        return [SimpleNamespace(group_id=f"group-{number:02}") for number in range(30)]
+
+    async def describe(self, group_ids: list[str]) -> dict[str, Any]:
+        return {}
+
+    async def offsets(self, group_id: str) -> dict[Any, Any]:
+        if int(group_id[-2:]) % 2:
+            await asyncio.Event().wait()
+        return {}
+
+
+async def test_groups_that_are_not_told_of_hold_up_a_look_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And those that are told of are shown."""
+    monkeypatch.setattr(top_look, "PART_SECONDS", 0.05)
+    found = seen(1.0, {})
+    admin: Any = SimpleNamespace(groups=SlowGroups())
+    async with asyncio.timeout(30):
+        await top_look._see_groups(found, admin)
+    assert len(found.groups) == 30
+    assert found.missing == {"groups": "not told within 0.05 s"}
 
 
 def test_names_are_never_taken_as_markup_and_what_is_missing_is_said() -> None:

@@ -1,0 +1,66 @@
+"""What a broker hosts, for tests: images of topics, and a disk that is watched and may have it wait."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.disk import RealDisk
+
+EMPTY = ClusterImage("")
+
+
+class WatchedDisk(RealDisk):
+    """Tells which threads wait for it, and waits itself until it may go on."""
+
+    def __init__(self) -> None:
+        self.threads: set[threading.Thread] = set()
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+        self.is_waiting = threading.Event()
+        self.refuses_renames = False
+        self.events: list[str] = []
+
+    def sync_directory(self, path: str) -> None:
+        self.threads.add(threading.current_thread())
+        if not self.may_go_on.is_set():
+            self.is_waiting.set()
+        self.may_go_on.wait(10)
+        super().sync_directory(path)
+
+    def make_directories(self, path: str) -> bool:
+        self.events.append(f"made {Path(path).name}")
+        return super().make_directories(path)
+
+    def rename(self, source: str, target: str) -> None:
+        if target.endswith("-delete"):
+            if self.refuses_renames:
+                raise PermissionError(13, "Permission denied")
+            self.events.append(f"deleted {Path(source).name}")
+        super().rename(source, target)
+
+
+def topic(name: str, number: int, partitions: int = 1, *, epoch: int = 0) -> Topic:
+    return Topic(
+        name,
+        bytes([number]) * 16,
+        {index: PartitionState((1,), (1,), leader=1, leader_epoch=epoch) for index in range(partitions)},
+    )
+
+
+def replicated(leader: int, epoch: int, isr: tuple[int, ...] = (1, 2)) -> Topic:
+    return Topic("orders", bytes([1]) * 16, {0: PartitionState((1, 2), isr, leader, epoch, epoch)})
+
+
+async def show(replicas: Replicas, *states: Topic) -> Partition:
+    """One image after another."""
+    image = EMPTY
+    for state in states:
+        replicas.on_image(image, newer := EMPTY.with_topic(state))
+        await replicas.until_opened()
+        image = newer
+    (partition,) = replicas.partitions()
+    return partition

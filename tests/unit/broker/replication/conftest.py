@@ -1,0 +1,43 @@
+"""One broker's partitions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.support.hosted_partitions import EMPTY, WatchedDisk
+
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.tasks import Tasks
+
+
+@pytest.fixture
+def disk() -> WatchedDisk:
+    return WatchedDisk()
+
+
+@pytest.fixture
+def logs(tmp_path: Path, disk: WatchedDisk) -> LogManager:
+    manager = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=ManualClock())
+    disk.threads.clear()
+    disk.events.clear()
+    return manager
+
+
+@pytest.fixture
+async def tasks(logs: LogManager, disk: WatchedDisk) -> AsyncIterator[Tasks]:
+    """Those of a broker with these logs, which it closes."""
+    tasks = Tasks()
+    yield tasks
+    disk.may_go_on.set()
+    await tasks.close()
+    logs.close()
+
+
+@pytest.fixture
+def replicas(logs: LogManager, tasks: Tasks) -> Replicas:
+    return Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks)

@@ -1,0 +1,72 @@
+"""A broker that is about to stop fetches as long as others count on it; a follower is awaited after an election."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.hosted_partitions import EMPTY
+
+from oncelog_broker.metadata.image import PartitionState, Topic
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.replicas import AWAITED_SECONDS, Replicas
+
+
+class Fetched:
+    """In the place of the fetchers: what is fetched, and in which epoch."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[tuple[str, int], int] = {}
+
+    def follow(self, partition: Partition) -> None:
+        self.partitions[partition.topic, partition.index] = partition.leader_epoch
+
+    def forget(self, partition: Partition) -> None:
+        self.partitions.pop((partition.topic, partition.index), None)
+
+
+def led_by(broker: int, isr: tuple[int, ...], epoch: int, partition_epoch: int) -> Topic:
+    state = PartitionState((1, 2), isr, broker, epoch, partition_epoch)
+    return Topic("orders", bytes([1]) * 16, {0: state, 1: state})
+
+
+async def test_who_leaves_fetches_on_while_it_is_in_sync_and_no_longer(replicas: Replicas) -> None:
+    fetched = replicas.fetching = Fetched()
+    followed = EMPTY.with_topic(led_by(2, (2, 1), 0, 0))
+    replicas.on_image(EMPTY, followed)
+    await replicas.until_opened()
+    assert fetched.partitions == {("orders", 0): 0, ("orders", 1): 0}
+    replicas.leave()
+    assert len(fetched.partitions) == 2, "acks=all waits for it"
+    out = followed.with_partition("orders", 0, PartitionState((1, 2), (2,), 2, 0, 1))
+    replicas.on_image(followed, out)
+    assert fetched.partitions == {("orders", 1): 0}, "the leader would have it join again"
+    replicas.on_image(out, out.with_partition("orders", 1, PartitionState((1, 2), (2,), 2, 1, 1)))
+    assert fetched.partitions == {}
+
+
+async def test_who_leaves_stops_to_catch_up(replicas: Replicas) -> None:
+    fetched = replicas.fetching = Fetched()
+    replicas.on_image(EMPTY, EMPTY.with_topic(led_by(2, (2,), 0, 0)))
+    await replicas.until_opened()
+    assert len(fetched.partitions) == 2
+    replicas.leave()
+    assert fetched.partitions == {}
+
+
+async def test_a_follower_is_awaited_until_it_asks_in_the_new_epoch_but_not_for_long(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(replicas, "_monotonic", lambda: now[0])
+    first, second = led_by(1, (1, 2), 0, 0), led_by(1, (1, 2), 1, 1)
+    replicas.on_image(EMPTY, EMPTY.with_topic(first))
+    await replicas.until_opened()
+    assert replicas.awaits(2)
+    assert not replicas.awaits(3)
+    for index in (0, 1):
+        assert replicas.awaits(2)
+        replicas.leader("orders", index).on_follower_fetch(2, 0)
+    assert not replicas.awaits(2)
+    replicas.on_image(EMPTY.with_topic(first), EMPTY.with_topic(second))
+    assert replicas.awaits(2)
+    now[0] += AWAITED_SECONDS
+    assert not replicas.awaits(2)
