@@ -204,9 +204,10 @@ class BrokerFetcher:
     async def run(self) -> None:
         """Fetch for ever."""
         while True:
-            self._hold_back_throttled()
+            now = self._clock.monotonic()
+            self._hold_back_throttled(now)
             me = self._image().brokers.get(self._broker_id)
-            request = self._plan.next_request(self._broker_id, -1 if me is None else me.epoch, self._clock.monotonic())
+            request = self._plan.next_request(self._broker_id, -1 if me is None else me.epoch, now)
             if request is None:
                 await self._rest()
                 continue
@@ -226,9 +227,9 @@ class BrokerFetcher:
                 self._plan.on_lost()
                 await self._back_off(None)
 
-    def _hold_back_throttled(self) -> None:
-        """While too much was fetched, what is throttled is not asked for."""
-        now = self._clock.monotonic()
+    def _hold_back_throttled(self, now: float) -> None:
+        """While too much was fetched, what is throttled is not asked for: `now` is also when the next request is made,
+        so that no hold has ended by then."""
         if not self._behind or not self._quota.is_exceeded(now):
             return
         until = now + min(self._quota.seconds_left(now), MAX_HOLD_SECONDS)
