@@ -170,11 +170,15 @@ class Walk:
         self.append(side, batch, 2 if pid in V2 else 0)
 
     def retry(self, side: Side) -> None:
-        """One of the last five batches again: it gets the offset that it has."""
-        sent = [batch for known in side.producers.values() for batch in known.window]
+        """One of the last five batches again: it gets the offset that it has, unless its transaction has ended."""
+        sent = [(batch, known.first_offset) for known in side.producers.values() for batch in known.window]
         if sent:
-            batch = self.random.choice(sent)
-            assert self.send(side, batch, 0) == batch.base
+            batch, first_offset = self.random.choice(sent)
+            if not batch.transactional or (first_offset is not None and first_offset <= batch.base):
+                assert self.send(side, batch, 0) == batch.base
+            else:
+                with pytest.raises(KafkaError, match=ErrorCode.UNKNOWN_PRODUCER_ID.name):
+                    self.send(side, batch, 0)
             assert side.log.log_end_offset == side.end
 
     def skip(self, side: Side) -> None:

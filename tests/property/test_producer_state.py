@@ -43,11 +43,14 @@ class Naive:
             if epoch == self.epoch:
                 for known, base in self.batches[-5:]:
                     if known == sequences:
-                        return base
+                        is_of_this = self.transaction is not None and base >= self.transaction
+                        return ErrorCode.UNKNOWN_PRODUCER_ID if transactional and not is_of_this else base
                 last = self.batches[-1][0][-1] if self.batches else -1
                 if first != (last + 1) % SPACE and not self.is_any_next:
                     written = self._written()
                     if self.is_strict and all(sequence in written for sequence in sequences):
+                        if transactional and self.transaction is None:
+                            return ErrorCode.UNKNOWN_PRODUCER_ID
                         return ErrorCode.DUPLICATE_SEQUENCE_NUMBER
                     return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             elif first != 0:

@@ -120,7 +120,7 @@ class ProducerState:
 
         A batch without a sequence is a coordinator's, and has its epoch checked only.
         Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_TXN_STATE,
-        UNKNOWN_PRODUCER_ID (in `legacy-2.0` mode).
+        UNKNOWN_PRODUCER_ID (of a transaction that has ended; all that are unknown in `legacy-2.0` mode).
         """
         _, _, _, _, _, attributes, _, _, _, producer_id, epoch, sequence, _ = header
         is_transactional = attributes & TRANSACTIONAL_BIT
@@ -231,18 +231,23 @@ class ProducerState:
             )
 
     def _out_of_sequence(self, header: HeaderFields, entry: bytes) -> DuplicateBatch:
-        """A batch of the current epoch that is not the next one: a duplicate, or else an error (S8, S9, S12)."""
+        """A batch of the current epoch that is not the next one: a duplicate, or else an error (S8, S9, S12, E34)."""
         delta, producer_id, sequence = header[LAST_OFFSET_DELTA], header[PRODUCER_ID], header[BASE_SEQUENCE]
         wanted = increment_sequence(sequence, delta)
-        for last, last_offset, last_delta, timestamp in batches(entry):
-            if last == wanted and last_delta == delta:
+        _, _, last, _, _, _, _, first_offset, known, _ = HEAD.unpack_from(entry)
+        is_transactional = bool(header[ATTRIBUTES] & TRANSACTIONAL_BIT)
+        for known_last, last_offset, last_delta, timestamp in batches(entry):
+            if known_last == wanted and last_delta == delta:
+                if is_transactional and not 0 <= first_offset <= last_offset:
+                    raise self._used_before(header)
                 self.counters.duplicates += 1
                 return DuplicateBatch(last_offset - last_delta, timestamp)
-        _, _, last, _, _, _, _, _, known, _ = HEAD.unpack_from(entry)
         back = decrement_sequence(last, sequence)
         # Only sequences that this log is known to hold make a sure duplicate. Numbers alone do not: after state was
         # lost, an earlier batch may never have arrived, and calling it a duplicate would lose it.
         if self._is_strict and last >= 0 and delta <= back < known:
+            if is_transactional and first_offset < 0:
+                raise self._used_before(header)
             self.counters.old_duplicates += 1
             raise KafkaError(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
@@ -252,6 +257,16 @@ class ProducerState:
         raise KafkaError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"producer {producer_id}: sequence {sequence} where {increment_sequence(last, 1)} was expected",
+        )
+
+    def _used_before(self, header: HeaderFields) -> KafkaError:
+        """A transaction that has ended had these sequences: whoever sends them now means other records. Kafka takes
+        them for the old ones, and those of the new transaction are lost (E34). A producer that is told
+        UNKNOWN_PRODUCER_ID aborts, and goes on with a new epoch."""
+        self.counters.gaps += 1
+        return KafkaError(
+            ErrorCode.UNKNOWN_PRODUCER_ID,
+            f"producer {header[PRODUCER_ID]} used sequence {header[BASE_SEQUENCE]} in a transaction that has ended",
         )
 
     # --- markers -------------------------------------------------------------------------------------------------

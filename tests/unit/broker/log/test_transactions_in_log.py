@@ -65,7 +65,6 @@ class TestAppend:
         log = open_log(directory, dataclasses.replace(SMALL, message_timestamp_type=LOG_APPEND_TIME), clock=clock)
         first = log.append_as_leader(sequenced(1, 0, transactional=True), leader_epoch=0)
         clock.advance_ms(500)
-        mark(log, 1, COMMIT)
         assert log.append_as_leader(sequenced(1, 0, transactional=True), leader_epoch=0) == first == (0, NOW)
         log.close()
 

@@ -127,9 +127,25 @@ def test_s9_after_a_marker_of_a_higher_epoch_the_next_is_zero(log):
 
 def test_s9_after_a_marker_of_the_same_epoch_sequences_go_on(log):
     log.append(0, 3, transactional=True)
-    log.mark()
     assert log.append(0, 3, transactional=True) == DuplicateBatch(0, 0)
+    log.mark()
     assert log.append(3, transactional=True) == 4
+
+
+@pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT])
+@pytest.mark.parametrize("count", [3, 2])
+def test_e34_sequences_of_a_transaction_that_has_ended_are_no_duplicates_in_the_next(log, kind, count):
+    """A producer that gave up what it had sent, and did not know that it was written, uses its sequences again."""
+    log.append(0, 3, transactional=True)
+    log.mark(kind)
+    with raises(ErrorCode.UNKNOWN_PRODUCER_ID):
+        log.append(0, count, transactional=True)
+    assert log.append(3, 2, transactional=True) == 4, "what it sent behind that"
+    if count == 3:
+        with raises(ErrorCode.UNKNOWN_PRODUCER_ID):
+            log.append(0, count, transactional=True)
+    assert log.append(3, 2, transactional=True) == DuplicateBatch(4, 0)
+    assert log.append(0, epoch=1, transactional=True) == 6
 
 
 def test_s10_sequences_count_records(log):
