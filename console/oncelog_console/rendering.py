@@ -28,6 +28,7 @@ from oncelog_console.shown import byte_count, bytes_shown, finalized, number, pl
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+DAY_MS: Final = 86_400_000
 HERE: Final = Path(__file__).parent
 STATIC: Final = HERE / "static"
 NOT_FOUND: Final = frozenset(
@@ -64,7 +65,8 @@ def moment(timestamp_ms: int | None) -> str | None:
 def age(since_ms: int | None, now: int | None = None) -> str | None:
     if since_ms is None:
         return None
-    return duration(max(0, (now_ms() if now is None else now) - since_ms) / 1000)
+    passed_ms = max(0, (now_ms() if now is None else now) - since_ms)
+    return f"{passed_ms // DAY_MS} days" if passed_ms >= 2 * DAY_MS else duration(passed_ms / 1000)
 
 
 def unchanged(text: str) -> Markup:

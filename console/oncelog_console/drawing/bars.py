@@ -10,8 +10,8 @@ from oncelog_console.drawing.scale import Scale, Tick, age_label, ages
 
 LEAST_MS: Final = 10_000
 """The axis is at least so long."""
-MOST_MS: Final = 24 * 3600 * 1000
-"""What is older runs out of the picture at the left."""
+MOST_MS: Final = 3600 * 1000
+"""And at most so long: what is older runs out of the picture at the left, and does not press the others together."""
 NOW_AT: Final = 0.8
 """Of the width: what is to its right is to come."""
 TICKS: Final = 6
@@ -46,8 +46,8 @@ class Timeline:
 
 def timeline(spans: Sequence[Span], now_ms: int) -> Timeline:
     """One bar for each span, in their order."""
-    oldest = max((now_ms - span.since_ms for span in spans if span.since_ms is not None), default=0)
-    past = min(max(LEAST_MS, oldest * 21 // 20), MOST_MS)
+    ages_ms = [now_ms - span.since_ms for span in spans if span.since_ms is not None]
+    past = max([LEAST_MS, *(age * 21 // 20 for age in ages_ms if age <= MOST_MS)])
     scale = Scale(now_ms - past, now_ms - past + past / NOW_AT)
     now_x = scale.at(now_ms)
     bars = []

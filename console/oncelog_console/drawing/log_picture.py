@@ -13,7 +13,7 @@ from oncelog_console.limits import LANES
 COLOURS: Final = 8
 LANE_HEIGHT: Final = 26
 BOX_HEIGHT: Final = 18
-TOP: Final = 34
+TOP: Final = 48
 BOTTOM: Final = 26
 TICKS: Final = 8
 LEAST_WIDTH: Final = 0.35

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,6 +14,10 @@ from oncelog_console.drawing.bars import Bar, Span, timeline
 from oncelog_console.looks.transactions import Hold, OpenLook, TransactionsLook, look
 from oncelog_console.pages.asking import admin_of, console_of, page
 from oncelog_console.rendering import render, url
+
+
+TOLD_ABOVE: Final = frozenset({"Producer", "Client", "Coordinator"})
+"""Facts that are those of the transaction, and the same for all of its partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,8 @@ def _hold_view(hold: Hold, now: int) -> HoldView:
     explained = hold.explained
     if hold.pins and explained is not None and explained.pinned_by is not None:
         title = headline(explained, explained.pinned_by)
-        facts = tuple(pinned_facts(explained, explained.pinned_by, now))
+        told = pinned_facts(explained, explained.pinned_by, now)
+        facts = tuple((label, what) for label, what in told if label not in TOLD_ABOVE)
     abort = None
     mine = hold.open_here
     if mine is not None and hold.hang is not None and mine.may_be_aborted_here:
