@@ -10,6 +10,9 @@ import click
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option
 from oncelog.cli.running import Failure, run
+from oncelog_console.application import application
+from oncelog_console.link import Link
+from oncelog_console.serving import listening_socket, serve
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
@@ -37,10 +40,6 @@ def console(bootstrap: str, listen: str, hosts: tuple[str, ...], allow_changes: 
     host, port = _address(listen)
 
     async def command() -> None:
-        from oncelog_console.application import application
-        from oncelog_console.link import Link
-        from oncelog_console.serving import listening_socket, serve
-
         link = Link(bootstrap, connection_settings())
         link.new_admin()  # a setting that makes no sense is said now
         try:

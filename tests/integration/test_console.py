@@ -284,7 +284,7 @@ async def test_a_group_is_moved_as_it_was_shown_or_not_at_all(
     async with Admin(unguarded.address) as admin:
         await admin.groups.alter_offsets(group, {partition: 8})
         await browser.console.history.sample()
-        assert f"{group} Empty" in await browser.text("/groups", q=group)
+        assert f"{group} 2 Empty" in await browser.text("/groups", q=group)
         assert "Committed End Lag" in (text := await browser.text("/group", id=group))
         assert "8 10 2" in text
         page = await browser.page("/group/reset", id=group, shift="-5")

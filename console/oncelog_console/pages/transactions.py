@@ -15,7 +15,6 @@ from oncelog_console.looks.transactions import Hold, OpenLook, TransactionsLook,
 from oncelog_console.pages.asking import admin_of, console_of, page
 from oncelog_console.rendering import render, url
 
-
 TOLD_ABOVE: Final = frozenset({"Producer", "Client", "Coordinator"})
 """Facts that are those of the transaction, and the same for all of its partitions."""
 

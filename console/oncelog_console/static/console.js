@@ -4,6 +4,7 @@ import { keys } from "./keys.js";
 import { live } from "./live.js";
 import { tail } from "./tail.js";
 
+for (const picture of document.querySelectorAll(".picture")) picture.scrollLeft = picture.scrollWidth; // The newest.
 keys();
 live();
 tail();

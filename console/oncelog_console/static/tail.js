@@ -67,7 +67,7 @@ function row(record) {
     "tr",
     `fresh ${record.style}`,
     head,
-    made("td", "time", record.time ?? "–"),
+    record.time ? made("td", "time", made("span", "date", record.time.slice(0, 11)), record.time.slice(11)) : made("td", "time", "–"),
     made("td", "key", key),
     made("td", "value wide", value),
     made("td", "", made("span", `fate ${record.style}`, record.fate)),

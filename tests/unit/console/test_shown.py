@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_console.rendering import environment
+from oncelog_console.rendering import age, environment
 from oncelog_console.shown import byte_count, bytes_shown, number, short, visible
 
 
@@ -66,3 +66,11 @@ def test_numbers_and_names_are_for_reading() -> None:
     ]
     assert number(1234567) == "1\u202f234\u202f567"
     assert short("a" * 200) == "a" * 119 + "…"
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(0, "0.0 s"), (9_970, "10 s"), (119_700, "2 min 0 s"), (7_199_900, "2 h 0 min"), (200_000_000, "2 days")],
+)
+def test_ages_are_rounded_as_a_whole(milliseconds: int, text: str) -> None:
+    assert age(0, milliseconds) == text
