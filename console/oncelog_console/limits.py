@@ -36,6 +36,8 @@ MAX_TRANSACTIONS: Final = 100
 """Open ones that are described."""
 MAX_EXPLAINED: Final = 100
 """Partitions."""
+MAX_HOLDS: Final = 50
+"""Partitions that are shown of one transaction."""
 
 SAMPLE_SECONDS: Final = 5.0
 SAMPLES: Final = 720
@@ -54,8 +56,10 @@ PAGE_BYTES: Final = 2 * 1024 * 1024
 SCAN_BYTES: Final = 16 * 1024 * 1024
 SCAN_SECONDS: Final = 5.0
 """For a search by key, then it asks whether to go on."""
-MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
+MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 """What one batch may decompress to."""
+MAX_BATCH_RECORDS: Final = 200_000
+"""Of one batch; each is an object here."""
 TAIL_BYTES: Final = 256 * 1024
 """Fetched at once by a tail."""
 TAIL_RECORDS: Final = 100

@@ -56,6 +56,7 @@ class Shared(Generic[T]):
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._loaded: dict[Hashable, tuple[float, asyncio.Task[T]]] = {}
+        self._running: set[asyncio.Task[T]] = set()
 
     async def get(self, key: Hashable, load: Callable[[], Awaitable[T]]) -> T:
         """Raises what `load` raises, to all who wait for it."""
@@ -63,7 +64,8 @@ class Shared(Generic[T]):
         self._loaded = {k: (until, task) for k, (until, task) in self._loaded.items() if until > now or not task.done()}
         if key not in self._loaded:
             task = asyncio.ensure_future(_awaited(load))
-            task.add_done_callback(_seen)
+            self._running.add(task)
+            task.add_done_callback(self._ended)
             self._loaded[key] = (now + SHARED_SECONDS, task)
         return await asyncio.shield(self._loaded[key][1])
 
@@ -72,17 +74,16 @@ class Shared(Generic[T]):
         self._loaded = {}
 
     async def close(self) -> None:
-        tasks = [task for _, task in self._loaded.values()]
-        for task in tasks:
+        running = list(self._running)
+        for task in running:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # Nobody may be waiting any more; then what it raises is of no interest.
 
 
 async def _awaited(load: Callable[[], Awaitable[T]]) -> T:
     return await load()
-
-
-def _seen(task: asyncio.Task[Any]) -> None:
-    """Nobody may be waiting any more; then what it raises is of no interest."""
-    if not task.cancelled():
-        task.exception()

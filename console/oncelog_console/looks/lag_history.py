@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from oncelog.clock import now_ms
 from oncelog.errors import ConnectionFailed, KafkaError, PartialFailure
 from oncelog_console.limits import MAX_SAMPLED_GROUPS, SAMPLE_SECONDS, SAMPLES
 from oncelog_console.link import Link
+
+logger = logging.getLogger(__name__)
 
 
 class LagPoint(NamedTuple):
@@ -61,6 +64,10 @@ class LagHistory:
                 self.problem = "the groups were not told in time"
             except KafkaError as error:
                 self.problem = describe(error, self._link.bootstrap)
+            except Exception:
+                # A mistake of ours: to be seen, and no reason to stand still from now on.
+                logger.exception("the groups could not be looked at")
+                self.problem = "the groups could not be looked at: see the console's own log"
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def sample(self) -> None:

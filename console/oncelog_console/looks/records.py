@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 from oncelog import TopicPartition
 from oncelog.admin import Admin
@@ -15,13 +17,31 @@ from oncelog.cli.group_positions import bounds_of
 from oncelog.cli.offsets import AtTime, Earliest, Position, resolve
 from oncelog.cli.reset_plan import Bounds
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog_console.limits import MAX_BATCH_BYTES, PAGE_BYTES, PAGE_RECORDS, SCAN_BYTES, SCAN_SECONDS
+from oncelog_console.limits import (
+    MAX_BATCH_BYTES,
+    MAX_BATCH_RECORDS,
+    PAGE_BYTES,
+    PAGE_RECORDS,
+    SCAN_BYTES,
+    SCAN_SECONDS,
+)
 from oncelog_console.looks.fates import Fate, JudgedBatch
 from oncelog_console.looks.log_reading import Stretch, read_stretch
 from oncelog_protocol.records.batch import CorruptBatch
 from oncelog_protocol.records.columns import Headers, read_columns
 
+T = TypeVar("T")
+
 MIN_FETCH_BYTES: Final = 64 * 1024
+
+
+_DECODER: Final = ThreadPoolExecutor(1, "console-decoder")
+"""One batch at a time: a few kilobytes may become MAX_BATCH_BYTES."""
+
+
+async def decoded(work: Callable[[], T]) -> T:
+    """What `work`, which decodes records, returns: done beside the event loop, one after another."""
+    return await asyncio.get_running_loop().run_in_executor(_DECODER, work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +182,7 @@ class _PartitionPage:
         if stretch.is_end or (self._wanted.committed_only and self.position >= stretch.last_stable_offset):
             self.is_done = True
             return
-        await asyncio.to_thread(self._take, stretch)
+        await decoded(partial(self._take, stretch))
 
     def _take(self, stretch: Stretch) -> None:
         for judged in stretch.batches:
@@ -195,6 +215,8 @@ def records_of(partition: int, judged: JudgedBatch, from_offset: int) -> Iterato
         yield RecordLook(partition, offset, batch.max_timestamp, None, None, (), fate, *producer)
         return
     try:
+        if batch.records_count > MAX_BATCH_RECORDS:
+            raise CorruptBatch(f"{batch.records_count} records are more than are looked at here")
         columns = read_columns(batch, max_decompressed_bytes=MAX_BATCH_BYTES)
         error = columns.error
     except CorruptBatch as corrupt:
@@ -217,4 +239,4 @@ async def record_at(admin: Admin, partition: TopicPartition, offset: int) -> Rec
         found = (record for judged in stretch.batches for record in records_of(partition.partition, judged, offset))
         return next(found, None)
 
-    return await asyncio.to_thread(first)
+    return await decoded(first)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from oncelog import TopicPartition
@@ -12,7 +13,7 @@ from oncelog.admin import LATEST_TIMESTAMP, Admin
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure
 from oncelog_console.limits import TAIL_BYTES, TAIL_RECORDS
 from oncelog_console.looks.fates import JudgedBatch, judged_fresh, judged_stable
-from oncelog_console.looks.records import RecordLook, records_of
+from oncelog_console.looks.records import RecordLook, decoded, records_of
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 WAIT_MS: Final = 1_000
@@ -26,7 +27,7 @@ class TailPart:
     left_out: int
 
 
-async def tail(admin: Admin, topic: str, partitions: list[int], *, committed_only: bool) -> AsyncIterator[TailPart]:
+async def tail(admin: Admin, topic: str, partitions: list[int], *, committed_only: bool) -> AsyncGenerator[TailPart]:
     """One part at each look, also where nothing came: for ever. Raises KafkaError."""
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     offsets = await _ends(admin, [TopicPartition(topic, index) for index in partitions], level)
@@ -40,7 +41,7 @@ async def tail(admin: Admin, topic: str, partitions: list[int], *, committed_onl
         records: list[RecordLook] = []
         for where, part in parts.items():
             judged = judged_stable(part) if committed_only else judged_fresh(part.batches)
-            records += await asyncio.to_thread(_records, where.partition, judged, offsets[where], committed_only)
+            records += await decoded(partial(_records, where.partition, judged, offsets[where], committed_only))
             if part.batches:
                 offsets[where] = max(offsets[where], part.batches[-1].next_offset)
         records.sort(key=_timestamp)

@@ -27,4 +27,17 @@ async def brokers(request: Request) -> Response:
         broker: sum(each.size for each in paths.values() if isinstance(each, LogDirectory))
         for broker, paths in look.directories.items()
     }
-    return render(request, "brokers.html", look=look, directories=directories, sizes=sizes, most=MAX_ROWS)
+    lags: dict[tuple[str, int], list[look_at.LaggingReplica]] = {}
+    for each in look.lagging:
+        lags.setdefault((each.topic, each.partition), []).append(each)
+    behind = {(row.topic, row.partition) for row in look.out_of_sync}
+    return render(
+        request,
+        "brokers.html",
+        look=look,
+        directories=directories[:MAX_ROWS],
+        sizes=sizes,
+        out_of_sync=look.out_of_sync[:MAX_ROWS],
+        lags=lags,
+        in_sync=[each for each in look.lagging if (each.topic, each.partition) not in behind][:MAX_ROWS],
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from starlette.requests import Request
@@ -45,10 +46,11 @@ async def tail_events(request: Request) -> Response:
 class EventStream(Response):
     """Sends what `events` yields until the browser goes, or its time is over. Counted from here to its end."""
 
-    def __init__(self, events: AsyncIterator[bytes], console: Console) -> None:
+    def __init__(self, events: AsyncGenerator[bytes], console: Console) -> None:
         super().__init__(media_type="text/event-stream", headers={"Cache-Control": "no-store"})
         del self.headers["content-length"]
         self._events = events
+        self._has_begun = False
         self._console = console
         console.tails += 1
 
@@ -57,17 +59,22 @@ class EventStream(Response):
         leaving = asyncio.ensure_future(_gone(receive))
         try:
             await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED, timeout=TAIL_SECONDS)
+            is_over = not sending.done() and not leaving.done()
         finally:
-            self._console.tails -= 1
             for task in (sending, leaving):
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
+            self._console.tails -= 1
+        if is_over and self._has_begun:  # the browser connects again
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        async for event in self._events:
-            await send({"type": "http.response.body", "body": event, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        async with aclosing(self._events) as events:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            self._has_begun = True
+            async for event in events:
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _gone(receive: Receive) -> None:
@@ -75,14 +82,16 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-async def _events(console: Console, asked: Asked, indexes: list[int]) -> AsyncIterator[bytes]:
+async def _events(console: Console, asked: Asked, indexes: list[int]) -> AsyncGenerator[bytes]:
     yield b"retry: 3000\n\n"
     try:
         async with console.link.new_admin() as admin:
             yield _event("ready", {})
             key = asked.key.encode(errors="replace") if asked.key else None
-            async for part in tail(admin, asked.topic, indexes, committed_only=asked.committed_only):
-                yield _event("records", _as_json(asked.topic, part, key))
+            parts = tail(admin, asked.topic, indexes, committed_only=asked.committed_only)
+            async with aclosing(parts):
+                async for part in parts:
+                    yield _event("records", _as_json(asked.topic, part, key))
     except KafkaError as error:
         yield _event("problem", {"message": describe(error, console.link.bootstrap)})
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from oncelog.admin.hanging import ONGOING
 from oncelog.cli.explain import headline, pinned_facts
 from oncelog_console.drawing.bars import Bar, Span, timeline
+from oncelog_console.limits import MAX_HOLDS
 from oncelog_console.looks.transactions import Hold, OpenLook, TransactionsLook, look
 from oncelog_console.pages.asking import admin_of, console_of, page
 from oncelog_console.rendering import render, url
@@ -31,7 +32,8 @@ class HoldView:
 
 @dataclass(frozen=True, slots=True)
 class OpenView:
-    """A transaction as the page shows it. `fence`: where to take its transactional id away, and so end it."""
+    """A transaction as the page shows it: of its partitions the first, those that hang or hold back before others.
+    `fence`: where to take its transactional id away, and so end it."""
 
     look: OpenLook
     bar: Bar
@@ -67,7 +69,8 @@ async def transactions(request: Request) -> Response:
 def _view(each: OpenLook, bar: Bar, now: int) -> OpenView:
     may_be_fenced = each.held is not None and each.held.state == ONGOING
     fence = url("/transaction/fence", id=each.transactional_id) if may_be_fenced else None
-    holds = tuple(_hold_view(hold, now) for hold in each.holds)
+    first = sorted(each.holds, key=lambda hold: (hold.hang is None, not hold.pins))[:MAX_HOLDS]
+    holds = tuple(_hold_view(hold, now) for hold in first)
     return OpenView(each, bar, f"t{each.producer_id}-{each.producer_epoch}", holds, fence)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.support.storage import make_batch
 
 from oncelog.admin import LogPart
+from oncelog_console.limits import MAX_BATCH_RECORDS
 from oncelog_console.looks.fates import Fate, judged_fresh, judged_stable, judged_unstable
 from oncelog_console.looks.records import records_of
 from oncelog_protocol.messages.fetch import FetchResponse
@@ -69,6 +70,14 @@ def test_a_batch_that_cannot_be_read_is_one_line_that_says_so() -> None:
     (shown,) = records_of(0, judged, 0)
     assert shown.error is not None
     assert (shown.offset, shown.value) == (3, None)
+
+
+def test_a_batch_of_too_many_records_is_not_unpacked() -> None:
+    header = bytearray(batch(3).view)
+    header[57:61] = (MAX_BATCH_RECORDS + 1).to_bytes(4, "big")
+    (judged,) = judged_fresh([RecordBatch(bytes(header))])
+    (shown,) = records_of(0, judged, 0)
+    assert "more than are looked at" in str(shown.error)
 
 
 def test_a_page_begins_within_a_batch() -> None:
