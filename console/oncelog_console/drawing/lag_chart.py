@@ -12,6 +12,8 @@ WIDTH: Final = 1000
 HEIGHT: Final = 100
 TICKS: Final = 6
 LEAST_MS: Final = 60_000
+HEADROOM: Final = 1.3
+"""Above the highest point there is room for a label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ def lag_chart(points: Sequence[tuple[int, int | None]], now_ms: int) -> LagChart
     """`points`: (ms, lag), the oldest first; None is a gap."""
     most = max((lag for _, lag in points if lag is not None), default=0)
     span = max(LEAST_MS, now_ms - points[0][0] if points else 0)
-    across, up = Scale(now_ms - span, now_ms), Scale(0, max(1, most) * 1.1)
+    across, up = Scale(now_ms - span, now_ms), Scale(0, max(1, most) * HEADROOM)
     stretches: list[list[tuple[float, float]]] = [[]]
     for at_ms, lag in points:
         if lag is None:
