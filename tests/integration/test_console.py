@@ -36,6 +36,17 @@ HOME = "http://127.0.0.1:8080"
 OURS = {"origin": HOME, "sec-fetch-site": "same-origin"}
 SCRIPT = "<script>alert('x')</script>"
 NOBODY = "127.0.0.1:1"
+PATIENT = {
+    "default_api_timeout_ms": 60_000,
+    "request_timeout_ms": 60_000,
+    "socket_connection_setup_timeout_ms": 60_000,
+}
+"""What a busy machine may take; people would not wait so long."""
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog_console.pages.asking.PAGE_SECONDS", 90.0)
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +92,11 @@ def as_text(page: str) -> str:
 
 @asynccontextmanager
 async def opened(address: str, *, changes: bool = True) -> AsyncIterator[Browser]:
-    app = application(Link(address, {}), allows_changes=changes)
+    app = application(Link(address, {} if address == NOBODY else PATIENT), allows_changes=changes)
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url=HOME, timeout=60) as client,
+        httpx.AsyncClient(transport=transport, base_url=HOME, timeout=100) as client,
     ):
         yield Browser(client, app)
 
@@ -385,7 +396,7 @@ async def test_without_a_cluster_the_page_says_what_to_do() -> None:
 @asynccontextmanager
 async def served(address: str) -> AsyncIterator[tuple[int, Any]]:
     """The port, and the application."""
-    app = application(Link(address, {}))
+    app = application(Link(address, PATIENT))
     listening = listening_socket("127.0.0.1", 0)
     ready = asyncio.Event()
     server = Serving(app, ready.set)
@@ -440,6 +451,13 @@ async def test_a_tail_shows_records_as_they_come_and_tails_are_few(
                 await asyncio.sleep(0.01)
 
 
+async def told_before_the_end(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await asyncio.wait_for(reader.read(), 60)
+    except ConnectionError:
+        return b""
+
+
 async def test_connections_are_few(unguarded: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oncelog_console.serving.MAX_CONNECTIONS", 2)
     async with served(unguarded.address) as (port, _):
@@ -448,8 +466,8 @@ async def test_connections_are_few(unguarded: BrokerProcess, monkeypatch: pytest
             writer.write(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert b" 404 " in await asyncio.wait_for(reader.readline(), 60)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        with pytest.raises((ConnectionError, AssertionError)):
-            assert await asyncio.wait_for(reader.read(1), 60)
+        writer.write(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert await told_before_the_end(reader) == b"", "it is not answered"
         for _, each in [*kept, (reader, writer)]:
             each.close()
 
@@ -459,8 +477,7 @@ async def test_who_sends_no_request_is_sent_away(unguarded: BrokerProcess, monke
     async with served(unguarded.address) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.1\r\nHost: loc")
-        with pytest.raises((ConnectionError, AssertionError)):
-            assert await asyncio.wait_for(reader.read(1), 60)
+        assert await told_before_the_end(reader) == b""
         writer.close()
 
 

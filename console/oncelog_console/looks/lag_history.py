@@ -52,6 +52,7 @@ class LagHistory:
         self.problem: str | None = None
         self.left_out = 0
         self.samples = 0
+        self._sampling = asyncio.Lock()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -71,7 +72,12 @@ class LagHistory:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def sample(self) -> None:
-        """One look at all groups. Raises KafkaError."""
+        """One look at all groups, begun after this was called: never is an older one put over a newer. Raises
+        KafkaError."""
+        async with self._sampling:
+            await self._sample()
+
+    async def _sample(self) -> None:
         admin = await self._link.admin()
         listed = await admin.groups.list()
         self.left_out = max(0, len(listed) - MAX_SAMPLED_GROUPS)
