@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from oncelog.admin import Admin, LogDirectory
 from oncelog.cli.top_look import BrokerRow, PartitionRow, broker_rows
 from oncelog.cluster import NO_NODE, Topic
-from oncelog.errors import KafkaError, PartialFailure
+from oncelog.errors import ConnectionFailed, KafkaError, PartialFailure
 from oncelog_console.looks.missing import Missing, had
 
 Directories = dict[int, dict[str, LogDirectory | KafkaError]]
@@ -65,9 +65,14 @@ async def all_topics(admin: Admin, missing: Missing) -> dict[str, Topic]:
     if not names:
         return {}
     try:
-        return await had(missing, "topics", admin.describe_topics(names), {})
+        return await admin.describe_topics(names)
     except PartialFailure as failure:  # some are being deleted
         return dict(failure.results)
+    except ConnectionFailed:
+        raise
+    except KafkaError as error:
+        missing["topics"] = error.message
+        return {}
 
 
 async def log_dirs(admin: Admin, missing: Missing) -> Directories:

@@ -9,8 +9,9 @@ from oncelog import TopicPartition
 from oncelog.admin import Admin, Explanation, Hang, HangingTransaction
 from oncelog.admin.hanging import ONGOING, PREPARED, DescribedTransaction, OpenTransaction
 from oncelog.clock import now_ms
-from oncelog.errors import ErrorCode, KafkaError, PartialFailure
+from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, PartialFailure
 from oncelog_console.limits import MAX_EXPLAINED, MAX_SEARCHED_PARTITIONS, MAX_TRANSACTIONS
+from oncelog_console.looks.brokers import all_topics
 from oncelog_console.looks.missing import Missing, had
 
 Positions = Callable[[TopicPartition], Mapping[str, int]]
@@ -114,7 +115,7 @@ async def look(admin: Admin, positions: Positions) -> TransactionsLook:
     hanging = await _hanging(admin, found.missing)
     partitions = {where for each in held for where in each.partitions}
     partitions |= {each.transaction.partition for each in hanging}
-    explained = await _explained(admin, sorted(partitions), found.missing)
+    explained = await explanations(admin, sorted(partitions), found.missing)
     found.at_ms = now_ms()
     found.transactions = combined(held, hanging, explained, positions)
     return found
@@ -139,8 +140,7 @@ async def _held(admin: Admin, missing: Missing) -> list[DescribedTransaction]:
 
 
 async def _hanging(admin: Admin, missing: Missing) -> list[HangingTransaction]:
-    names = await had(missing, "topics", admin.list_topics(include_internal=True), [])
-    topics = (await had(missing, "topics", admin.describe_topics(names), {})) if names else {}
+    topics = await all_topics(admin, missing)
     count = sum(len(topic.partitions) for topic in topics.values())
     if count > MAX_SEARCHED_PARTITIONS:
         missing["hanging transactions"] = (
@@ -150,18 +150,26 @@ async def _hanging(admin: Admin, missing: Missing) -> list[HangingTransaction]:
     return await had(missing, "hanging transactions", admin.transactions.find_hanging(), [])
 
 
-async def _explained(
+async def explanations(
     admin: Admin, partitions: list[TopicPartition], missing: Missing
 ) -> dict[TopicPartition, Explanation]:
+    """Of the first MAX_EXPLAINED, as far as they can be had. Raises ConnectionFailed."""
     if len(partitions) > MAX_EXPLAINED:
         missing["explanations"] = f"{len(partitions) - MAX_EXPLAINED} more partitions are not explained"
     asked = partitions[:MAX_EXPLAINED]
     if not asked:
         return {}
     try:
-        return await had(missing, "explanations", admin.transactions.explain(asked), {})
-    except PartialFailure as failure:
-        return dict(failure.results)
+        return await admin.transactions.explain(asked)
+    except PartialFailure as failure:  # of some, perhaps without a leader, nothing can be told
+        told = [where for where in asked if where not in failure.errors]
+        missing["explanations"] = failure.message
+        return await had(missing, "explanations", admin.transactions.explain(told), {}) if told != asked else {}
+    except ConnectionFailed:
+        raise
+    except KafkaError as error:
+        missing["explanations"] = error.message
+        return {}
 
 
 def combined(

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from oncelog import TopicPartition
 from oncelog.cli.offsets import parse_position
 from oncelog.clock import now_ms
-from oncelog.cluster import Topic
+from oncelog.cluster import NO_NODE, Topic
 from oncelog_console.limits import (
     KEY_BYTES,
     MAX_HEADERS,
@@ -68,12 +68,12 @@ def asked_by(request: Request) -> Asked:
 
 
 def partitions_read(asked: Asked, topic: Topic) -> list[int]:
-    """One, or the first ones of all. Raises Refused."""
-    known = sorted(topic.partitions)
+    """One, or the first ones of all that have leaders. Raises Refused."""
     if asked.partition is None:
-        return known[:MAX_PAGE_PARTITIONS]
+        led = [index for index, known in sorted(topic.partitions.items()) if known.leader != NO_NODE]
+        return led[:MAX_PAGE_PARTITIONS]
     if asked.partition not in topic.partitions:
-        raise Refused(f"{topic.name} has the partitions 0 to {len(known) - 1}, not {asked.partition}", 404)
+        raise Refused(f"{topic.name} has the partitions 0 to {len(topic.partitions) - 1}, not {asked.partition}", 404)
     return [asked.partition]
 
 
@@ -102,6 +102,7 @@ async def records(request: Request) -> Response:
         problem=problem,
         partitions=len(topic.partitions),
         read=indexes,
+        most=MAX_PAGE_PARTITIONS,
         next_cursor=_cursor_text(found.cursor) if found.has_more else None,
         key_bytes=KEY_BYTES,
         value_bytes=VALUE_BYTES,

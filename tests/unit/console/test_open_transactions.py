@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from unittest.mock import Mock
 
 from oncelog import TopicPartition
 from oncelog.admin import Explanation, Hang, HangingTransaction
 from oncelog.admin.hanging import DescribedTransaction, OpenTransaction, ProducerState, TransactionLimits
-from oncelog_console.looks.transactions import combined
+from oncelog.errors import ErrorCode, KafkaError, PartialFailure
+from oncelog_console.looks.transactions import combined, explanations
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 3)
 BEGAN_MS = 1_000_000
@@ -92,3 +94,27 @@ def test_what_hangs_comes_first_and_then_the_oldest() -> None:
     lost = opened(BILLS, 9, 4, None)
     looks = combined([held(3, ORDERS), held(2, ORDERS)], [HangingTransaction(lost, Hang.UNKNOWN, False)], {}, nobody)
     assert [look.producer_id for look in looks] == [9, 2, 3]
+
+
+class Transactions:
+    """Of `bills`, which has no leader, nothing can be told; beside the error stands what an inner call had found."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[TopicPartition]] = []
+
+    async def explain(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Explanation]:
+        wanted = list(partitions)
+        self.asked.append(wanted)
+        if BILLS in wanted:
+            error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "bills-3 has no leader")
+            raise PartialFailure({BILLS: error}, {ORDERS: "producers, and no explanation"})
+        return {where: explained(where, 100, None) for where in wanted}
+
+
+async def test_a_partition_without_a_leader_takes_no_explanation_from_the_others() -> None:
+    admin = Mock(transactions=Transactions())
+    missing: dict[str, str] = {}
+    told = await explanations(admin, [BILLS, ORDERS], missing)
+    assert told == {ORDERS: explained(ORDERS, 100, None)}
+    assert missing == {"explanations": "bills-3 has no leader"}
+    assert admin.transactions.asked == [[BILLS, ORDERS], [ORDERS]]
