@@ -136,7 +136,7 @@ def explained(error: Exception, bootstrap: str) -> tuple[int, str, str, str]:
             advice = "The console sees what its user may see. oncelog acls add gives more."
             return 403, "Not allowed", describe(error, bootstrap), advice
         case RequestTimedOut():
-            advice = "A leader or coordinator may be away. This page tries again."
+            advice = "A broker may be away: is the cluster up? This page tries again."
             return 504, "No answer in time", describe(error, bootstrap), advice
         case KafkaError() if error.code in NOT_FOUND:
             return 404, "There is no such thing", describe(error, bootstrap), "It may have been deleted."

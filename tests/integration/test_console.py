@@ -11,14 +11,14 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
-from broker_process import BrokerProcess
+from broker_process import BrokerFactory, BrokerProcess
 from foreign_clients import eventually
 from raw_client import RawClient
 from raw_transactions import RawTransactions, is_stable, last_stable_offset
@@ -42,6 +42,8 @@ PATIENT = {
     "socket_connection_setup_timeout_ms": 60_000,
 }
 """What a busy machine may take; people would not wait so long."""
+HASTY = dict.fromkeys(PATIENT, 1_000)
+"""Where there is nobody who could answer."""
 
 
 @pytest.fixture(autouse=True)
@@ -91,8 +93,10 @@ def as_text(page: str) -> str:
 
 
 @asynccontextmanager
-async def opened(address: str, *, changes: bool = True) -> AsyncIterator[Browser]:
-    app = application(Link(address, {} if address == NOBODY else PATIENT), allows_changes=changes)
+async def opened(
+    address: str, *, changes: bool = True, settings: Mapping[str, int] = PATIENT
+) -> AsyncIterator[Browser]:
+    app = application(Link(address, settings), allows_changes=changes)
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
@@ -382,12 +386,33 @@ async def test_a_form_is_small(browser: Browser) -> None:
 
 
 async def test_without_a_cluster_the_page_says_what_to_do() -> None:
-    async with opened(NOBODY) as browser:
+    async with opened(NOBODY, settings={}) as browser:
         for path in ("/", "/topics", "/groups", "/transactions", "/records?topic=t"):
             text = await browser.text(path, 503)
             assert "The cluster cannot be reached" in text
             assert NOBODY in text
             assert "--bootstrap-server" in text
+
+
+async def test_a_cluster_that_goes_away_is_not_an_empty_one_and_comes_back(broker_factory: BrokerFactory) -> None:
+    broker = broker_factory().start()
+    async with opened(broker.address, settings=HASTY) as browser:
+        await until_shown(browser, "/topics", "No topics yet")
+        broker.stop()
+        browser.console.shared.forget()
+        for path in ("/", "/topics", "/transactions"):
+            answer = await browser.client.get(path)
+            assert answer.status_code in (503, 504), answer.text
+            assert "data-refresh" in answer.text, "it asks again"
+            assert broker.address in answer.text
+        broker.start()
+        await until_shown(browser, "/topics", "No topics yet")
+
+
+async def until_shown(browser: Browser, path: str, text: str) -> None:
+    async with asyncio.timeout(100):
+        while text not in as_text((await browser.client.get(path)).text):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
 
 
 # --- over a socket

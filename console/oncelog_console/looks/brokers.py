@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from oncelog.admin import Admin, LogDirectory
 from oncelog.cli.top_look import BrokerRow, PartitionRow, broker_rows
 from oncelog.cluster import NO_NODE, Topic
-from oncelog.errors import ConnectionFailed, KafkaError, PartialFailure
-from oncelog_console.looks.missing import Missing, had
+from oncelog.errors import KafkaError, PartialFailure, StaleMetadata
+from oncelog_console.looks.missing import Missing
 
 Directories = dict[int, dict[str, LogDirectory | KafkaError]]
 
@@ -44,7 +44,7 @@ async def look(admin: Admin) -> BrokersLook:
     """Raises KafkaError if the cluster cannot be reached."""
     missing: Missing = {}
     cluster = await admin.describe_cluster()
-    topics = await all_topics(admin, missing)
+    topics = await all_topics(admin)
     directories = await log_dirs(admin, missing)
     return BrokersLook(
         cluster.cluster_id,
@@ -59,19 +59,16 @@ async def look(admin: Admin) -> BrokersLook:
     )
 
 
-async def all_topics(admin: Admin, missing: Missing) -> dict[str, Topic]:
-    """Those that may be seen, internal ones too."""
-    names = await had(missing, "topics", admin.list_topics(include_internal=True), [])
+async def all_topics(admin: Admin) -> dict[str, Topic]:
+    """Those that may be seen, internal ones too. Raises KafkaError: who gets no answer must not say there are none."""
+    names = await admin.list_topics(include_internal=True)
     if not names:
         return {}
     try:
         return await admin.describe_topics(names)
     except PartialFailure as failure:  # some are being deleted
         return dict(failure.results)
-    except ConnectionFailed:
-        raise
-    except KafkaError as error:
-        missing["topics"] = error.message
+    except StaleMetadata:  # the only one is
         return {}
 
 

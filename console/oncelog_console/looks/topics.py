@@ -51,7 +51,7 @@ class TopicLook:
 async def rows(admin: Admin) -> tuple[list[TopicRow], Missing]:
     """By name. Raises KafkaError if the cluster cannot be reached."""
     missing: Missing = {}
-    topics = await all_topics(admin, missing)
+    topics = await all_topics(admin)
     sizes = _sizes(await log_dirs(admin, missing))
     return [
         TopicRow(

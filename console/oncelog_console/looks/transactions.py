@@ -9,6 +9,7 @@ from oncelog import TopicPartition
 from oncelog.admin import Admin, Explanation, Hang, HangingTransaction
 from oncelog.admin.hanging import ONGOING, PREPARED, DescribedTransaction, OpenTransaction
 from oncelog.clock import now_ms
+from oncelog.cluster import Topic
 from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, PartialFailure
 from oncelog_console.limits import MAX_EXPLAINED, MAX_SEARCHED_PARTITIONS, MAX_TRANSACTIONS
 from oncelog_console.looks.brokers import all_topics
@@ -111,8 +112,9 @@ class TransactionsLook:
 async def look(admin: Admin, positions: Positions) -> TransactionsLook:
     """Raises KafkaError if the cluster cannot be reached."""
     found = TransactionsLook(now_ms())
+    topics = await all_topics(admin)
     held = await _held(admin, found.missing)
-    hanging = await _hanging(admin, found.missing)
+    hanging = await _hanging(admin, topics, found.missing)
     partitions = {where for each in held for where in each.partitions}
     partitions |= {each.transaction.partition for each in hanging}
     explained = await explanations(admin, sorted(partitions), found.missing)
@@ -139,8 +141,7 @@ async def _held(admin: Admin, missing: Missing) -> list[DescribedTransaction]:
     return [each for each in described.values() if each.state in (ONGOING, *PREPARED)]
 
 
-async def _hanging(admin: Admin, missing: Missing) -> list[HangingTransaction]:
-    topics = await all_topics(admin, missing)
+async def _hanging(admin: Admin, topics: Mapping[str, Topic], missing: Missing) -> list[HangingTransaction]:
     count = sum(len(topic.partitions) for topic in topics.values())
     if count > MAX_SEARCHED_PARTITIONS:
         missing["hanging transactions"] = (
