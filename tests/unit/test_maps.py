@@ -15,6 +15,7 @@ ROOTS = (
     "broker/oncelog_broker",
     "pipeline/oncelog_pipeline",
     "testing/oncelog_testing",
+    "console/oncelog_console",
 )
 PACKAGES = sorted(path.parent for root in ROOTS for path in (ROOT / root).rglob("__init__.py"))
 INDEXES = {"handlers", "messages"}

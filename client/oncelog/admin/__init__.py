@@ -7,6 +7,7 @@ calls.py         what every part asks with: one broker, the controller, leaders,
 coordinators.py  asking the coordinators of groups and of transactional ids
 configs.py       the configuration of topics and brokers
 log_dirs.py      the data directories of brokers
+log_parts.py     batches as the log has them, markers among them
 elections.py     elections of leaders
 reassignments.py partitions on their way to other brokers
 users.py         who logs in by SCRAM
@@ -20,6 +21,7 @@ admin.py         the public face
 from oncelog.admin.admin import Admin
 from oncelog.admin.hanging import Explanation, Hang, HangingTransaction
 from oncelog.admin.log_dirs import LogDirectory, StoredReplica
+from oncelog.admin.log_parts import LogPart
 from oncelog.admin.quotas import ANY_NAME, EVERY_QUOTA, QuotaAlteration, QuotaFilter
 from oncelog.admin.reassignments import Reassignment
 from oncelog.admin.resources import (
@@ -76,6 +78,7 @@ __all__ = [
     "Hang",
     "HangingTransaction",
     "LogDirectory",
+    "LogPart",
     "NewPartitions",
     "NewTopic",
     "PatternFilter",

@@ -19,6 +19,7 @@ from oncelog.admin.calls import Calls, brokers_of
 from oncelog.admin.groups import GroupAdmin
 from oncelog.admin.items import Outcomes, sorted_out
 from oncelog.admin.log_dirs import LogDirectory
+from oncelog.admin.log_parts import LogPart, read_log
 from oncelog.admin.quotas import EVERY_QUOTA, QuotaAlteration, QuotaFilter
 from oncelog.admin.reassignments import Reassignment
 from oncelog.admin.resources import (
@@ -326,6 +327,33 @@ class Admin(Opened):
         """The data directories of these brokers, or of all, by their paths: what lies in them, and how much room there
         is. An error is that of a directory. Raises KafkaError, PartialFailure."""
         return await of_log_dirs.describe_log_dirs(self._calls, broker_ids)
+
+    async def read_log(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        max_bytes: int,
+        partition_max_bytes: int | None = None,
+        max_wait_ms: int = 0,
+        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, LogPart]:
+        """Batches of each partition from its offset on, as its leader's log has them: markers, and what was aborted,
+        among them. For those who show a log; a `Consumer` is for those who read records.
+
+        `max_bytes` of an answer, by default also of each partition; a first batch that is larger comes all the same.
+        Where there is nothing, each leader waits `max_wait_ms` for it. Raises OffsetOutOfRange, CorruptRecords and
+        other KafkaErrors, PartialFailure.
+        """
+        return await read_log(
+            self._calls,
+            offsets,
+            max_bytes=max_bytes,
+            partition_max_bytes=partition_max_bytes,
+            max_wait_ms=max_wait_ms,
+            isolation_level=isolation_level,
+            timeout_ms=timeout_ms,
+        )
 
     async def send_to(self, node_id: int, request: Request[R]) -> R:
         """Send a request to one broker, as it is. Raises KafkaError."""

@@ -196,6 +196,17 @@ class TransactionAdmin:
         again = await self._hanging({identity[0] for identity in suspects}, min_age_ms)
         return [found for found in again if found.transaction.identity in suspects]
 
+    async def may_be_aborted(self, partition: TopicPartition, start_offset: int) -> bool:
+        """Whether `abort` tears nothing there: the transaction that begins at `start_offset` hangs, or there is none.
+        Raises KafkaError."""
+        (states,) = (await self.producers([partition])).values()
+        if all(state.transaction_start_offset != start_offset for state in states):
+            return True  # `abort` says so
+        return any(
+            found.transaction.start_offset == start_offset and found.transaction.may_be_aborted_here
+            for found in await self.find_hanging([partition])
+        )
+
     async def explain(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Explanation]:
         """Which transaction holds back read_committed readers of each partition, if any. Raises KafkaError,
         PartialFailure."""

@@ -99,26 +99,36 @@ def text(explained: Sequence[Explanation], now_ms: int) -> Iterator[str]:
 
 def pinned_text(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> Iterator[str]:
     """A headline, and a line for each thing to know."""
-    yield (
+    yield headline(explained, pinned_by)
+    for label, what in pinned_facts(explained, pinned_by, now_ms):
+        yield f"  {label:{LABEL_WIDTH}} {what}"
+
+
+def headline(explained: Explanation, pinned_by: OpenTransaction) -> str:
+    return (
         f"{explained.partition}: read_committed readers see nothing from offset {explained.last_stable_offset} on, "
         f"for the transaction of {_name(pinned_by)}."
     )
-    yield _line("Held back", f"{count(explained.held_back, 'offset')}, up to the end at {explained.high_watermark}")
-    yield _line("Open since", _since(explained, pinned_by, now_ms))
-    yield _line("Producer", f"id {pinned_by.producer.producer_id}, epoch {pinned_by.producer.producer_epoch}")
+
+
+def pinned_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
+    """What to know of the transaction in the way: (label, what)."""
+    yield "Held back", f"{count(explained.held_back, 'offset')}, up to the end at {explained.high_watermark}"
+    yield "Open since", _since(explained, pinned_by, now_ms)
+    yield "Producer", f"id {pinned_by.producer.producer_id}, epoch {pinned_by.producer.producer_epoch}"
     held = pinned_by.held
     if held is not None:
         client = f"{held.client_id} at {(held.client_host or '').lstrip('/')}" if held.client_id is not None else None
-        yield _line("Client", client or "not known to its coordinator")
-        yield _line("Coordinator", f"broker {held.coordinator_id}: {held.state}, timeout {_span(held.timeout_ms)}")
+        yield "Client", client or "not known to its coordinator"
+        yield "Coordinator", f"broker {held.coordinator_id}: {held.state}, timeout {_span(held.timeout_ms)}"
     if explained.hang is None:
-        yield _line("Ends", _end(explained, pinned_by, now_ms))
+        yield "Ends", _end(explained, pinned_by, now_ms)
     else:
-        yield _line("Hangs", _why(explained, pinned_by))
-    yield _line("To end it", remedy(explained, pinned_by))
+        yield "Hangs", _why(explained, pinned_by)
+    yield "To end it", remedy(explained, pinned_by)
     if explained.later:
         more = count(len(explained.later), "other transaction")
-        yield _line("After it", f"{more} open here, from offset {explained.later[0].start_offset} on")
+        yield "After it", f"{more} open here, from offset {explained.later[0].start_offset} on"
 
 
 def remedy(explained: Explanation, pinned_by: OpenTransaction) -> str:
@@ -234,10 +244,6 @@ def _why(explained: Explanation, pinned_by: OpenTransaction) -> str:
         )
     limit = _span(explained.limits.max_timeout_ms)
     return f"it is open for longer than any timeout allows (transaction.max.timeout.ms: {limit})"
-
-
-def _line(label: str, what: str) -> str:
-    return f"  {label:{LABEL_WIDTH}} {what}"
 
 
 def _span(milliseconds: int) -> str:

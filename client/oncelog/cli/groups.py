@@ -10,20 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from oncelog.cli.command_config import connection_settings
+from oncelog.cli.group_positions import LAG_COLUMNS, lags_of, planned
 from oncelog.cli.options import bootstrap_option, output_option
 from oncelog.cli.output import Column, chosen_format, show_document, show_plain, show_rows, show_table
 from oncelog.cli.running import Failure, run
 from oncelog.cli.targets import TARGET, Target, partitions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from oncelog.admin import Admin
     from oncelog.cli.offsets import Position
-    from oncelog.cli.reset_plan import Bounds
     from oncelog.cluster import TopicPartition
 
-LAG_COLUMNS: Final = ("Topic", "Partition", "Committed", "End offset", "Lag", "Member", "Client", "Host")
 LIST_COLUMNS: Final = tuple(map(Column.headed, ("Group", "State", "Type")))
 PLAN_COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition", "Committed", "New offset")))
 
@@ -63,7 +59,7 @@ def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> 
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
-            return [await _lags(admin, group_id) for group_id in group_ids]
+            return [await lags_of(admin, group_id) for group_id in group_ids]
 
     described = run(command, bootstrap)
     match chosen_format(output):
@@ -125,7 +121,7 @@ def reset(
                 plan = _plan_from(from_file)
             else:
                 wanted = await partitions_of(admin, topics) if topics else sorted(committed)
-                plan = await _plan(admin, wanted, committed, position, shift_by)
+                plan = await planned(admin, wanted, committed, position, shift_by)
             if to_file is not None:
                 _write_plan(to_file, plan)
             if execute:
@@ -159,60 +155,6 @@ def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
 
     run(command, bootstrap)
     click.echo(f"deleted {', '.join(group_ids)}", err=True)
-
-
-async def _lags(admin: Admin, group_id: str) -> tuple[str, str, list[tuple[Any, ...]]]:
-    """The group, its state, and a row of LAG_COLUMNS for each partition that it has committed or reads."""
-    group = (await admin.groups.describe([group_id]))[group_id]
-    committed = await admin.groups.offsets(group_id)
-    readers = {partition: member for member in group.members for partition in member.assignment}
-    partitions = sorted(committed.keys() | readers.keys())
-    bounds = await _bounds(admin, partitions)
-    rows: list[tuple[Any, ...]] = []
-    for partition in partitions:
-        member = readers.get(partition)
-        offset = committed[partition].offset if partition in committed else None
-        end = bounds[partition].end if partition in bounds else None
-        lag = None if offset is None or end is None else max(0, end - offset)
-        who = (None, None, None) if member is None else (member.member_id, member.client_id, member.client_host)
-        rows.append((*partition, offset, end, lag, *who))
-    return group_id, group.state, rows
-
-
-async def _bounds(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """What those of the partitions hold that still exist."""
-    from oncelog.cli.reset_plan import Bounds
-    from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-
-    topics = set(await admin.list_topics(include_internal=True))
-    wanted = [partition for partition in partitions if partition.topic in topics]
-    first = await admin.list_offsets(dict.fromkeys(wanted, EARLIEST_TIMESTAMP))
-    last = await admin.list_offsets(dict.fromkeys(wanted, LATEST_TIMESTAMP))
-    return {partition: Bounds(first[partition].offset, last[partition].offset) for partition in wanted}
-
-
-async def _plan(
-    admin: Admin,
-    wanted: list[TopicPartition],
-    committed: dict[TopicPartition, int],
-    position: Position | None,
-    shift_by: int | None,
-) -> dict[TopicPartition, int]:
-    """The new offset of each partition."""
-    from oncelog.cli.offsets import AtTime, resolve
-    from oncelog.cli.reset_plan import shifted
-
-    bounds = await _bounds(admin, wanted)
-    if position is None:
-        return shifted({key: committed[key] for key in wanted if key in committed}, shift_by or 0, bounds)
-    found: dict[TopicPartition, int | None] = {}
-    if isinstance(position, AtTime):
-        answers = await admin.list_offsets(dict.fromkeys(bounds, position.timestamp_ms))
-        found = {key: answer.offset if answer.offset >= 0 else None for key, answer in answers.items()}
-    return {
-        key: resolve(position, beginning=held.beginning, end=held.end, found=found.get(key))
-        for key, held in bounds.items()
-    }
 
 
 def _position(target: str) -> Position:

@@ -39,6 +39,8 @@ BUILT_IN: Final = {
     "quotas": "oncelog.cli.quotas:quotas",
 }
 SHORTCUTS: Final = {"serve": "oncelog_broker.command:serve"}
+EXTRAS: Final = {"console": "console", "pipeline": "pipeline"}
+"""Of the distribution, with what a command needs; of all others it is `broker`."""
 ENTRY_POINT_GROUP: Final = "oncelog.commands"
 
 
@@ -74,7 +76,8 @@ def _load(name: str, target: str) -> click.Command:
         command = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
         raise Failure(
-            f"the command {name!r} needs {error.name}, which is not installed: pip install 'oncelog[broker]'"
+            f"the command {name!r} needs {error.name}, which is not installed: "
+            f"pip install 'oncelog[{EXTRAS.get(name, 'broker')}]'"
         ) from error
     assert isinstance(command, click.Command), f"{target} is not a click command"
     return command

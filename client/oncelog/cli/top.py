@@ -190,8 +190,9 @@ def duration(seconds: float | None) -> str:
     """As people read it: 0.3 s, 12 s, 3 min 20 s, 2 h 5 min."""
     if seconds is None:
         return "-"
-    if seconds < 10:
+    if seconds < 9.95:
         return f"{seconds:.1f} s"
+    seconds = round(seconds)  # or 119.7 were 1 min 60 s
     if seconds < 60:
         return f"{seconds:.0f} s"
     if seconds < 3600:

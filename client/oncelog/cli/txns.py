@@ -273,12 +273,7 @@ async def _check_broker(admin: Admin, broker_id: int | None) -> None:
 
 async def _check_hangs(admin: Admin, partition: TopicPartition, start_offset: int) -> None:
     """Raises Failure if an open transaction begins there which its coordinator is going to end, or KafkaError."""
-    (states,) = (await admin.transactions.producers([partition])).values()
-    if all(state.transaction_start_offset != start_offset for state in states):
-        return  # `abort` says so
-    hanging = await admin.transactions.find_hanging([partition])
-    ends_here = {each.transaction.start_offset for each in hanging if each.transaction.may_be_aborted_here}
-    if start_offset not in ends_here:
+    if not await admin.transactions.may_be_aborted(partition, start_offset):
         raise Failure(
             f"the transaction at offset {start_offset} of {partition} is still its coordinator's to end: "
             f"oncelog explain {partition.topic}:{partition.partition} says how. --force aborts it here alone"

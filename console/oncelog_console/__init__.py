@@ -1,0 +1,15 @@
+"""`oncelog console`: a web page that shows a cluster, and ends what hangs. An admin client, so for Apache Kafka too.
+
+command.py      the command
+application.py  the ASGI application: which page is where
+pages/          from a request to a page
+rendering.py    templates, and the pages for what went wrong
+console.py      what all pages share
+looks/          what is seen of a cluster; no HTML
+drawing/        (pure) where the lines of pictures go
+link.py         the admin client that all pages share
+guard.py        hosts, sites, tokens, headers: before every page
+serving.py      uvicorn, bounded
+shown.py        (pure) text from a cluster as people may see it
+limits.py       what is taken and shown at most
+"""

@@ -1,0 +1,71 @@
+"""`oncelog console`: serve the page until Ctrl-C."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+
+import click
+
+from oncelog.cli.command_config import connection_settings
+from oncelog.cli.options import bootstrap_option
+from oncelog.cli.running import Failure, run
+from oncelog_console.application import application
+from oncelog_console.link import Link
+from oncelog_console.serving import listening_socket, serve
+
+DEFAULT_LISTEN = "127.0.0.1:8080"
+
+
+@click.command()
+@bootstrap_option
+@click.option(
+    "--listen", default=DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT", help="Where the page is; port 0: any."
+)
+@click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A name under which browsers reach it, beside localhost and the address of --listen. May be repeated.",
+)
+@click.option("--allow-changes", is_flag=True, help="Let the page abort transactions and move groups.")
+def console(bootstrap: str, listen: str, hosts: tuple[str, ...], allow_changes: bool) -> None:
+    """Show a cluster as a web page: brokers, topics, records as they come, groups, transactions.
+
+    It is an admin client: it works with Apache Kafka, too. Whoever can open the page sees what the console may see,
+    and with --allow-changes does what it may do: it listens on the loopback unless told otherwise, and has no login of
+    its own. Elsewhere, put a proxy before it that has one.
+    """
+    host, port = _address(listen)
+
+    async def command() -> None:
+        link = Link(bootstrap, connection_settings())
+        link.new_admin()  # a setting that makes no sense is said now
+        try:
+            listening = listening_socket(host, port)
+        except OSError as error:
+            raise Failure(f"cannot listen on {listen}: {error.strerror or error}. Another one: --listen") from error
+        name = f"[{host}]" if ":" in host else host
+        where = f"http://{name}:{listening.getsockname()[1]}"
+        if not _is_loopback(host):
+            click.echo(f"oncelog: whoever reaches {listen} sees this cluster; there is no login", err=True)
+        app = application(link, allows_changes=allow_changes, hosts=(name, *hosts))
+        await serve(app, listening, lambda: click.echo(f"oncelog console is on {where} (Ctrl-C ends it)"))
+
+    run(command, bootstrap)
+    sys.stdout.flush()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--listen")
+    return host.strip("[]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,51 @@
+"""What all pages share: the cluster, what was loaded a moment ago, and what may be done."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from oncelog_console.guard import Token
+from oncelog_console.limits import MAX_PAGES
+from oncelog_console.link import Link, Shared
+from oncelog_console.looks.lag_history import LagHistory
+
+MAX_NOTICES: Final = 32
+
+
+class Notices:
+    """What was done, said on the page that comes after it: under a name that nobody else can guess."""
+
+    def __init__(self) -> None:
+        self._texts: OrderedDict[str, str] = OrderedDict()
+
+    def add(self, text: str) -> str:
+        """The name under which `get` knows it."""
+        name = secrets.token_urlsafe(8)
+        self._texts[name] = text
+        while len(self._texts) > MAX_NOTICES:
+            self._texts.popitem(last=False)
+        return name
+
+    def get(self, name: str) -> str | None:
+        return self._texts.get(name)
+
+
+@dataclass(slots=True)
+class Console:
+    """One for each application. `tails`: live ones."""
+
+    link: Link
+    allows_changes: bool = False
+    token: Token = field(default_factory=Token)
+    notices: Notices = field(default_factory=Notices)
+    shared: Shared[Any] = field(default_factory=Shared)
+    pages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PAGES))
+    tails: int = 0
+    history: LagHistory = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.history = LagHistory(self.link)

@@ -1,0 +1,61 @@
+"""Open transactions as bars: from when each began to now, and on to when its coordinator will abort it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog_console.drawing.scale import Scale, Tick, age_label, ages
+
+LEAST_MS: Final = 10_000
+"""The axis is at least so long."""
+MOST_MS: Final = 3600 * 1000
+"""And at most so long: what is older runs out of the picture at the left, and does not press the others together."""
+NOW_AT: Final = 0.8
+"""Of the width: what is to its right is to come."""
+TICKS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What is to be drawn: times in ms, None where nobody knows."""
+
+    since_ms: int | None
+    ends_by_ms: int | None
+    hangs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """In percent. `rest` is how far it may go on; `is_older`: it began before the picture does."""
+
+    x: float
+    width: float
+    rest: float
+    is_older: bool
+    hangs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    bars: tuple[Bar, ...]
+    ticks: tuple[Tick, ...]
+    now_x: float
+
+
+def timeline(spans: Sequence[Span], now_ms: int) -> Timeline:
+    """One bar for each span, in their order."""
+    ages_ms = [now_ms - span.since_ms for span in spans if span.since_ms is not None]
+    past = max([LEAST_MS, *(age * 21 // 20 for age in ages_ms if age <= MOST_MS)])
+    scale = Scale(now_ms - past, now_ms - past + past / NOW_AT)
+    now_x = scale.at(now_ms)
+    bars = []
+    for span in spans:
+        since = now_ms - past if span.since_ms is None else min(span.since_ms, now_ms)
+        x = scale.at(since)
+        rest = 0.0 if span.ends_by_ms is None else max(0.0, scale.at(span.ends_by_ms) - now_x)
+        is_older = span.since_ms is None or span.since_ms < now_ms - past
+        bars.append(Bar(x, round(max(0.3, now_x - x), 3), round(rest, 3), is_older, span.hangs))
+    ticks = tuple(Tick(scale.at(now_ms - age), age_label(age)) for age in ages(past, TICKS))
+    return Timeline(tuple(bars), ticks, now_x)

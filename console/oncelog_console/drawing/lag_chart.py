@@ -1,0 +1,50 @@
+"""The lag of a group over time, as points of a line in a box of 1000 by 100."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog_console.drawing.scale import Scale, Tick, age_label, ages
+
+WIDTH: Final = 1000
+HEIGHT: Final = 100
+TICKS: Final = 6
+LEAST_MS: Final = 60_000
+HEADROOM: Final = 1.3
+"""Above the highest point there is room for a label."""
+
+
+@dataclass(frozen=True, slots=True)
+class LagChart:
+    """`lines`: the points of each stretch that was known throughout; `areas` are closed at the bottom."""
+
+    lines: tuple[str, ...]
+    areas: tuple[str, ...]
+    most: int
+    ticks: tuple[Tick, ...]
+
+
+def lag_chart(points: Sequence[tuple[int, int | None]], now_ms: int) -> LagChart:
+    """`points`: (ms, lag), the oldest first; None is a gap."""
+    most = max((lag for _, lag in points if lag is not None), default=0)
+    span = max(LEAST_MS, now_ms - points[0][0] if points else 0)
+    across, up = Scale(now_ms - span, now_ms), Scale(0, max(1, most) * HEADROOM)
+    stretches: list[list[tuple[float, float]]] = [[]]
+    for at_ms, lag in points:
+        if lag is None:
+            stretches.append([])
+        else:
+            stretches[-1].append((across.at(at_ms) * WIDTH / 100, HEIGHT - up.at(lag) * HEIGHT / 100))
+    known = [stretch for stretch in stretches if stretch]
+    return LagChart(
+        tuple(_points(stretch) for stretch in known),
+        tuple(_points([(stretch[0][0], HEIGHT), *stretch, (stretch[-1][0], HEIGHT)]) for stretch in known),
+        most,
+        tuple(Tick(across.at(now_ms - age), age_label(age)) for age in ages(span, TICKS)),
+    )
+
+
+def _points(stretch: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in stretch)

@@ -1,0 +1,137 @@
+"""A log as people may look at it: offsets to the right, a line for each producer, a box for each of its batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog_console.drawing.scale import Scale, Tick, round_ticks
+from oncelog_console.limits import LANES
+
+COLOURS: Final = 8
+LANE_HEIGHT: Final = 26
+BOX_HEIGHT: Final = 18
+TOP: Final = 48
+BOTTOM: Final = 26
+TICKS: Final = 8
+LEAST_WIDTH: Final = 0.35
+GAP: Final = 0.12
+"""Percent between boxes, where there is room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A batch: its offsets, both included; -1 is no producer. `kind` is "data", "commit", "abort" or "control"."""
+
+    first: int
+    last: int
+    producer_id: int
+    kind: str
+    fate: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """`x` and `width` in percent, `y` in pixels. `colour` is from 0 on; `fate` is a word for the style."""
+
+    x: float
+    width: float
+    y: int
+    colour: int | None
+    kind: str
+    fate: str
+    title: str
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A line of the picture. None: records without a producer; `others`: of so many further producers."""
+
+    producer_id: int | None
+    y: int
+    colour: int | None
+    others: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A vertical line. `anchor` is where its label stands: "start", "middle" or "end" of the text at `x`."""
+
+    x: float
+    label: str
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogPicture:
+    boxes: tuple[Box, ...]
+    lanes: tuple[Lane, ...]
+    ticks: tuple[Tick, ...]
+    last_stable: Mark | None
+    high_watermark: Mark | None
+    held_back_x: float | None
+    """From there on readers of committed records see nothing."""
+    height: int
+    base: int
+
+
+def log_picture(batches: Sequence[Drawn], start: int, end: int, last_stable: int, high_watermark: int) -> LogPicture:
+    """Offsets from `start` up to `end`; the marks are left out where they are not between these."""
+    end = max(end, start + 1)
+    scale = Scale(start, end)
+    lanes, lane_of = _lanes(batches)
+    boxes = tuple(_box(batch, scale, lane_of[batch.producer_id]) for batch in batches)
+    ticks = tuple(Tick(scale.at(offset), str(offset)) for offset in round_ticks(start, end, TICKS))
+    stable = _mark(scale, start, end, last_stable, "last stable offset")
+    high = _mark(scale, start, end, high_watermark, "high watermark")
+    is_held_back = last_stable < high_watermark and last_stable < end
+    base = TOP + LANE_HEIGHT * max(1, len(lanes))
+    return LogPicture(
+        boxes,
+        lanes,
+        ticks,
+        stable if last_stable < high_watermark else None,
+        high,
+        scale.at(last_stable) if is_held_back else None,
+        base + BOTTOM,
+        base,
+    )
+
+
+def _lanes(batches: Sequence[Drawn]) -> tuple[tuple[Lane, ...], dict[int, Lane]]:
+    """Those that wrote most have lines of their own, in the order in which they come; the last is for all others."""
+    counts = Counter(batch.producer_id for batch in batches)
+    own = {producer for producer, _ in counts.most_common(LANES if len(counts) <= LANES else LANES - 1)}
+    lanes: list[Lane] = []
+    lane_of: dict[int, Lane] = {}
+    for producer in dict.fromkeys(batch.producer_id for batch in batches):
+        if producer in own:
+            colour = None if producer < 0 else sum(lane.colour is not None for lane in lanes) % COLOURS
+            lane = Lane(None if producer < 0 else producer, TOP + LANE_HEIGHT * len(lanes), colour)
+            lanes.append(lane)
+            lane_of[producer] = lane
+    others = [producer for producer in counts if producer not in own]
+    if others:
+        lane = Lane(None, TOP + LANE_HEIGHT * len(lanes), None, len(others))
+        lanes.append(lane)
+        lane_of.update(dict.fromkeys(others, lane))
+    return tuple(lanes), lane_of
+
+
+def _box(batch: Drawn, scale: Scale, lane: Lane) -> Box:
+    x = scale.at(batch.first)
+    width = scale.at(batch.last + 1) - x
+    width = max(LEAST_WIDTH, width - GAP if width > 4 * GAP else width)
+    y = lane.y + (LANE_HEIGHT - BOX_HEIGHT) // 2
+    return Box(x, round(width, 3), y, lane.colour, batch.kind, batch.fate, batch.title, batch.first)
+
+
+def _mark(scale: Scale, start: int, end: int, offset: int, name: str) -> Mark | None:
+    if not start <= offset <= end:
+        return None
+    x = scale.at(offset)
+    return Mark(x, f"{name} {offset}", "start" if x < 30 else "end")

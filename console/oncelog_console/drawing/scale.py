@@ -1,0 +1,63 @@
+"""An axis: where a value is, in percent, and the round values beside which lines are drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+ROUND: Final = (1, 2, 5)
+DAY_MS: Final = 86_400_000
+TIME_STEPS: Final = tuple(
+    1000 * s for s in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
+)
+
+
+class Tick(NamedTuple):
+    x: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """`low` is at 0 %, `high` at 100 %."""
+
+    low: float
+    high: float
+
+    def at(self, value: float) -> float:
+        """In percent, kept within 0 and 100."""
+        if self.high <= self.low:
+            return 0.0
+        return round(min(100.0, max(0.0, (value - self.low) * 100 / (self.high - self.low))), 3)
+
+
+def round_ticks(low: int, high: int, most: int) -> list[int]:
+    """At most `most` round numbers from `low` to `high`, both included."""
+    step, power = 1, 0
+    while (high - low) / step + 1 > most:
+        power += 1
+        step = ROUND[power % 3] * 10 ** (power // 3)
+    first = -(-low // step) * step
+    return list(range(first, high + 1, step))
+
+
+def ages(span_ms: int, most: int) -> list[int]:
+    """Round ages, 0 first, up to `span_ms`."""
+    step = next((each for each in TIME_STEPS if span_ms / each < most), None)
+    if step is None:
+        step = -(-span_ms // (most * DAY_MS)) * DAY_MS
+    return list(range(0, span_ms + 1, step))
+
+
+def age_label(age_ms: int) -> str:
+    """`3 min`, `1 h 30 min`."""
+    seconds = age_ms // 1000
+    if seconds == 0:
+        return "now"
+    if seconds < 60:
+        return f"−{seconds} s"
+    if seconds < 3600:
+        return f"−{seconds // 60} min" + (f" {seconds % 60} s" if seconds % 60 else "")
+    if seconds < 86_400:
+        return f"−{seconds // 3600} h" + (f" {seconds % 3600 // 60} min" if seconds % 3600 else "")
+    return f"−{seconds // 86_400} d"

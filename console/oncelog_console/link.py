@@ -1,0 +1,89 @@
+"""The cluster, as the pages reach it: one admin client for all of them, made when it is needed and again after that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from time import monotonic
+from typing import Any, Generic, TypeVar
+
+from oncelog.admin import Admin
+from oncelog_console.limits import CALL_TIMEOUT_MS, SHARED_SECONDS
+
+T = TypeVar("T")
+
+CLIENT_ID = "oncelog-console"
+
+
+class Link:
+    """How to reach a cluster."""
+
+    def __init__(self, bootstrap: str, settings: Mapping[str, Any]) -> None:
+        self.bootstrap = bootstrap
+        defaults = {
+            "client_id": CLIENT_ID,
+            "default_api_timeout_ms": CALL_TIMEOUT_MS,
+            "request_timeout_ms": CALL_TIMEOUT_MS,
+            "socket_connection_setup_timeout_ms": CALL_TIMEOUT_MS,
+        }
+        self._settings = defaults | dict(settings)
+        self._admin: Admin | None = None
+        self._starting = asyncio.Lock()
+
+    def new_admin(self) -> Admin:
+        """One with connections of its own, for who waits long: answers on a connection come in order. Raises
+        ConfigError."""
+        return Admin(self.bootstrap, **self._settings)
+
+    async def admin(self) -> Admin:
+        """The one that pages share. Raises KafkaError if no broker can be reached."""
+        async with self._starting:
+            if self._admin is None:
+                admin = self.new_admin()
+                await admin.start()
+                self._admin = admin
+            return self._admin
+
+    async def close(self) -> None:
+        if self._admin is not None:
+            await self._admin.close()
+            self._admin = None
+
+
+class Shared(Generic[T]):
+    """What many may ask for at once is loaded once, and good for SHARED_SECONDS."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._loaded: dict[Hashable, tuple[float, asyncio.Task[T]]] = {}
+        self._running: set[asyncio.Task[T]] = set()
+
+    async def get(self, key: Hashable, load: Callable[[], Awaitable[T]]) -> T:
+        """Raises what `load` raises, to all who wait for it."""
+        now = self._clock()
+        self._loaded = {k: (until, task) for k, (until, task) in self._loaded.items() if until > now or not task.done()}
+        if key not in self._loaded:
+            task = asyncio.ensure_future(_awaited(load))
+            self._running.add(task)
+            task.add_done_callback(self._ended)
+            self._loaded[key] = (now + SHARED_SECONDS, task)
+        return await asyncio.shield(self._loaded[key][1])
+
+    def forget(self) -> None:
+        """Something was changed: the next who asks sees it."""
+        self._loaded = {}
+
+    async def close(self) -> None:
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # Nobody may be waiting any more; then what it raises is of no interest.
+
+
+async def _awaited(load: Callable[[], Awaitable[T]]) -> T:
+    return await load()

@@ -1,0 +1,124 @@
+"""Groups, looked at every few seconds: where they are now, and how far behind they were. In memory, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from oncelog import TopicPartition
+from oncelog.admin import LATEST_TIMESTAMP, Admin
+from oncelog.cli.running import describe
+from oncelog.cli.top_look import lag_of
+from oncelog.clock import now_ms
+from oncelog.errors import ConnectionFailed, KafkaError, PartialFailure
+from oncelog_console.limits import MAX_SAMPLED_GROUPS, SAMPLE_SECONDS, SAMPLES
+from oncelog_console.link import Link
+
+logger = logging.getLogger(__name__)
+
+
+class LagPoint(NamedTuple):
+    """A sample: when (ms since the epoch), and records behind; None where that was not known."""
+
+    at_ms: int
+    lag: int | None
+
+
+@dataclass(slots=True)
+class GroupHistory:
+    """`committed`: as of the last sample."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    points: deque[LagPoint] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+
+    @property
+    def lag(self) -> int | None:
+        return self.points[-1].lag if self.points else None
+
+
+class LagHistory:
+    """`groups` by id. `problem`: why the last look failed. `left_out`: groups beyond those that are sampled."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.groups: dict[str, GroupHistory] = {}
+        self.problem: str | None = None
+        self.left_out = 0
+        self.samples = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(SAMPLE_SECONDS * 6):
+                    await self.sample()
+                self.problem = None
+            except TimeoutError:
+                self.problem = "the groups were not told in time"
+            except KafkaError as error:
+                self.problem = describe(error, self._link.bootstrap)
+            except Exception:
+                # A mistake of ours: to be seen, and no reason to stand still from now on.
+                logger.exception("the groups could not be looked at")
+                self.problem = "the groups could not be looked at: see the console's own log"
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    async def sample(self) -> None:
+        """One look at all groups. Raises KafkaError."""
+        admin = await self._link.admin()
+        listed = await admin.groups.list()
+        self.left_out = max(0, len(listed) - MAX_SAMPLED_GROUPS)
+        listed = listed[:MAX_SAMPLED_GROUPS]
+        committed = {group.group_id: await _committed(admin, group.group_id) for group in listed}
+        ends = await _ends(admin, {where for offsets in committed.values() for where in offsets or ()})
+        at_ms = now_ms()
+        known = self.groups
+        self.groups = {}
+        for group in listed:
+            history = known.get(group.group_id) or GroupHistory(group.group_id, group.state, group.protocol_type)
+            history.state, history.protocol_type = group.state, group.protocol_type
+            offsets = committed[group.group_id]
+            if offsets is not None:
+                history.committed = offsets
+            lag = None if offsets is None else lag_of({tuple(w): o for w, o in offsets.items()}, ends)
+            history.points.append(LagPoint(at_ms, lag))
+            self.groups[group.group_id] = history
+        self.samples += 1
+
+    def at(self, partition: TopicPartition) -> dict[str, int]:
+        """Where the groups are that have committed something there, as of the last sample: group id -> offset."""
+        return {
+            group_id: history.committed[partition]
+            for group_id, history in self.groups.items()
+            if partition in history.committed
+        }
+
+
+async def _committed(admin: Admin, group_id: str) -> Mapping[TopicPartition, int] | None:
+    """None where it cannot be had now. Raises ConnectionFailed."""
+    try:
+        return {where: known.offset for where, known in (await admin.groups.offsets(group_id)).items()}
+    except ConnectionFailed:
+        raise
+    except KafkaError:
+        return None
+
+
+async def _ends(admin: Admin, partitions: set[TopicPartition]) -> dict[tuple[str, int], int]:
+    """Of those that exist and have leaders. Raises KafkaError."""
+    if not partitions:
+        return {}
+    topics = set(await admin.list_topics(include_internal=True))
+    wanted = {where: LATEST_TIMESTAMP for where in partitions if where.topic in topics}
+    try:
+        answers = await admin.list_offsets(wanted)
+    except PartialFailure as failure:
+        answers = dict(failure.results)
+    return {(where.topic, where.partition): answer.offset for where, answer in answers.items()}

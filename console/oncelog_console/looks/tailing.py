@@ -1,0 +1,78 @@
+"""Records as they come, from the ends of partitions on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from oncelog import TopicPartition
+from oncelog.admin import LATEST_TIMESTAMP, Admin
+from oncelog.errors import ErrorCode, KafkaError, PartialFailure
+from oncelog_console.limits import TAIL_BYTES, TAIL_RECORDS
+from oncelog_console.looks.fates import JudgedBatch, judged_fresh, judged_stable
+from oncelog_console.looks.records import RecordLook, decoded, records_of
+from oncelog_protocol.messages.fetch import IsolationLevel
+
+WAIT_MS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TailPart:
+    """The newest records that came since the last part, and how many before them are left out."""
+
+    records: list[RecordLook]
+    left_out: int
+
+
+async def tail(admin: Admin, topic: str, partitions: list[int], *, committed_only: bool) -> AsyncGenerator[TailPart]:
+    """One part at each look, also where nothing came: for ever. Raises KafkaError."""
+    level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+    offsets = await _ends(admin, [TopicPartition(topic, index) for index in partitions], level)
+    while True:
+        try:
+            parts = await admin.read_log(offsets, max_bytes=TAIL_BYTES, max_wait_ms=WAIT_MS, isolation_level=level)
+        except KafkaError as error:
+            offsets = await _moved_on(admin, error, offsets, level)
+            yield TailPart([], 0)
+            continue
+        records: list[RecordLook] = []
+        for where, part in parts.items():
+            judged = judged_stable(part) if committed_only else judged_fresh(part.batches)
+            records += await decoded(partial(_records, where.partition, judged, offsets[where], committed_only))
+            if part.batches:
+                offsets[where] = max(offsets[where], part.batches[-1].next_offset)
+        records.sort(key=_timestamp)
+        yield TailPart(records[-TAIL_RECORDS:], max(0, len(records) - TAIL_RECORDS))
+
+
+async def _ends(admin: Admin, wanted: list[TopicPartition], level: IsolationLevel) -> dict[TopicPartition, int]:
+    answers = await admin.list_offsets(dict.fromkeys(wanted, LATEST_TIMESTAMP), isolation_level=level)
+    return {where: answer.offset for where, answer in answers.items()}
+
+
+async def _moved_on(
+    admin: Admin, error: KafkaError, offsets: dict[TopicPartition, int], level: IsolationLevel
+) -> dict[TopicPartition, int]:
+    """Where to go on after logs were cut, or cleaned faster than we read: at their ends. Raises other errors."""
+    errors = error.errors if isinstance(error, PartialFailure) else dict.fromkeys(offsets, error)
+    others = [each for each in errors.values() if each.code is not ErrorCode.OFFSET_OUT_OF_RANGE]
+    if others:
+        raise others[0]
+    await asyncio.sleep(WAIT_MS / 1000)
+    return offsets | await _ends(admin, list(errors), level)
+
+
+def _records(partition: int, judged: list[JudgedBatch], from_offset: int, committed_only: bool) -> list[RecordLook]:
+    return [
+        record
+        for each in judged
+        for record in records_of(partition, each, from_offset)
+        if not committed_only or each.fate.is_readable
+    ]
+
+
+def _timestamp(record: RecordLook) -> int:
+    return record.timestamp_ms

@@ -1,0 +1,127 @@
+"""What every page does: it waits for its turn, takes its time and no more, reads parameters, and says what is wrong.
+
+A change is a form with our token, of few fields, which is read in little time; what it does is one more function.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Final, TypeVar
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from oncelog import TopicPartition
+from oncelog.admin import Admin
+from oncelog.cluster import Partition
+from oncelog.errors import KafkaError
+from oncelog_console.console import Console
+from oncelog_console.limits import FORM_SECONDS, MAX_FORM_BYTES, MAX_FORM_FIELDS, PAGE_SECONDS
+from oncelog_console.rendering import Refused, error_page, url
+
+T = TypeVar("T")
+
+Handler = Callable[[Request], Awaitable[Response]]
+Form = dict[str, str]
+FORM_TYPE: Final = "application/x-www-form-urlencoded"
+MAX_PARTITION: Final = 2**31 - 1
+MAX_OFFSET: Final = 2**63 - 1
+
+
+def page(handler: Handler) -> Handler:
+    """With its turn, its time, and a page for what it raises."""
+
+    @wraps(handler)
+    async def answered(request: Request) -> Response:
+        try:
+            async with asyncio.timeout(PAGE_SECONDS), console_of(request).pages:
+                return await handler(request)
+        except (KafkaError, Refused, TimeoutError) as error:
+            return error_page(request, error)
+
+    return answered
+
+
+def change(handler: Callable[[Request, Form], Awaitable[Response]]) -> Handler:
+    """As `page`, for a form that changes something. The guard has looked at where it comes from."""
+
+    @page
+    @wraps(handler)
+    async def answered(request: Request) -> Response:
+        console = console_of(request)
+        if not console.allows_changes:
+            raise Refused("nothing can be changed here: oncelog console was started without --allow-changes", 403)
+        form = await _form(request)
+        if not console.token.is_right(form.get("token", "")):
+            raise Refused("this form is of an earlier start of the console: load its page again", 403)
+        done = await handler(request, form)
+        console.shared.forget()
+        return done
+
+    return answered
+
+
+async def _form(request: Request) -> Form:
+    """Raises Refused."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
+        raise Refused("a form is needed", 415)
+    body = b""
+    try:
+        async with asyncio.timeout(FORM_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_FORM_BYTES:
+                    raise Refused(f"a form has {MAX_FORM_BYTES} bytes at most", 413)
+    except TimeoutError:
+        raise Refused("the form did not come in time", 408) from None
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS, errors="strict")
+    except ValueError:
+        raise Refused("this is no form of ours") from None
+    if len(dict(pairs)) != len(pairs):
+        raise Refused("a field of a form is there once")
+    return dict(pairs)
+
+
+def console_of(request: Request) -> Console:
+    console: Console = request.app.state.console
+    return console
+
+
+async def admin_of(request: Request) -> Admin:
+    """Raises KafkaError if no broker can be reached."""
+    return await console_of(request).link.admin()
+
+
+def done(request: Request, text: str, path: str, **query: object) -> Response:
+    """Back to a page, which says what was done."""
+    return RedirectResponse(url(path, **query, notice=console_of(request).notices.add(text)), 303)
+
+
+# --- parameters
+
+
+def text_of(given: str | None, name: str) -> str:
+    """Raises Refused where there is none."""
+    if given is None:
+        raise Refused(f"the address lacks {name}")
+    return given
+
+
+def number_of(given: str | None, name: str, most: int = MAX_OFFSET) -> int:
+    """Raises Refused for anything but a number from 0 to `most`."""
+    text = text_of(given, name)
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= most):
+        raise Refused(f"{name} is a number from 0 to {most}, not {text[:40]!r}")
+    return int(text)
+
+
+async def partition_of(admin: Admin, topic: str, index: int) -> tuple[TopicPartition, Partition]:
+    """Raises Refused for a partition that the topic has not, KafkaError."""
+    known = (await admin.describe_topics([topic]))[topic].partitions
+    if index not in known:
+        raise Refused(f"{topic} has the partitions 0 to {len(known) - 1}, not {index}", 404)
+    return TopicPartition(topic, index), known[index]

@@ -1,0 +1,89 @@
+"""/transaction/abort and /transaction/fence: what would be done, and by a form of ours, doing it."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from oncelog import TopicPartition
+from oncelog.cli.explain import headline, pinned_facts
+from oncelog.clock import now_ms
+from oncelog_console.pages.asking import (
+    MAX_PARTITION,
+    Form,
+    admin_of,
+    change,
+    done,
+    number_of,
+    page,
+    partition_of,
+    text_of,
+)
+from oncelog_console.rendering import Refused, render
+
+
+@page
+async def ask_abort(request: Request) -> Response:
+    given = request.query_params
+    topic = text_of(given.get("topic"), "topic")
+    index = number_of(given.get("partition"), "partition", MAX_PARTITION)
+    offset = number_of(given.get("offset"), "offset")
+    admin = await admin_of(request)
+    where, _ = await partition_of(admin, topic, index)
+    states = (await admin.transactions.producers([where]))[where]
+    state = next((each for each in states if each.transaction_start_offset == offset), None)
+    may_be = state is not None and await admin.transactions.may_be_aborted(where, offset)
+    explained = (await admin.transactions.explain([where]))[where]
+    pinned = explained.pinned_by if explained.pinned_by and explained.pinned_by.start_offset == offset else None
+    return render(
+        request,
+        "abort.html",
+        where=where,
+        offset=offset,
+        state=state,
+        may_be=may_be,
+        headline=None if pinned is None else headline(explained, pinned),
+        facts=() if pinned is None else tuple(pinned_facts(explained, pinned, now_ms())),
+    )
+
+
+@change
+async def abort(request: Request, form: Form) -> Response:
+    index = number_of(form.get("partition"), "partition", MAX_PARTITION)
+    offset = number_of(form.get("offset"), "offset")
+    where = TopicPartition(text_of(form.get("topic"), "topic"), index)
+    admin = await admin_of(request)
+    await partition_of(admin, *where)
+    if not await admin.transactions.may_be_aborted(where, offset):
+        raise Refused(
+            f"the transaction at offset {offset} of {where} is its coordinator's to end: aborted here alone, it could "
+            "be committed elsewhere",
+            409,
+        )
+    state = await admin.transactions.abort(where, offset)
+    stable = (await admin.transactions.explain([where]))[where].last_stable_offset
+    whose = f"the transaction of producer {state.producer_id} in {where}"
+    text = f"Aborted {whose}: its last stable offset is {stable} now."
+    return done(request, text, "/transactions")
+
+
+@page
+async def ask_fence(request: Request) -> Response:
+    transactional_id = text_of(request.query_params.get("id"), "id")
+    admin = await admin_of(request)
+    described = (await admin.transactions.describe([transactional_id]))[transactional_id]
+    return render(request, "fence.html", described=described)
+
+
+@change
+async def fence(request: Request, form: Form) -> Response:
+    transactional_id = text_of(form.get("id"), "id")
+    producer_id = number_of(form.get("producer_id"), "producer_id")
+    epoch = number_of(form.get("epoch"), "epoch")
+    admin = await admin_of(request)
+    described = (await admin.transactions.describe([transactional_id]))[transactional_id]
+    if (described.producer_id, described.producer_epoch) != (producer_id, epoch):
+        raise Refused("somebody else has taken this transactional id since: look again", 409)
+    await admin.transactions.fence([transactional_id])
+    text = f"Took the transactional id {transactional_id!r} from its producer; what it had open is aborted."
+    return done(request, text, "/transactions")

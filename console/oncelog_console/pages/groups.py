@@ -1,0 +1,50 @@
+"""/groups and /group: members, positions, and how far behind they were."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from oncelog.clock import now_ms
+from oncelog_console.drawing.lag_chart import lag_chart
+from oncelog_console.limits import MAX_ROWS
+from oncelog_console.looks import groups as look_at
+from oncelog_console.pages.asking import admin_of, console_of, page, text_of
+from oncelog_console.rendering import render
+
+
+@page
+async def groups(request: Request) -> Response:
+    history = console_of(request).history
+    if not history.samples:
+        await admin_of(request)  # says what is wrong
+    search = request.query_params.get("q", "")
+    found = [each for each in history.groups.values() if search.lower() in each.group_id.lower()]
+    found.sort(key=lambda each: (-(each.lag or 0), each.group_id))
+    now = now_ms()
+    rows = [(each, lag_chart(each.points, now)) for each in found[:MAX_ROWS]]
+    return render(request, "groups.html", rows=rows, history=history, search=search)
+
+
+@page
+async def group(request: Request) -> Response:
+    group_id = text_of(request.query_params.get("id"), "id")
+    console = console_of(request)
+
+    async def load() -> look_at.GroupLook:
+        return await look_at.look(await admin_of(request), group_id)
+
+    look: look_at.GroupLook = await console.shared.get(("group", group_id), load)
+    known = console.history.groups.get(group_id)
+    points = () if known is None else known.points
+    return render(
+        request,
+        "group.html",
+        look=look,
+        group=look.group,
+        rows=look.rows[:MAX_ROWS],
+        members=look.group.members[:MAX_ROWS],
+        left_out=max(0, len(look.rows) - MAX_ROWS),
+        chart=lag_chart(points, now_ms()) if len(points) > 1 else None,
+        topics=sorted({row.partition.topic for row in look.rows}),
+    )

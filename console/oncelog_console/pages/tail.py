@@ -1,0 +1,125 @@
+"""/tail: records as they come, as server-sent events. Each tail has connections of its own to the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from oncelog.cli.running import describe
+from oncelog.errors import KafkaError
+from oncelog_console.console import Console
+from oncelog_console.limits import KEY_BYTES, MAX_TAILS, PAGE_SECONDS, TAIL_SECONDS, VALUE_BYTES
+from oncelog_console.looks.records import RecordLook
+from oncelog_console.looks.tailing import TailPart, tail
+from oncelog_console.pages.asking import console_of
+from oncelog_console.pages.records import Asked, asked_by, partitions_read
+from oncelog_console.rendering import Refused, moment, url
+from oncelog_console.shown import bytes_shown
+
+
+async def tail_events(request: Request) -> Response:
+    console = console_of(request)
+    try:
+        asked = asked_by(request)
+        async with asyncio.timeout(PAGE_SECONDS), console.pages:
+            admin = await console.link.admin()
+            topic = (await admin.describe_topics([asked.topic]))[asked.topic]
+            indexes = partitions_read(asked, topic)
+    except Refused as refused:
+        return PlainTextResponse(refused.message, refused.status)
+    except KafkaError as error:
+        return PlainTextResponse(describe(error, console.link.bootstrap), 503)
+    except TimeoutError:
+        return PlainTextResponse("no answer in time", 504)
+    if console.tails >= MAX_TAILS:
+        return PlainTextResponse(f"{MAX_TAILS} live tails are open, which is all that there may be", 503)
+    return EventStream(_events(console, asked, indexes), console)
+
+
+class EventStream(Response):
+    """Sends what `events` yields until the browser goes, or its time is over. Counted from here to its end."""
+
+    def __init__(self, events: AsyncGenerator[bytes], console: Console) -> None:
+        super().__init__(media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        del self.headers["content-length"]
+        self._events = events
+        self._has_begun = False
+        self._console = console
+        console.tails += 1
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send(send))
+        leaving = asyncio.ensure_future(_gone(receive))
+        try:
+            await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED, timeout=TAIL_SECONDS)
+            is_over = not sending.done() and not leaving.done()
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+            self._console.tails -= 1
+        if is_over and self._has_begun:  # the browser connects again
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send(self, send: Send) -> None:
+        async with aclosing(self._events) as events:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            self._has_begun = True
+            async for event in events:
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _events(console: Console, asked: Asked, indexes: list[int]) -> AsyncGenerator[bytes]:
+    yield b"retry: 3000\n\n"
+    try:
+        async with console.link.new_admin() as admin:
+            yield _event("ready", {})
+            key = asked.key.encode(errors="replace") if asked.key else None
+            parts = tail(admin, asked.topic, indexes, committed_only=asked.committed_only)
+            async with aclosing(parts):
+                async for part in parts:
+                    yield _event("records", _as_json(asked.topic, part, key))
+    except KafkaError as error:
+        yield _event("problem", {"message": describe(error, console.link.bootstrap)})
+
+
+def _event(kind: str, data: dict[str, Any]) -> bytes:
+    """JSON has no line ends, so nothing in it can begin another event."""
+    return f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+def _as_json(topic: str, part: TailPart, key: bytes | None) -> dict[str, Any]:
+    shown = [record for record in part.records if key is None or record.key == key]
+    return {"records": [_record(topic, record) for record in shown], "left_out": part.left_out}
+
+
+def _record(topic: str, record: RecordLook) -> dict[str, Any]:
+    value = bytes_shown(record.value, VALUE_BYTES)
+    key = bytes_shown(record.key, KEY_BYTES)
+    return {
+        "partition": record.partition,
+        "offset": record.offset,
+        "time": moment(record.timestamp_ms),
+        "fate": record.fate.value,
+        "style": record.fate.name.lower(),
+        "key": {"kind": key.kind, "text": key.text},
+        "value": {
+            "kind": "problem" if record.error else "control" if record.fate.is_control else value.kind,
+            "text": record.error or ("" if record.fate.is_control else value.text),
+            "cut": value.is_cut,
+        },
+        "url": url("/record", topic=topic, partition=record.partition, offset=record.offset),
+    }

@@ -1,0 +1,90 @@
+"""/transactions: open ones as bars over time; what each holds back, for whom, and what can be done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from oncelog.admin.hanging import ONGOING
+from oncelog.cli.explain import headline, pinned_facts
+from oncelog_console.drawing.bars import Bar, Span, timeline
+from oncelog_console.limits import MAX_HOLDS
+from oncelog_console.looks.transactions import Hold, OpenLook, TransactionsLook, look
+from oncelog_console.pages.asking import admin_of, console_of, page
+from oncelog_console.rendering import render, url
+
+TOLD_ABOVE: Final = frozenset({"Producer", "Client", "Coordinator"})
+"""Facts that are those of the transaction, and the same for all of its partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldView:
+    """A partition of a transaction, and what `oncelog explain` says of it. `abort`: where to end it there alone."""
+
+    hold: Hold
+    headline: str | None
+    facts: tuple[tuple[str, str], ...]
+    abort: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenView:
+    """A transaction as the page shows it: of its partitions the first, those that hang or hold back before others.
+    `fence`: where to take its transactional id away, and so end it."""
+
+    look: OpenLook
+    bar: Bar
+    anchor: str
+    holds: tuple[HoldView, ...]
+    fence: str | None
+
+
+@page
+async def transactions(request: Request) -> Response:
+    console = console_of(request)
+
+    async def load() -> TransactionsLook:
+        return await look(await admin_of(request), console.history.at)
+
+    found: TransactionsLook = await console.shared.get("transactions", load)
+    spans = [Span(each.since_ms, each.ends_by_ms, each.hangs is not None) for each in found.transactions]
+    drawn = timeline(spans, found.at_ms)
+    views = [_view(each, bar, found.at_ms) for each, bar in zip(found.transactions, drawn.bars, strict=True)]
+    return render(
+        request,
+        "transactions.html",
+        views=views,
+        timeline=drawn,
+        now=found.at_ms,
+        missing=found.missing,
+        hanging=sum(each.hangs is not None for each in found.transactions),
+        held_back=sum(each.held_back for each in found.transactions),
+        sampled=console.history.samples > 0,
+    )
+
+
+def _view(each: OpenLook, bar: Bar, now: int) -> OpenView:
+    may_be_fenced = each.held is not None and each.held.state == ONGOING
+    fence = url("/transaction/fence", id=each.transactional_id) if may_be_fenced else None
+    first = sorted(each.holds, key=lambda hold: (hold.hang is None, not hold.pins))[:MAX_HOLDS]
+    holds = tuple(_hold_view(hold, now) for hold in first)
+    return OpenView(each, bar, f"t{each.producer_id}-{each.producer_epoch}", holds, fence)
+
+
+def _hold_view(hold: Hold, now: int) -> HoldView:
+    title: str | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    explained = hold.explained
+    if hold.pins and explained is not None and explained.pinned_by is not None:
+        title = headline(explained, explained.pinned_by)
+        told = pinned_facts(explained, explained.pinned_by, now)
+        facts = tuple((label, what) for label, what in told if label not in TOLD_ABOVE)
+    abort = None
+    mine = hold.open_here
+    if mine is not None and hold.hang is not None and mine.may_be_aborted_here:
+        topic, index = hold.partition
+        abort = url("/transaction/abort", topic=topic, partition=index, offset=mine.start_offset)
+    return HoldView(hold, title, facts, abort)

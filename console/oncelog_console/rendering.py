@@ -1,0 +1,145 @@
+"""HTML: the templates, what every page has, and the pages for what went wrong."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+from starlette.responses import HTMLResponse
+
+from oncelog.cli.offsets import format_timestamp
+from oncelog.cli.running import describe
+from oncelog.cli.top import duration
+from oncelog.clock import now_ms
+from oncelog.errors import (
+    AuthenticationFailed,
+    AuthorizationFailed,
+    ConnectionFailed,
+    ErrorCode,
+    KafkaError,
+    RequestTimedOut,
+)
+from oncelog_console.shown import byte_count, bytes_shown, finalized, number, plural, short
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+DAY_MS: Final = 86_400_000
+HERE: Final = Path(__file__).parent
+STATIC: Final = HERE / "static"
+NOT_FOUND: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    }
+)
+
+
+class Refused(Exception):
+    """What was asked makes no sense, or may not be done. The message is for people."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+
+
+def url(path: str, **query: object) -> str:
+    """A link of ours: what is None is left out."""
+    given = {name: value for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def moment(timestamp_ms: int | None) -> str | None:
+    """UTC; None where there is none."""
+    return None if timestamp_ms is None or timestamp_ms < 0 else format_timestamp(timestamp_ms).replace("T", " ")
+
+
+def age(since_ms: int | None, now: int | None = None) -> str | None:
+    if since_ms is None:
+        return None
+    passed_ms = max(0, (now_ms() if now is None else now) - since_ms)
+    return f"{passed_ms // DAY_MS} days" if passed_ms >= 2 * DAY_MS else duration(passed_ms / 1000)
+
+
+def unchanged(text: str) -> Markup:
+    """For the value of a field, which comes back to us: escaped as HTML, and nothing else."""
+    return escape(text)
+
+
+@cache
+def environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=finalized,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.globals |= {"url": url, "bytes_shown": bytes_shown, "unchanged": unchanged}
+    made.filters |= {
+        "age": age,
+        "bytes": byte_count,
+        "moment": moment,
+        "number": number,
+        "plural": plural,
+        "short": short,
+    }
+    return made
+
+
+def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page. What every one of them has is in the application's state."""
+    state = request.app.state
+    text = (
+        environment()
+        .get_template(template)
+        .render(
+            console=state.console,
+            notice=state.console.notices.get(request.query_params.get("notice", "")),
+            **values,
+        )
+    )
+    return HTMLResponse(text.encode("utf-8", "replace"), status)
+
+
+def error_page(request: Request, error: Exception) -> HTMLResponse:
+    """What went wrong, and what to do."""
+    status, title, why, advice = explained(error, request.app.state.console.link.bootstrap)
+    return render(request, "error.html", status, title=title, why=why, advice=advice, retries=status in (503, 504))
+
+
+def explained(error: Exception, bootstrap: str) -> tuple[int, str, str, str]:
+    """Status, title, what happened, and what to do."""
+    match error:
+        case Refused():
+            return error.status, "This cannot be done", error.message, ""
+        case TimeoutError():
+            why = f"the cluster at {bootstrap} did not tell all of this in time"
+            return 504, "No answer in time", why, "It may be busy, or a coordinator loads. This page tries again."
+        case ConnectionFailed():
+            advice = "This page tries again by itself. Another address: oncelog console --bootstrap-server HOST:PORT"
+            return 503, "The cluster cannot be reached", describe(error, bootstrap), advice
+        case AuthenticationFailed():
+            advice = "Start the console with --command-config client.properties, which says how to log in."
+            return 502, "The cluster does not let us in", describe(error, bootstrap), advice
+        case AuthorizationFailed():
+            advice = "The console sees what its user may see. oncelog acls add gives more."
+            return 403, "Not allowed", describe(error, bootstrap), advice
+        case RequestTimedOut():
+            advice = "A leader or coordinator may be away. This page tries again."
+            return 504, "No answer in time", describe(error, bootstrap), advice
+        case KafkaError() if error.code in NOT_FOUND:
+            return 404, "There is no such thing", describe(error, bootstrap), "It may have been deleted."
+        case KafkaError():
+            return 502, "The cluster refuses", describe(error, bootstrap), ""
+    raise error

@@ -1,0 +1,125 @@
+"""Text from the cluster as people may see it: what cannot be seen, or changes what stands beside it, is written out.
+
+Names, keys, values and messages come from whoever may write to the cluster. HTML is escaped by the templates; here a
+NUL, a bell, or a mark that turns the direction of a line becomes `\\x00`, `\\x07`, `\\u202e`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from oncelog_console.limits import MAX_SHOWN_CHARACTERS, NAME_CHARACTERS
+
+KEPT: Final = frozenset(" \n\t")
+NOTHING: Final = "–"
+HEX_BYTES: Final = 1024
+HEX_LINE: Final = 16
+MAX_JSON_BYTES: Final = 32 * 1024
+"""Larger documents are not indented: to parse them costs more than it shows."""
+
+
+def visible(text: str) -> str:
+    """`text`, with an escape for each character that shows nothing by itself; cut to MAX_SHOWN_CHARACTERS."""
+    if len(text) > MAX_SHOWN_CHARACTERS:
+        text = text[:MAX_SHOWN_CHARACTERS] + "…"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in KEPT else c.encode("unicode_escape").decode() for c in text)
+
+
+def finalized(value: Any) -> Any:
+    """What every expression in a template goes through."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, Markup):
+        return value
+    return visible(value if isinstance(value, str) else str(value))
+
+
+def short(text: str | None, characters: int = NAME_CHARACTERS) -> str | None:
+    """A name that fits into a table."""
+    return text if text is None or len(text) <= characters else text[: characters - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Bytes as text. `kind` is "null", "empty", "text", "json" or "binary"; `size` is that of all of them."""
+
+    kind: str
+    text: str
+    size: int
+    is_cut: bool
+
+
+def bytes_shown(data: bytes | None, limit: int, *, indents: bool = False) -> Shown:
+    """`limit` bytes of `data` as text where that is UTF-8, else as hexadecimal digits; `indents`: JSON in lines."""
+    if data is None:
+        return Shown("null", "null", 0, False)
+    if not data:
+        return Shown("empty", "", 0, False)
+    part = data[:limit]
+    is_cut = len(data) > limit
+    text = _as_text(part, is_cut=is_cut)
+    if text is None:
+        return Shown("binary", _hex(part, in_lines=indents), len(data), len(data) > min(limit, HEX_BYTES))
+    if indents and not is_cut and len(data) <= MAX_JSON_BYTES and (document := _indented(text)) is not None:
+        return Shown("json", visible(document), len(data), False)
+    return Shown("text", visible(text), len(data), is_cut)
+
+
+def _as_text(part: bytes, *, is_cut: bool) -> str | None:
+    """None where it is not UTF-8, or more than a tenth of it would be escapes; the cut may be within a character."""
+    try:
+        text = part.decode()
+    except UnicodeDecodeError as error:
+        if not is_cut or error.end < len(part) or error.start < len(part) - 3:
+            return None
+        text = part[: error.start].decode()
+    odd = sum(not c.isprintable() and c not in KEPT for c in text)
+    return text if odd * 10 <= len(text) else None
+
+
+def _indented(text: str) -> str | None:
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _hex(part: bytes, *, in_lines: bool) -> str:
+    part = part[:HEX_BYTES]
+    if not in_lines:
+        return part.hex(" ")
+    lines = []
+    for start in range(0, len(part), HEX_LINE):
+        line = part[start : start + HEX_LINE]
+        letters = "".join(chr(c) if 32 <= c < 127 else "·" for c in line)
+        lines.append(f"{start:06x}  {line.hex(' '):{HEX_LINE * 3}} {letters}")
+    return "\n".join(lines)
+
+
+def byte_count(count: int | None) -> str | None:
+    """`1.5 MiB`."""
+    if count is None:
+        return None
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def number(count: int | None) -> str | None:
+    """With thin spaces between thousands."""
+    return None if count is None else f"{count:,}".replace(",", "\u202f")
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,95 @@
+"""The console in a real browser: the Chromium of the system, driven by Playwright. Skipped where one is missing.
+
+`make browser-tests` installs Playwright (the extra `browser`), which is to fetch no browser of its own; Chromium comes
+from the distribution: `apt-get install chromium`, or ONCELOG_CHROMIUM names it. What was seen is kept in
+build/console-screenshots, or in ONCELOG_SCREENSHOTS.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "integration"), str(HERE.parent / "cluster")]
+
+from broker_process import BrokerProcess  # noqa: E402
+from warm_commands import COMMAND  # noqa: E402
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+SCREENSHOTS = Path(os.environ.get("ONCELOG_SCREENSHOTS") or HERE.parents[1] / "build" / "console-screenshots")
+UNGUARDED = {"transaction.partition.verification.enable": "false"}
+"""So that transactions may hang."""
+PATIENCE_MS = 60_000
+WIDE = {"width": 1280, "height": 900}
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if SCREENSHOTS.is_dir():
+        terminalreporter.write_line(f"screenshots of the console: {SCREENSHOTS}")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    if find_spec("playwright") is None:
+        pytest.skip("playwright is not installed: make browser-tests")
+    program = os.environ.get("ONCELOG_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        pytest.skip("there is no Chromium here: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    sandbox = [] if os.geteuid() else ["--no-sandbox"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=sandbox)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def unguarded(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """After `chromium`, so that nothing is started where that is missing."""
+    with BrokerProcess(tmp_path_factory.mktemp("unguarded") / "data", UNGUARDED) as process:
+        yield process
+    assert "Traceback" not in process.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def console(unguarded: BrokerProcess) -> Iterator[str]:
+    """The address of a console that may change things."""
+    arguments = ["--bootstrap-server", unguarded.address, "--listen", "127.0.0.1:0", "--allow-changes"]
+    with subprocess.Popen([COMMAND, "console", *arguments], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found, "the console does not start"
+        yield found[0]
+        process.terminate()
+
+
+@pytest.fixture
+def page(chromium: Any, console: str) -> Iterator[Any]:
+    """An open tab; the test fails if anything in it has failed, or was against the page's own policy."""
+    context = chromium.new_context(viewport=WIDE, base_url=console)
+    context.set_default_timeout(PATIENCE_MS)
+    opened = context.new_page()
+    problems: list[str] = []
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on("dialog", lambda dialog: (problems.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
+    opened.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    yield opened
+    context.close()
+    assert problems == []
+
+
+def keep(page: Any, name: str) -> None:
+    """A screenshot for a reader."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png")

@@ -1,0 +1,486 @@
+"""The pages of `oncelog console` against a live broker, asked without a browser; tail and command over a socket.
+
+On this broker transactions may hang: transaction.partition.verification.enable=false.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import re
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from broker_process import BrokerProcess
+from foreign_clients import eventually
+from raw_client import RawClient
+from raw_transactions import RawTransactions, is_stable, last_stable_offset
+from warm_commands import COMMAND, run_oncelog_text
+
+from oncelog import Admin, Producer, TopicPartition
+from oncelog_console import limits
+from oncelog_console.application import application
+from oncelog_console.link import Link
+from oncelog_console.serving import Serving, listening_socket
+from oncelog_protocol.errors import ErrorCode
+
+UNGUARDED = {"transaction.partition.verification.enable": "false"}
+HOME = "http://127.0.0.1:8080"
+OURS = {"origin": HOME, "sec-fetch-site": "same-origin"}
+SCRIPT = "<script>alert('x')</script>"
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def unguarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("unguarded") / "data", UNGUARDED) as process:
+        yield process
+    assert "Traceback" not in process.log.read_text()
+
+
+@pytest.fixture
+def raw(unguarded: BrokerProcess) -> Iterator[RawClient]:
+    with RawClient(unguarded.port) as client:
+        yield client
+
+
+class Browser:
+    """Asks for pages as a browser would, and shows what they say."""
+
+    def __init__(self, client: httpx.AsyncClient, app: Any) -> None:
+        self.client = client
+        self.console = app.state.console
+
+    async def page(self, path: str, status: int = 200, **query: Any) -> str:
+        answer = await self.client.get(path, params=query or None)
+        assert answer.status_code == status, answer.text
+        return answer.text
+
+    async def text(self, path: str, status: int = 200, **query: Any) -> str:
+        return as_text(await self.page(path, status, **query))
+
+    async def submit(self, page: str, **changed: str) -> httpx.Response:
+        """The form of a page that changes something."""
+        form = re.search(r'<form class="decide" method="post" action="([^"]+)">(.*?)</form>', page, re.DOTALL)
+        assert form, page
+        fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', form[2]))
+        fields = {name: html.unescape(value) for name, value in fields.items()} | changed
+        return await self.client.post(form[1], data=fields, headers=OURS)
+
+
+def as_text(page: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+@asynccontextmanager
+async def opened(address: str, *, changes: bool = True) -> AsyncIterator[Browser]:
+    app = application(Link(address, {}), allows_changes=changes)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url=HOME, timeout=60) as client,
+    ):
+        yield Browser(client, app)
+
+
+@pytest_asyncio.fixture
+async def browser(unguarded: BrokerProcess) -> AsyncIterator[Browser]:
+    async with opened(unguarded.address) as made:
+        yield made
+
+
+async def write(address: str, topic: str, *values: bytes | None, key: bytes | None = None, **options: Any) -> None:
+    async with Producer(address, **options) as producer:
+        for value in values:
+            await producer.send(topic, value, key=key)
+        await producer.flush()
+
+
+def hung(client: RawClient, topic: str) -> None:
+    """A transaction hangs at offset 2 of `topic`, behind a committed one."""
+    client.create_topic(topic)
+    txn = RawTransactions(client, topic)
+    old = txn.take_over()
+    txn.write(topic)
+    assert txn.end() == ErrorCode.NONE
+    eventually(lambda: is_stable(client, topic), "the transaction is complete")
+    assert txn.produce(topic, asking=old, sequence=1) == ErrorCode.NONE
+    assert last_stable_offset(client, topic) == 2
+
+
+# --- what is seen
+
+
+async def test_brokers_and_topics_are_shown(
+    browser: Browser, raw: RawClient, topic: str, unguarded: BrokerProcess
+) -> None:
+    raw.create_topic(topic, 3)
+    text = await browser.text("/")
+    assert f"1 controller {unguarded.address}" in text
+    assert "All replicas are in sync" in text
+    assert str(unguarded.data) in text
+    assert topic in await browser.text("/topics", q=topic[:12].upper())
+    assert "No topic has “nothing-like-it”" in await browser.text("/topics", q="nothing-like-it")
+    text = await browser.text("/topic", name=topic)
+    assert "All settings have their defaults" in text
+    assert "in sync" in text
+    assert "min.insync.replicas" in await browser.text("/topic", name=topic, all="1")
+
+
+async def test_records_are_found_by_position_key_and_page(
+    browser: Browser, raw: RawClient, topic: str, unguarded: BrokerProcess
+) -> None:
+    raw.create_topic(topic)
+    many = limits.PAGE_RECORDS + 10
+    await write(unguarded.address, topic, *(b"value-%03d" % n for n in range(many)), key=b"all")
+    await write(unguarded.address, topic, b"the one", key=b"rare")
+    newest = await browser.text("/records", topic=topic)
+    assert "value-011" in newest
+    assert "value-010" not in newest
+    assert "the one" in newest
+    first = await browser.page("/records", topic=topic, at="earliest")
+    assert "value-049" in first
+    assert "value-050" not in first
+    (following,) = re.findall(r'href="([^"]+)">Next', first)
+    second = as_text(await browser.page(html.unescape(following)))
+    assert "value-049" not in second
+    assert "value-050" in second
+    assert "This is the end" in second
+    found = await browser.text("/records", topic=topic, key="rare")
+    assert f"1 record with this key among {many + 1}" in found
+    assert "value-0" not in found
+    assert "No record has this key" in await browser.text("/records", topic=topic, key="none")
+    assert "No records from here on" in await browser.text("/records", topic=topic, at="2040-01-01")
+    assert "is none of" in await browser.text("/records", topic=topic, at="soon")
+    assert "value-017" in await browser.text("/record", topic=topic, partition=0, offset=17)
+
+
+async def test_records_say_what_has_become_of_them(browser: Browser, raw: RawClient, topic: str) -> None:
+    raw.create_topic(topic)
+    txn = RawTransactions(raw, topic)
+    txn.take_over()
+    for value, commits in ((b"kept", True), (b"dropped", False)):
+        txn.write(topic, value=value)
+        assert txn.end(commits=commits) == ErrorCode.NONE
+        eventually(lambda: is_stable(raw, topic), "the marker is there")
+    txn.write(topic, value=b"pending")
+    everything = await browser.text("/records", topic=topic)
+    fates = ["kept committed", "commit marker", "dropped aborted", "abort marker", "pending open"]
+    places = [everything.index(fate) for fate in fates]
+    assert places == sorted(places)
+    committed = await browser.text("/records", topic=topic, show="committed")
+    assert "kept committed" in committed
+    assert not any(each in committed for each in ("dropped", "pending", "marker", "Next"))
+    picture = await browser.page("/partition", topic=topic, partition=0)
+    shapes = ("box data committed", "box abort", "box data open", 'text class="stable"')
+    assert [shape for shape in shapes if shape not in picture] == []
+    assert "last stable offset 4" in picture
+    assert "open from 4" in as_text(picture)
+    assert txn.end() == ErrorCode.NONE
+
+
+async def test_what_others_have_named_is_text(
+    browser: Browser, raw: RawClient, topic: str, unguarded: BrokerProcess
+) -> None:
+    raw.create_topic(topic)
+    odd = f"{SCRIPT}\u202e\x07 {topic}"
+    async with Producer(unguarded.address) as producer:
+        await producer.send(topic, f"{SCRIPT}\x1b[2J".encode(), key=odd.encode(), headers=[(odd, b"\xff")])
+        await producer.send(topic, b"x" * 900_000, key=b"large")
+        await producer.flush()
+    async with Admin(unguarded.address) as admin:
+        await admin.groups.alter_offsets(odd, {TopicPartition(topic, 0): 1})
+    with RawClient(unguarded.port) as other:
+        txn = RawTransactions(other, odd)
+        txn.take_over()
+        txn.write(topic)
+        await browser.console.history.sample()
+        pages = [
+            await browser.page("/records", topic=topic),
+            await browser.page("/record", topic=topic, partition=0, offset=0),
+            await browser.page("/record", topic=topic, partition=0, offset=1),
+            await browser.page("/groups"),
+            await browser.page("/group", id=odd),
+            await browser.page("/group/reset", id=odd, to="earliest"),
+            await browser.page("/transactions"),
+            await browser.page("/transaction/fence", id=odd),
+            await browser.page("/partition", topic=topic, partition=0),
+            await browser.page("/topics", q=odd),
+            await browser.page("/topic", 404, name=odd),
+            await browser.page("/nowhere", 404, q=odd),
+        ]
+        assert txn.end() == ErrorCode.NONE
+    for page in pages:
+        assert "<script>" not in page
+        seen = re.sub(r'value="[^"]*"', "", page)
+        assert not set(seen) & {"\u202e", "\x07", "\x1b"}, "but in fields, which are sent back"
+        assert len(page) < 200_000
+    assert "&lt;script&gt;" in pages[0]
+    assert "The rest of 878.9 KiB is not shown" in as_text(pages[2])
+    assert "waits" in as_text(pages[6]) or "holds back" in as_text(pages[6])
+
+
+# --- what is done
+
+
+async def test_a_hanging_transaction_is_found_explained_and_aborted(
+    browser: Browser, raw: RawClient, topic: str, group: str, unguarded: BrokerProcess
+) -> None:
+    hung(raw, topic)
+    async with Admin(unguarded.address) as admin:
+        await admin.groups.alter_offsets(group, {TopicPartition(topic, 0): 2})
+    await browser.console.history.sample()
+    page = await browser.page("/transactions")
+    text = as_text(page)
+    assert "hangs: not held" in text
+    assert f"oncelog txns abort {topic}:0 --start-offset 2" in text
+    assert f"{group} waits" in text
+    (link,) = [html.unescape(each) for each in re.findall(r'href="(/transaction/abort[^"]+)"', page) if topic in each]
+    asked = await browser.page(link)
+    done = await browser.submit(asked)
+    assert (done.status_code, done.headers["location"].startswith("/transactions?notice=")) == (303, True)
+    said = await browser.text(done.headers["location"])
+    assert f"in {topic}-0: its last stable offset is 4 now" in said
+    assert last_stable_offset(raw, topic) == 4
+    assert "No open transaction begins at offset 2" in await browser.text(link)
+    again = await browser.submit(asked)
+    assert again.status_code == 502
+    assert last_stable_offset(raw, topic) == 4, "nothing was written a second time"
+
+
+async def test_what_its_coordinator_holds_is_fenced_and_not_aborted_here_alone(
+    browser: Browser, raw: RawClient, topic: str
+) -> None:
+    raw.create_topic(topic)
+    txn = RawTransactions(raw, topic)
+    txn.take_over()
+    txn.write(topic)
+    asked = await browser.text("/transaction/abort", topic=topic, partition=0, offset=0)
+    assert "Its coordinator is going to end it" in asked
+    fields = {"token": browser.console.token.value, "topic": topic, "partition": "0", "offset": "0"}
+    refused = await browser.client.post("/transaction/abort", data=fields, headers=OURS)
+    assert (refused.status_code, last_stable_offset(raw, topic)) == (409, 0)
+    page = await browser.page("/transaction/fence", id=topic)
+    stale = await browser.submit(page, epoch="77")
+    assert (stale.status_code, last_stable_offset(raw, topic)) == (409, 0)
+    assert (await browser.submit(page)).status_code == 303
+    eventually(lambda: last_stable_offset(raw, topic) == 2, "what was open is aborted")
+    assert txn.end() in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+async def test_a_group_is_moved_as_it_was_shown_or_not_at_all(
+    browser: Browser, raw: RawClient, topic: str, group: str, unguarded: BrokerProcess
+) -> None:
+    raw.create_topic(topic)
+    await write(unguarded.address, topic, *(b"%d" % n for n in range(10)))
+    partition = TopicPartition(topic, 0)
+    async with Admin(unguarded.address) as admin:
+        await admin.groups.alter_offsets(group, {partition: 8})
+        await browser.console.history.sample()
+        assert f"{group} 2 Empty" in await browser.text("/groups", q=group)
+        assert "Committed End Lag" in (text := await browser.text("/group", id=group))
+        assert "8 10 2" in text
+        page = await browser.page("/group/reset", id=group, shift="-5")
+        assert "8 3 5 again" in as_text(page)
+        assert "2 skipped" in await browser.text("/group/reset", id=group, to="latest")
+        await admin.groups.alter_offsets(group, {partition: 9})
+        moved_since = await browser.submit(page)
+        assert moved_since.status_code == 409
+        page = await browser.page("/group/reset", id=group, shift="-5")
+        assert (await browser.submit(page, plan=f"{topic},0,99")).status_code == 409
+        assert (await browser.submit(page, plan="\x00,,")).status_code == 400
+        done = await browser.submit(page)
+        assert (done.status_code, (await admin.groups.offsets(group))[partition].offset) == (303, 4)
+    assert "Moved" in await browser.text(done.headers["location"])
+    assert "There is no such thing" in await browser.text("/group", 404, id=f"{group}-not")
+
+
+# --- what is refused
+
+
+async def test_nothing_is_changed_without_the_token(browser: Browser, raw: RawClient, topic: str) -> None:
+    hung(raw, topic)
+    page = await browser.page("/transaction/abort", topic=topic, partition=0, offset=2)
+    for token in ("", "guess", browser.console.token.value[:-1]):
+        assert (await browser.submit(page, token=token)).status_code == 403
+    fields = {"topic": topic, "partition": "0", "offset": "2"}
+    assert (await browser.client.post("/transaction/abort", data=fields, headers=OURS)).status_code == 403
+    assert (await browser.client.post("/transaction/abort", json=fields, headers=OURS)).status_code == 415
+    for headers in ({}, {"origin": "http://evil.example"}, {**OURS, "host": "evil.example"}):
+        given = {**fields, "token": browser.console.token.value}
+        answer = await browser.client.post("/transaction/abort", data=given, headers=headers)
+        assert answer.status_code in (403, 421)
+    assert last_stable_offset(raw, topic) == 2
+
+
+async def test_a_console_that_may_only_read_changes_nothing(
+    raw: RawClient, topic: str, unguarded: BrokerProcess
+) -> None:
+    hung(raw, topic)
+    async with opened(unguarded.address, changes=False) as browser:
+        page = await browser.page("/transactions")
+        assert f"txns abort {topic}:0" in as_text(page), "it says how"
+        assert "/transaction/abort" not in page
+        asked = await browser.page("/transaction/abort", topic=topic, partition=0, offset=2)
+        assert "<form" not in asked
+        fields = {"token": browser.console.token.value, "topic": topic, "partition": "0", "offset": "2"}
+        refused = await browser.client.post("/transaction/abort", data=fields, headers=OURS)
+        assert refused.status_code == 403
+    assert last_stable_offset(raw, topic) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/topic", 400),
+        ("/topic?name=..%2F", 404),
+        ("/topic?name=no-such-topic", 404),
+        ("/partition?topic=no-such-topic&partition=0", 404),
+        ("/partition?topic=t&partition=-1", 400),
+        ("/partition?topic=t&partition=99999999999999999999", 400),
+        ("/records?topic=t&partition=x", 400),
+        ("/records?topic=t&key=" + "k" * 5000, 400),
+        ("/record?topic=t&partition=0&offset=9223372036854775808", 400),
+        ("/group?id=no-such-group", 404),
+        ("/group/reset?id=g", 400),
+        ("/group/reset?id=g&to=earliest&shift=4", 400),
+        ("/group/reset?id=g&shift=" + "9" * 30, 400),
+        ("/transaction/fence?id=no-such-id", 404),
+        ("/static/../application.py", 404),
+        ("/static/%2e%2e/application.py", 404),
+    ],
+)
+async def test_what_makes_no_sense_is_told_so(browser: Browser, path: str, status: int) -> None:
+    answer = await browser.client.get(path)
+    assert answer.status_code == status, answer.text
+    assert "Traceback" not in answer.text
+
+
+async def test_a_form_is_small(browser: Browser) -> None:
+    large = {"token": browser.console.token.value, "plan": "x" * limits.MAX_FORM_BYTES}
+    assert (await browser.client.post("/group/reset", data=large, headers=OURS)).status_code == 413
+    many = {f"field{n}": "" for n in range(limits.MAX_FORM_FIELDS + 1)}
+    assert (await browser.client.post("/group/reset", data=many, headers=OURS)).status_code == 400
+
+
+async def test_without_a_cluster_the_page_says_what_to_do() -> None:
+    async with opened(NOBODY) as browser:
+        for path in ("/", "/topics", "/groups", "/transactions", "/records?topic=t"):
+            text = await browser.text(path, 503)
+            assert "The cluster cannot be reached" in text
+            assert NOBODY in text
+            assert "--bootstrap-server" in text
+
+
+# --- over a socket
+
+
+@asynccontextmanager
+async def served(address: str) -> AsyncIterator[tuple[int, Any]]:
+    """The port, and the application."""
+    app = application(Link(address, {}))
+    listening = listening_socket("127.0.0.1", 0)
+    ready = asyncio.Event()
+    server = Serving(app, ready.set)
+    serving = asyncio.ensure_future(server._serve(sockets=[listening]))
+    try:
+        await asyncio.wait_for(ready.wait(), 60)
+        yield listening.getsockname()[1], app
+    finally:
+        server.should_exit = True
+        await serving
+        listening.close()
+
+
+async def events(reader: asyncio.StreamReader) -> AsyncIterator[tuple[str, Any]]:
+    kind = ""
+    while line := await asyncio.wait_for(reader.readline(), 60):
+        if line.startswith(b"event: "):
+            kind = line[7:].decode().strip()
+        elif line.startswith(b"data: "):
+            yield kind, json.loads(line[6:])
+
+
+async def test_a_tail_shows_records_as_they_come_and_tails_are_few(
+    raw: RawClient, topic: str, unguarded: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelog_console.pages.tail.MAX_TAILS", 1)
+    raw.create_topic(topic)
+    async with served(unguarded.address) as (port, app):
+        request = f"GET /tail?topic={topic} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request)
+        told = events(reader)
+        assert (await anext(told))[0] == "ready"
+        second, other = await asyncio.open_connection("127.0.0.1", port)
+        other.write(request)
+        assert b" 503 " in await asyncio.wait_for(second.readline(), 60)
+        other.close()
+        records: list[dict[str, Any]] = []
+        kind, data = await anext(told)
+        assert (kind, data["records"]) == ("records", []), "it has looked: what comes now is new"
+        await write(unguarded.address, topic, SCRIPT.encode(), None, key=b"\x00key")
+        while len(records) < 2:
+            kind, data = await anext(told)
+            records += data["records"]
+        assert [record["offset"] for record in records] == [0, 1]
+        assert records[0]["value"] == {"kind": "text", "text": SCRIPT, "cut": False}
+        assert records[1]["value"]["kind"] == "null"
+        assert records[0]["key"]["text"] in ("\\x00key", "00 6b 65 79")
+        writer.close()
+        async with asyncio.timeout(60):
+            while app.state.console.tails:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+async def test_connections_are_few(unguarded: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog_console.serving.MAX_CONNECTIONS", 2)
+    async with served(unguarded.address) as (port, _):
+        kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        for reader, writer in kept:
+            writer.write(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b" 404 " in await asyncio.wait_for(reader.readline(), 60)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with pytest.raises((ConnectionError, AssertionError)):
+            assert await asyncio.wait_for(reader.read(1), 60)
+        for _, each in [*kept, (reader, writer)]:
+            each.close()
+
+
+async def test_who_sends_no_request_is_sent_away(unguarded: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog_console.serving.HEAD_SECONDS", 0.2)
+    async with served(unguarded.address) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: loc")
+        with pytest.raises((ConnectionError, AssertionError)):
+            assert await asyncio.wait_for(reader.read(1), 60)
+        writer.close()
+
+
+def test_the_command_serves_until_it_is_told_to_stop(unguarded: BrokerProcess) -> None:
+    arguments = [COMMAND, "console", "--bootstrap-server", unguarded.address, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        assert found, line
+        assert httpx.get(found[0], timeout=60).status_code == 200
+        assert httpx.get(found[0], headers={"host": "evil.example"}, timeout=60).status_code == 421
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+        assert "Traceback" not in errors
+
+
+def test_a_place_where_one_cannot_listen_is_told(unguarded: BrokerProcess) -> None:
+    taken = f"127.0.0.1:{unguarded.port}"
+    arguments = ["console", "--bootstrap-server", unguarded.address, "--listen"]
+    done = run_oncelog_text(*arguments, taken)
+    assert (done.returncode, "cannot listen on" in done.stderr) == (1, True), done.stderr
+    assert run_oncelog_text(*arguments, "nowhere").returncode == 2

@@ -1,0 +1,94 @@
+"""What coordinators, logs and groups say, put together to open transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oncelog import TopicPartition
+from oncelog.admin import Explanation, Hang, HangingTransaction
+from oncelog.admin.hanging import DescribedTransaction, OpenTransaction, ProducerState, TransactionLimits
+from oncelog_console.looks.transactions import combined
+
+ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 3)
+BEGAN_MS = 1_000_000
+
+
+def held(producer: int, *partitions: TopicPartition, state: str = "Ongoing") -> DescribedTransaction:
+    began = BEGAN_MS if state != "CompleteCommit" else None
+    return DescribedTransaction(f"txn-{producer}", state, producer, 0, 60_000, began, frozenset(partitions), 1)
+
+
+def opened(where: TopicPartition, producer: int, start: int, known: DescribedTransaction | None) -> OpenTransaction:
+    return OpenTransaction(where, ProducerState(producer, 0, 5, BEGAN_MS - 500, 0, start), start, known)
+
+
+def explained(
+    where: TopicPartition, stable: int, pinned: OpenTransaction | None, *later: OpenTransaction
+) -> Explanation:
+    return Explanation(where, stable, 100, pinned, None, None, BEGAN_MS - 900, later, TransactionLimits())
+
+
+def nobody(_: TopicPartition) -> Mapping[str, int]:
+    return {}
+
+
+def test_a_transaction_pins_where_it_is_the_first_and_waits_where_it_is_not() -> None:
+    first, second = held(1, ORDERS, BILLS), held(2, ORDERS)
+    looks = combined(
+        [first, second],
+        [],
+        {
+            ORDERS: explained(ORDERS, 40, opened(ORDERS, 1, 40, first), opened(ORDERS, 2, 60, second)),
+            BILLS: explained(BILLS, 100, None),
+        },
+        lambda where: {"reader": 40, "ahead": 90} if where == ORDERS else {},
+    )
+    one, two = looks
+    assert [hold.partition for hold in one.holds] == [BILLS, ORDERS]
+    bills, orders = one.holds
+    assert (orders.pins, orders.held_back, orders.waiting) == (True, 60, ("reader",))
+    assert (bills.pins, bills.open_here, bills.held_back) == (False, None, 0)
+    assert [hold.pins for hold in two.holds] == [False]
+    assert (one.waiting, two.waiting) == (("reader",), ())
+    assert (one.since_ms, one.state, one.hangs) == (BEGAN_MS, "Ongoing", None)
+
+
+def test_one_that_no_coordinator_knows_is_there_with_what_its_partition_knows() -> None:
+    lost = opened(ORDERS, 9, 40, None)
+    (look,) = combined(
+        [], [HangingTransaction(lost, Hang.UNKNOWN, False)], {ORDERS: explained(ORDERS, 40, lost)}, nobody
+    )
+    assert (look.transactional_id, look.producer_id, look.state) == (None, 9, "hangs: unknown")
+    assert look.since_ms == BEGAN_MS - 900
+    assert look.ends_by_ms is None
+    assert look.held_back == 60
+
+
+def test_one_that_its_coordinator_has_ended_elsewhere_is_named_and_hangs_here() -> None:
+    ended = held(1, state="CompleteCommit")
+    left = opened(ORDERS, 1, 40, ended)
+    (look,) = combined(
+        [], [HangingTransaction(left, Hang.NOT_HELD, True)], {ORDERS: explained(ORDERS, 40, left)}, nobody
+    )
+    assert (look.transactional_id, look.hangs) == ("txn-1", Hang.NOT_HELD)
+    assert [hold.partition for hold in look.holds] == [ORDERS]
+
+
+def test_one_that_was_seen_open_once_does_not_hang_for_that() -> None:
+    ended = held(1, state="CompleteCommit")
+    (look,) = combined([], [], {ORDERS: explained(ORDERS, 40, opened(ORDERS, 1, 40, ended))}, nobody)
+    assert look.hangs is None
+
+
+def test_markers_are_missing_once_the_end_is_decided() -> None:
+    (look,) = combined([held(1, ORDERS, BILLS, state="PrepareCommit")], [], {}, nobody)
+    assert look.lacks_markers == (BILLS, ORDERS)
+    (ongoing,) = combined([held(1, ORDERS)], [], {}, nobody)
+    assert ongoing.lacks_markers == ()
+    assert ongoing.ends_by_ms == BEGAN_MS + 60_000
+
+
+def test_what_hangs_comes_first_and_then_the_oldest() -> None:
+    lost = opened(BILLS, 9, 4, None)
+    looks = combined([held(3, ORDERS), held(2, ORDERS)], [HangingTransaction(lost, Hang.UNKNOWN, False)], {}, nobody)
+    assert [look.producer_id for look in looks] == [9, 2, 3]
