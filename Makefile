@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 PIPELINE := $(VENV)/.pipeline
+DOCUMENTS := $(VENV)/.documents
 DATA   ?= data
 PORT   ?= 9092
 BROKERS ?= 3
@@ -24,7 +25,7 @@ ALONE   := $(BIN)/pytest -q -m "measured and not soak"
 SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster browser-tests test lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop dist clean help
+.PHONY: run cluster browser-tests test lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -120,6 +121,17 @@ bench: $(STAMP)       ## the benchmark table, printed and kept in bench/RESULTS.
 
 interop: zookeeper     ## other clients, and Apache Kafka itself, beside our broker: some ten minutes, two of them to compare answers
 	$(BIN)/pytest -q -o faulthandler_timeout=600 tests/interop
+
+# What only the site needs: `make test` does without it.
+$(DOCUMENTS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $(DOCUMENTS)
+
+docs: $(DOCUMENTS)    ## the documents as a site in build/site, to be read without a network; whatever is wrong with it fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+reference: $(STAMP)   ## write anew what docs/ says of the code: keys, commands, APIs, metrics, rules with their tests
+	$(BIN)/python -m docs_site.reference
 
 # Not part of `make test`: it builds in environments of its own, from a package registry.
 dist: $(STAMP)        ## sdist and wheel in dist/, checked, installed in clean environments, and the README tried there

@@ -1,7 +1,7 @@
 """`make dist`: an sdist and a wheel in dist/, each installed where nothing else is, and the README tried there.
 
-The README's shell commands and programs are run as they stand, with another address, and its test by pytest. What a
-reader copies works in what is published, or this ends with 1.
+The README's shell commands and the programs of the guide to brokers are run as they stand, with another address, and
+the README's test by pytest. What a reader copies works in what is published, or this ends with 1.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from zipfile import ZipFile
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
+README = ROOT / "README.md"
+GUIDE = ROOT / "docs" / "guides" / "broker.md"
 CONSTRAINTS = ROOT / "constraints.txt"
-ADDRESS_IN_README = "127.0.0.1:9092"
+ADDRESS_IN_PAGES = "127.0.0.1:9092"
 TO_TRY_IT = ("pytest", "confluent-kafka")
-"""What the README's programs need beside us."""
+"""What the programs need beside us."""
 PATIENCE_SECONDS = 300.0
 EXPECTED = (
     "oncelog_testing/plugin.py",
@@ -76,7 +78,7 @@ def try_out(file: Path, directory: Path) -> None:
 
 
 def try_commands(project: Path, environment: Mapping[str, str]) -> None:
-    """The commands and programs of "Start a broker", against a broker that is started as `make run` does."""
+    """The README's commands and the guide's programs, against a broker that is started as `make run` does."""
     start = ["oncelog", "serve", "--data", "data", "--set", "listeners=PLAINTEXT://127.0.0.1:0", "--stop-at-eof"]
     with subprocess.Popen(
         start, env=environment, cwd=project, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -86,15 +88,18 @@ def try_commands(project: Path, environment: Mapping[str, str]) -> None:
         found = re.search(r"ready on (\S+)", broker.stdout.readline())
         assert found, "the broker does not start"
         with_address = {**environment, "ONCELOG_BOOTSTRAP_SERVER": found[1]}
-        produce, consume = the_block_with("oncelog produce greetings").replace(".venv/bin/", "").strip().splitlines()
+        make_run, produce, consume = (
+            the_block_with("oncelog produce greetings").replace(".venv/bin/", "").split("\n")[:3]
+        )
+        assert make_run.startswith("make run")
         run(["sh", "-c", produce], environment=with_address, directory=project)
         consumed = run(["sh", "-c", f"{consume} | head -n 1"], environment=with_address, directory=project)
         assert "hello" in consumed, f"{consume!r} shows {consumed!r}"
         for mark in ("hello from librdkafka", "async def main():"):
-            program = the_block_with(mark)
-            assert ADDRESS_IN_README in program, f"the README's program with {mark!r} names no {ADDRESS_IN_README}"
+            program = the_block_with(mark, GUIDE)
+            assert ADDRESS_IN_PAGES in program, f"the program with {mark!r} names no {ADDRESS_IN_PAGES}"
             run(
-                ["python", "-c", program.replace(ADDRESS_IN_README, found[1])],
+                ["python", "-c", program.replace(ADDRESS_IN_PAGES, found[1])],
                 environment=environment,
                 directory=project,
             )
@@ -102,8 +107,8 @@ def try_commands(project: Path, environment: Mapping[str, str]) -> None:
         assert broker.wait(PATIENCE_SECONDS) == 0
 
 
-def the_block_with(text: str) -> str:
-    blocks = re.findall(r"^```\w*\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+def the_block_with(text: str, page: Path = README) -> str:
+    blocks = re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     (block,) = [each for each in blocks if text in each]
     return textwrap.dedent(block)
 

@@ -1,8 +1,7 @@
-"""Writes docs/metrics.md of the declarations: `python -m oncelog_broker.web.document > docs/metrics.md`."""
+"""docs/metrics.md, of the declarations; `make reference` writes it."""
 
 from __future__ import annotations
 
-import sys
 from typing import Final
 
 from oncelog_broker.metrics.families import SECTIONS
@@ -16,8 +15,8 @@ from oncelog_broker.web.bounded import EXCHANGE_SECONDS, MAX_CONNECTIONS, MAX_HE
 INTRODUCTION: Final = f"""\
 # Metrics and health
 
-Made of the declarations in `broker/oncelog_broker/metrics/`: `python -m oncelog_broker.web.document`. A test holds
-this page to them, and them to what a live broker tells.
+How a broker tells how it is, and what each metric means. Made of the declarations in `broker/oncelog_broker/metrics/`
+by `make reference`; a test holds this page to them, and them to what a live broker tells.
 
 ```
 oncelog serve --http 9404                # 127.0.0.1:9404; or --http 0.0.0.0:9404, or http.listener=... in a file
@@ -61,7 +60,3 @@ def document() -> str:
     """The page."""
     sections = [f"## {title}\n\n{table_of(families.declared)}\n" for title, families in SECTIONS]
     return "\n".join([INTRODUCTION, *sections])
-
-
-if __name__ == "__main__":
-    sys.stdout.write(document())

@@ -1,4 +1,7 @@
-"""The table of authorizations: every API has its rows, every row is asked by a handler, and docs/ shows all of them."""
+"""The table of authorizations: every API has its rows, every row is asked by a handler.
+
+`tests/unit/test_reference.py` holds docs/authorizations.md to it.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,7 @@ from oncelog_broker.security.authorizer.rules import Rule
 from oncelog_broker.server.served import SERVED, Served
 
 HANDLERS = Path(oncelog_broker.server.handlers.__file__).parent
-TABLE = Path(__file__).parents[4] / "docs" / "authorizations.md"
 OF_SERVED = [rule for rule in rules.RULES if rule.api in SERVED]
-BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
 
 
 def names_of_rules() -> dict[Rule, str]:
@@ -48,34 +49,3 @@ def test_no_handler_asks_by_the_rule_of_another_api() -> None:
     for served in SERVED.values():
         asked = rules_asked_in(HANDLERS / f"{served.module}.py") & own.keys()
         assert {own[name] for name in asked} <= {served.key}, served.module
-
-
-def test_the_table_in_docs_is_the_table() -> None:
-    """Where it differs: `python tests/unit/broker/security/test_rules.py` writes it anew."""
-    text = TABLE.read_text()
-    shown = text[text.index(BEGIN) + len(BEGIN) : text.index(END)]
-    assert shown == table()
-
-
-def table() -> str:
-    lines = [
-        "| API | Key | Asks for | On | When | Refused |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for rule in sorted(OF_SERVED, key=lambda rule: rule.api):
-        refusal = rules.shown_answer(rule).replace("_", r"\_")
-        lines.append(
-            f"| {rule.api.message_name} | {int(rule.api)} | {rule.operation.shown} | {rule.resource.shown} "
-            f"| {rule.when} | {refusal} |"
-        )
-    lines += [
-        f"| {api.message_name} | {int(api)} | nothing | | | {reason} |"
-        for api, reason in rules.WITHOUT_RULE.items()
-        if api in SERVED
-    ]
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    text = TABLE.read_text()
-    TABLE.write_text(text[: text.index(BEGIN) + len(BEGIN)] + table() + text[text.index(END) :])

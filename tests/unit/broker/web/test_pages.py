@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,12 +15,10 @@ from oncelog_broker.config.declared import InvalidConfig
 from oncelog_broker.config.http_keys import HttpAddress, http_address
 from oncelog_broker.runtime.network import RealNetwork
 from oncelog_broker.web import bounded
-from oncelog_broker.web.document import document
 from oncelog_broker.web.health import Readiness
 from oncelog_broker.web.http_listener import HttpListener
 from oncelog_broker.web.pages import Pages
 
-ROOT = Path(__file__).parents[4]
 LARGE = [b"x" * 65536] * 400
 """More than the system takes for a client that does not read."""
 
@@ -204,7 +201,3 @@ def test_an_address_without_a_host_is_loopback(text: str, address: str) -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidConfig, match=r"http\.listener"):
         http_address(text)
-
-
-def test_the_page_about_metrics_is_made_of_their_declarations() -> None:
-    assert (ROOT / "docs" / "metrics.md").read_text() == document(), "python -m oncelog_broker.web.document"

@@ -1,0 +1,79 @@
+"""docs/reference/commands.md: `oncelog` and every command below it, with arguments, options and defaults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from inspect import cleandoc
+from typing import Final
+
+import click
+
+from docs_site.reference.markdown import cell, code, table
+from oncelog.cli.main import cli
+
+INTRODUCTION: Final = """\
+What can be done from a shell. `oncelog COMMAND --help` says the same, and `oncelog completion bash` (or `zsh`, `fish`)
+prints what makes a shell complete it. The commands speak Kafka's own requests; all but `serve`, `dump` and `cluster`
+work with Apache Kafka, too.
+
+Three options are the same wherever they stand: `-b`, `--bootstrap-server` (or `ONCELOG_BOOTSTRAP_SERVER`) says where
+the cluster is, `--command-config` names a properties file with Kafka's keys for who has to log in, and `--output`
+chooses between a table, JSON, YAML and plain lines of tab-separated fields.
+"""
+_UNWRAPPED: Final = "\b"
+
+
+def document() -> str:
+    """The page."""
+    parts = ["# Commands\n", INTRODUCTION]
+    parts += [_shown(command, context) for command, context in _commands(cli, click.Context(cli, info_name="oncelog"))]
+    return "\n".join(parts)
+
+
+def _commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
+    """This command, if it is more than a group, and all below it."""
+    if context.parent is not None:
+        yield command, context
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            if not below.hidden:
+                yield from _commands(below, click.Context(below, info_name=name, parent=context))
+
+
+def _shown(command: click.Command, context: click.Context) -> str:
+    level = "##" if context.parent is not None and context.parent.parent is None else "###"
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    parts = [f"{level} {context.command_path}\n", f"```text\n{usage}\n```\n", f"{_text(command.help or '')}\n"]
+    if rows := [[code(left), cell(right)] for left, right in _options(command, context)]:
+        parts.append(table(["Option", "Meaning"], rows))
+    return "\n".join(parts)
+
+
+def _options(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None and "--help" not in parameter.opts:
+            yield record
+
+
+def _text(help_text: str) -> str:
+    """A command's help as Markdown: what is not to be wrapped, and what is indented, is a block of code."""
+    parts = []
+    for paragraph in re.split(r"\n\s*\n", cleandoc(help_text)):
+        lines = paragraph.split("\n")
+        if lines[0].strip() == _UNWRAPPED:
+            lines = lines[1:]
+            parts.append(_block(lines))
+        elif lines[0].startswith("  "):
+            parts.append(_block(lines))
+        else:
+            parts.append(re.sub(r"[<>]", r"\\\g<0>", paragraph))
+    return "\n\n".join(parts)
+
+
+def _block(lines: list[str]) -> str:
+    indented = cleandoc("\n" + "\n".join(lines))
+    return f"```text\n{indented}\n```"

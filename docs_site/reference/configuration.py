@@ -1,0 +1,161 @@
+"""docs/reference/*-configuration.md: every key of brokers, topics and clients, of their declarations."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+from dataclasses import MISSING, Field, fields
+from typing import Any, Final
+
+from docs_site.reference.markdown import cell, code, table
+from oncelog.config import AdminConfig, Bounds, ClientConfig, ConsumerConfig, ProducerConfig
+from oncelog_broker.config.broker_keys import BROKER_KEYS
+from oncelog_broker.config.declared import INT_MAX, LONG_MAX, ConfigKey, UpdateMode
+from oncelog_broker.config.inert_topic_keys import INERT_TOPIC_KEYS
+from oncelog_broker.config.topic_keys import TOPIC_KEYS, TopicKey
+
+OF_BROKERS: Final = """\
+Every key that `oncelog serve` takes: from a file (`--config my.properties`, or TOML), from the environment
+(`ONCELOG_NUM_PARTITIONS=3`), or from the command line (`--set num.partitions=3`). Where several say something, the
+command line holds, then the environment. Names are Kafka's, and so are defaults and meanings unless the text says
+otherwise. An unknown key is refused at the start: what Kafka has and is not here would do nothing.
+
+"Changes" says whether a value can be changed while brokers run, with `oncelog configs`: of one broker, of all of them
+(`cluster`), or not at all (`restart`).
+"""
+OF_TOPICS: Final = """\
+Every key that a topic can have: `oncelog topics create orders --config retention.ms=3600000`, or `oncelog configs
+set` for a topic that is there. Where a topic does not set a key, the broker's key that is named beside it holds; of
+several the first that is set.
+"""
+INERT: Final = """\
+## Keys without effect
+
+What scripts written for Kafka set, and changes nothing here. Only values that promise nothing more are taken.
+"""
+OF_CLIENTS: Final = """\
+What `Producer`, `Consumer` and `Admin` take as keyword arguments: `Producer("127.0.0.1:9092", linger_ms=20)`. They
+are Kafka's keys, with underscores in place of dots, and Kafka's defaults. An unknown key or a bad value raises
+`ConfigError` at once. Times are in milliseconds, sizes in bytes.
+"""
+_CHANGES: Final = {
+    UpdateMode.READ_ONLY: "restart",
+    UpdateMode.PER_BROKER: "broker",
+    UpdateMode.CLUSTER_WIDE: "cluster",
+}
+
+
+def of_brokers() -> str:
+    rows = [
+        [
+            code(name),
+            f"{_taken(key)}. Default: {_default(key)}. Changes: {_CHANGES[key.update_mode]}",
+            cell(key.doc) or _for_topics(name),
+        ]
+        for name, key in sorted(BROKER_KEYS.items())
+    ]
+    return "\n".join(["# Configuration of brokers\n", OF_BROKERS, table(["Key", "Value", "Meaning"], rows)])
+
+
+def _taken(key: ConfigKey[Any]) -> str:
+    """What it takes; a choice that may be empty says so."""
+    words = cell(key.expected).replace("one of , ", "empty, or one of ")
+    return words[0].upper() + words[1:]
+
+
+def _for_topics(broker_key: str) -> str:
+    names = [name for name, topic in TOPIC_KEYS.items() if broker_key in [each.key.name for each in topic.synonyms]]
+    return f"What topics without {', '.join(map(code, names))} have."
+
+
+def _default(key: ConfigKey[Any]) -> str:
+    if key.default is None:
+        return "not set"
+    shown = key.format(key.default)
+    return code(shown) if shown else "empty"
+
+
+def of_topics() -> str:
+    inert = {key.name for key in INERT_TOPIC_KEYS}
+    rows = [
+        [code(name), f"{_taken(topic.key)}. Default: {_topic_default(topic)}{_fallbacks(topic)}", cell(topic.key.doc)]
+        for name, topic in sorted(TOPIC_KEYS.items())
+        if name not in inert
+    ]
+    without_effect = [
+        [code(key.name), f"{_taken(key)}. Default: {_default(key)}", cell(key.doc)] for key in INERT_TOPIC_KEYS
+    ]
+    head = ["Key", "Value", "Meaning"]
+    return "\n".join(["# Configuration of topics\n", OF_TOPICS, table(head, rows), INERT, table(head, without_effect)])
+
+
+def _topic_default(topic: TopicKey) -> str:
+    """What holds where neither the topic nor a broker says anything."""
+    if not topic.synonyms:
+        return _default(topic.key)
+    last = next(each for each in topic.synonyms if each.key.default is not None or each is topic.synonyms[-1])
+    value = last.key.default if last.key.default is None else last.to_topic_value(last.key.default)
+    shown = topic.key.format(value)
+    return "not set" if shown is None else code(shown) if shown else "empty"
+
+
+def _fallbacks(topic: TopicKey) -> str:
+    names = ", ".join(code(each.key.name) for each in topic.synonyms)
+    return f", or what the broker has: {names}" if names else ""
+
+
+def of_clients() -> str:
+    parts = ["# Configuration of clients\n", OF_CLIENTS]
+    common = [field.name for field in fields(ClientConfig)]
+    for title, config, left_out in (
+        ("Every client", ClientConfig, ()),
+        ("Producer", ProducerConfig, common),
+        ("Consumer", ConsumerConfig, common),
+        ("Admin", AdminConfig, common),
+    ):
+        texts = _texts(config)
+        rows = [
+            [code(field.name), cell(str(field.type)), _client_default(field), _meaning(config, field, texts)]
+            for field in fields(config)
+            if field.name not in left_out
+        ]
+        parts += [f"## {title}\n", table(["Key", "Type", "Default", "Meaning"], rows)]
+    return "\n".join(parts)
+
+
+def _client_default(field: Field[Any]) -> str:
+    return "needed" if field.default is MISSING else code(repr(field.default))
+
+
+def _meaning(config: type[ClientConfig], field: Field[Any], texts: dict[str, str]) -> str:
+    """What stands beneath the field, and its bounds."""
+    words = [cell(texts[field.name])] if field.name in texts else []
+    if (bounds := config.BOUNDS.get(field.name)) is not None:
+        words.append(_bounds(bounds))
+    return " ".join(words)
+
+
+def _bounds(bounds: Bounds) -> str:
+    unbounded = (INT_MAX, LONG_MAX, math.inf)
+    return f"At least {bounds.low}." if bounds.high in unbounded else f"From {bounds.low} to {bounds.high}."
+
+
+def _texts(config: type[ClientConfig]) -> dict[str, str]:
+    """The string beneath each field, of the class and of what it is derived from."""
+    found: dict[str, str] = {}
+    for each in reversed(config.__mro__):
+        if not issubclass(each, ClientConfig):
+            continue
+        (declared,) = ast.parse(inspect.getsource(each)).body
+        assert isinstance(declared, ast.ClassDef)
+        for field, text in zip(declared.body, declared.body[1:], strict=False):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(text, ast.Expr)
+                and isinstance(text.value, ast.Constant)
+                and isinstance(text.value.value, str)
+            ):
+                found[field.target.id] = inspect.cleandoc(text.value.value)
+    return found

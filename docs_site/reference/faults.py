@@ -1,0 +1,31 @@
+"""The tables of docs/testing.md: what can be ordered to fail, and what a verdict may find."""
+
+from __future__ import annotations
+
+from docs_site.reference.markdown import table
+from oncelog_broker.fail_control.catalogue import CATALOGUE, STEPS, Point
+from oncelog_testing.history.violation import Kind
+
+
+def points() -> str:
+    steps = [[f"`{step.name}`", step.what, ", ".join(step.actions), _filters(step)] for step in STEPS]
+    apis = []
+    for name in (name.removesuffix(".request") for name in CATALOGUE if name.endswith(".request")):
+        request, answer = CATALOGUE[f"{name}.request"], CATALOGUE[f"{name}.answer"]
+        assert request.filters == answer.filters, name
+        apis.append([name, ", ".join(request.actions), ", ".join(answer.actions), _filters(request)])
+    return "\n".join(
+        [
+            table(["Step", "What", "can", "knows"], steps),
+            "Of each API there are two points: `EndTxn.request`, before it is done, and `EndTxn.answer`, after.\n",
+            table(["API", "its request can", "its answer can", "both know"], apis),
+        ]
+    )
+
+
+def _filters(point: Point) -> str:
+    return ", ".join(f"`{name}`" for name in point.filters)
+
+
+def kinds() -> str:
+    return table(["Kind", "What it says"], [[f"`{kind.name}`", kind.value] for kind in Kind])

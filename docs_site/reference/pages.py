@@ -1,0 +1,48 @@
+"""All pages, and parts of pages, that are made of the code: `python -m docs_site.reference` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from docs_site.reference import apis, commands, configuration, faults, python_api, rights, rules
+from docs_site.reference.markdown import with_section
+from oncelog_broker.web.document import document as metrics
+
+DOCS: Final = Path(__file__).parents[2] / "docs"
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "metrics.md": metrics,
+    "reference/apis.md": apis.document,
+    "reference/broker-configuration.md": configuration.of_brokers,
+    "reference/client-configuration.md": configuration.of_clients,
+    "reference/commands.md": commands.document,
+    "reference/python.md": python_api.document,
+    "reference/rules.md": rules.document,
+    "reference/topic-configuration.md": configuration.of_topics,
+}
+SECTIONS: Final[Mapping[tuple[str, str], Callable[[], str]]] = {
+    ("authorizations.md", "table"): rights.rights,
+    ("testing.md", "kinds"): faults.kinds,
+    ("testing.md", "points"): faults.points,
+}
+"""Parts of pages that people write: the page, and the name that stands around the part."""
+
+
+def names() -> list[str]:
+    """The pages in docs/ that are made of the code, wholly or in part."""
+    return sorted({*PAGES, *(page for page, _ in SECTIONS)})
+
+
+def written(page: str) -> str:
+    """What should stand in this file of docs/."""
+    if page in PAGES:
+        return PAGES[page]()
+    text = (DOCS / page).read_text()
+    for name, make in _sections_of(page):
+        text = with_section(text, name, make())
+    return text
+
+
+def _sections_of(page: str) -> Iterator[tuple[str, Callable[[], str]]]:
+    return ((name, make) for (of_page, name), make in SECTIONS.items() if of_page == page)

@@ -1,0 +1,158 @@
+"""docs/reference/rules.md: every rule, scenario and trap of exactly once, which modules keep it, which tests show it.
+
+The words are in `rules.toml`. A test is named after its rules, `test_s34_e17_...`; so nobody has to list it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from itertools import groupby
+from pathlib import Path, PurePath
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).parents[2]
+SOURCE: Final = Path(__file__).parent / "rules.toml"
+_RULE_IN_NAME: Final = re.compile(r"[set]\d+")
+
+INTRODUCTION: Final = """\
+What [exactly once](../exactly-once.md) rests on, rule by rule: what holds, the modules that see to it, and the tests
+that fail when it is broken. S are rules, E scenarios in which it once went wrong elsewhere, T
+[traps of the protocol](../protocol-traps.md) that have to do with it; source and tests cite them by these names.
+
+`pytest -k s34` runs the tests of S34. Most of these are run by `make test`; `make soak` has the rest.
+"""
+
+
+class NamedTest(NamedTuple):
+    """`file::name`; a class around it is left out."""
+
+    file: str
+    name: str
+
+
+class Rule(NamedTuple):
+    name: str
+    holds: str
+    went_wrong: str
+    """Of scenarios: what went wrong elsewhere."""
+    kept_by: list[str]
+    """Paths of modules in the repository."""
+    named_otherwise: list[NamedTest]
+    """Its tests that are not named after it."""
+
+
+class Section(NamedTuple):
+    title: str
+    introduction: str
+    rules: list[Rule]
+
+
+def sections() -> list[Section]:
+    """What `rules.toml` says. Raises KeyError, TypeError for a rule that lacks something, or has too much."""
+    found = []
+    for section in tomllib.loads(SOURCE.read_text())["sections"]:
+        rules = [_rule(**declared) for declared in section["rules"]]
+        found.append(Section(section["title"], section.get("introduction", ""), rules))
+    return found
+
+
+def _rule(name: str, holds: str, kept_by: list[str], went_wrong: str = "", tests: list[str] | None = None) -> Rule:
+    return Rule(name, holds, went_wrong, kept_by, [_test(test) for test in tests or ()])
+
+
+def _test(text: str) -> NamedTest:
+    file, name = text.split("::")
+    return NamedTest(file, name)
+
+
+def all_rules() -> list[Rule]:
+    return [rule for section in sections() for rule in section.rules]
+
+
+@cache
+def all_tests() -> frozenset[NamedTest]:
+    """Every test of the repository."""
+    return frozenset(
+        NamedTest(str(path.relative_to(ROOT)), name)
+        for path in (ROOT / "tests").rglob("*.py")
+        for name in _names_of(ast.parse(path.read_text()).body)
+    )
+
+
+def _names_of(body: list[ast.stmt]) -> Iterator[str]:
+    """Of test functions, also in classes, and of the classes that Hypothesis makes of state machines."""
+    for statement in body:
+        if isinstance(statement, ast.ClassDef):
+            yield from _names_of(statement.body)
+        elif isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) and statement.name.startswith("test_"):
+            yield statement.name
+        elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            yield statement.targets[0].id
+
+
+def rules_in_name(test: str) -> list[str]:
+    """What a test is named after: `test_s34_e17_...`, `test_s7_to_s13_...`."""
+    found = []
+    for part in test.split("_")[1:]:
+        if _RULE_IN_NAME.fullmatch(part):
+            found.append(part.upper())
+        elif part != "to":
+            break
+    return found
+
+
+@cache
+def _tests_by_rule() -> dict[str, list[NamedTest]]:
+    found: dict[str, list[NamedTest]] = {}
+    for test in all_tests():
+        for rule in rules_in_name(test.name):
+            found.setdefault(rule, []).append(test)
+    return found
+
+
+def tests_of(rule: Rule) -> list[NamedTest]:
+    """Those named after it and those named in `rules.toml`, by file."""
+    return sorted({*_tests_by_rule().get(rule.name, ()), *rule.named_otherwise})
+
+
+def document() -> str:
+    """The page."""
+    parts = ["# Rules of exactly once\n", INTRODUCTION]
+    for section in sections():
+        parts.append(f"## {section.title}\n")
+        if section.introduction:
+            parts.append(f"{section.introduction}\n")
+        parts += [_shown(rule) for rule in section.rules]
+    return "\n".join(parts)
+
+
+def _shown(rule: Rule) -> str:
+    tests = tests_of(rule)
+    kept_by = ", ".join(f"[{_short(path)}](../../{path})" for path in rule.kept_by)
+    went_wrong = f"*{_sentence(rule.went_wrong)}*\n\n" if rule.went_wrong else ""
+    return (
+        f"### {rule.name}\n\n{went_wrong}{_sentence(rule.holds)}\n\nKept by {kept_by}.\n\n"
+        f'<details markdown="1">\n<summary>{len(tests)} test{"s" if len(tests) != 1 else ""}</summary>\n\n'
+        f"{_listed(tests)}\n\n</details>\n"
+    )
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
+
+
+def _short(path: str) -> str:
+    """A module without the two directories that all have, and without `.py`."""
+    return "/".join(PurePath(path).with_suffix("").parts[2:])
+
+
+def _listed(tests: list[NamedTest]) -> str:
+    lines = []
+    for file, of_file in groupby(tests, key=lambda test: test.file):
+        lines.append(f"- [{file}](../../{file})")
+        lines += [f"    - `{test.name}`" for test in of_file]
+    return "\n".join(lines)
