@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import psutil
 from broker_process import BrokerProcess
-from maven import BUILD, Unavailable, fetch, need
+from maven import Unavailable
+from spark_connector import connector
 from table import Add
 
 from oncelog import Admin, NewTopic, Producer
@@ -26,10 +27,6 @@ from oncelog import Admin, NewTopic, Producer
 ROOT: Final = Path(__file__).parent.parent
 ROUNDS: Final = 3
 PARTITIONS: Final = 2
-RELEASES: Final = ("4.3.0", "4.2.1", "4.2.0", "4.1.4", "4.0.0")
-"""Of Spark's connector, the newest first: not each of them is in every mirror."""
-KAFKA_CLIENTS: Final = "3.9.1"
-POOL: Final = "2.12.0"
 SETTINGS: Final = {"spark.executor.heartbeatInterval": "60s", "spark.network.timeout": "600s"}
 
 
@@ -168,28 +165,12 @@ def _times(process: psutil.Process) -> Iterator[float]:
 
 
 def _connector() -> list[Path]:
-    """The jars of Spark's own connector, without what PySpark has; none where there are none."""
-    for release in RELEASES:
-        directory = BUILD / f"spark-connector-{release}"
-        artifacts = (
-            f"org.apache.spark:spark-sql-kafka-0-10_2.13:{release}",
-            f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{release}",
-            f"org.apache.kafka:kafka-clients:{KAFKA_CLIENTS}",
-            f"org.apache.commons:commons-pool2:{POOL}",
-        )
-        try:
-            need("java", "mvn")
-            for artifact in artifacts:
-                name = "-".join(artifact.split(":")[1:]) + ".jar"
-                if not (directory / name).exists():
-                    plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
-                    options = (f"-Dartifact={artifact}", f"-DoutputDirectory={directory}")
-                    fetch(["mvn", "-q", "-B", plugin, *options], artifact)
-        except Unavailable as error:
-            print(f"Spark's connector {release} is left out: {error}"[:200], file=sys.stderr)
-            continue
-        return sorted(directory.glob("*.jar"))
-    return []
+    """None where there is none."""
+    try:
+        return connector()
+    except Unavailable as error:
+        print(f"left out: {error}", file=sys.stderr)
+        return []
 
 
 async def _create(address: str, topic: str) -> None:
