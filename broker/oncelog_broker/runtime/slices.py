@@ -128,6 +128,8 @@ class Slices:
     async def _rest(self, steps: Steps[R], job: Job | None, taken: float, pace: Pace) -> R:
         monotonic = self._clock.monotonic
         has_jobs = False
+        go_on: Callable[[], Job | None] = partial(next, steps)
+        resume = go_on
         try:
             while True:
                 if job is holds_nothing:
@@ -139,7 +141,6 @@ class Slices:
                     await self._has_jobs.acquire()
                     has_jobs = True
                 pause = pace.after_slice(taken)
-                resume: Callable[[], Job | None] = partial(next, steps)
                 if job is not None:
                     try:
                         resume = partial(steps.send, await in_thread(job))
@@ -159,6 +160,7 @@ class Slices:
                     return result
                 finally:
                     taken = monotonic() - began
+                    resume = go_on  # one that throws an error holds it, and the error holds this frame
         finally:
             steps.close()
             if has_jobs:
