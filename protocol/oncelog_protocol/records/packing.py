@@ -24,13 +24,15 @@ _WIDTHS: Final = (ONE_BYTE, TWO_BYTES, 1 << 20, 1 << 27, 1 << 31)
 def pack(
     first_offset: int, timestamp_delta: int, keys: Sequence[bytes] | None, values: Sequence[bytes], room: int
 ) -> tuple[bytes, int]:
-    """As many of the records as fit `room` bytes, one after another, and how many these are; fewer where offsets begin
-    to take a byte more. `first_offset` is the offset delta of the first. There are as many `keys` as `values`.
+    """Records that fit `room` bytes, one after another, and how many these are: none only where there is no room for
+    the first. `first_offset` is its offset delta. There are as many `keys` as `values`.
 
     Raises ValueError where a number does not fit.
     """
     width = bisect_right(_WIDTHS, first_offset) + 1
-    values = values[: _WIDTHS[width - 1] - first_offset]
+    # No further than offsets are of one width; nor much further than there is room, if the others are like the first.
+    likely = room // (len(values[0]) + (0 if keys is None else len(keys[0])) + 1)
+    values = values[: max(1, min(likely, _WIDTHS[width - 1] - first_offset))]
     before_offset = ATTRIBUTES + encode_varlong(timestamp_delta)
     around = len(before_offset) + width + len(NO_HEADERS)
     parts: list[Iterable[bytes]]

@@ -56,3 +56,17 @@ def test_where_offsets_begin_to_take_a_byte_more(before: int) -> None:
     values = [b"%d" % number for number in range(5)]
     expected = appended(batch_with(before, LARGE), 1_000, None, values)
     assert extended(batch_with(before, LARGE), 1_000, None, values) == expected
+
+
+def test_what_will_not_fit_is_not_looked_at() -> None:
+    """A batch of few large values, out of many."""
+    looks = []
+
+    class Value(bytes):
+        def __len__(self) -> int:
+            looks.append(1)
+            return super().__len__()
+
+    builder = batch_with(1, 10_000)
+    assert builder.extend(1_000, None, [Value(b"v" * 3_000)] * 1_000) == 3
+    assert len(looks) < 10
