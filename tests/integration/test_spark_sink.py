@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import pytest
 from spark_sink_process import (
     PARTITIONS,
+    SECONDS,
     TASKS,
     V1,
     Abort,
@@ -24,7 +25,11 @@ from spark_sink_process import (
 )
 
 from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
+from oncelog.admin.transactions import TransactionAdmin
+from oncelog.clock import now_ms
+from oncelog.errors import ErrorCode, UnsupportedVersion
 from oncelog.metadata.list_offsets import LATEST_TIMESTAMP
+from oncelog_pipeline.sink.cluster import KafkaCluster
 from oncelog_pipeline.sink.names import Query
 from oncelog_pipeline.sink.operations import DecidedButAborted, NotAllOpen, NotRepairable, TakenOver
 from oncelog_pipeline.sink.state import Batch, State, TaskMessage
@@ -32,6 +37,9 @@ from oncelog_pipeline.sink.state_topic import StateTopic
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 V2 = 2
+TIMEOUT_MS = 10 * SECONDS * 1000
+"""Of the tasks' transactions."""
+WEEK_MS = 7 * 24 * 3600 * 1000
 
 
 @pytest.fixture(params=[pytest.param(1, marks=pytest.mark.soak), V2], ids=["V1", "V2"])
@@ -232,6 +240,39 @@ async def test_k15_timed_out_before_the_decision(sink: Sink) -> None:
     assert not await sink.seen()
     await sink.replay(sink.new_run(0))
     assert await sink.seen() == batches(0)
+
+
+async def test_a_driver_whose_clock_is_ahead_decides(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a transaction is open is for the brokers to say, whose clocks abort it."""
+    ahead_ms = now_ms() + WEEK_MS
+    monkeypatch.setattr("oncelog_pipeline.sink.cluster.now_ms", lambda: ahead_ms)
+    await sink.replay(sink.new_run(0))
+    assert await sink.seen() == batches(0)
+
+
+async def test_a_transaction_with_too_little_time_left_is_not_counted_open(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the brokers' clocks; where those cannot list by age (before Kafka 3.8), by our own."""
+    (message,) = await sink.tasks(sink.new_run(0), [0])
+    assert message.written is not None
+    transaction = message.written.transaction
+
+    async with KafkaCluster(sink.address, task_timeout_ms=TIMEOUT_MS) as cluster:
+        assert await cluster.are_open([transaction], 1 / 3) == [True]
+        async with asyncio.timeout(60):  # until the broker's clock has moved by a millisecond
+            while await cluster.are_open([transaction], 1.0) != [False]:
+                pass
+
+    async def too_old(*_: object, **__: object) -> None:
+        raise UnsupportedVersion(ErrorCode.UNSUPPORTED_VERSION, "broker 1 is too old to filter by duration")
+
+    monkeypatch.setattr(TransactionAdmin, "list", too_old)
+    async with KafkaCluster(sink.address, task_timeout_ms=TIMEOUT_MS) as cluster:
+        assert await cluster.are_open([transaction], 1 / 3) == [True]
+        late_ms = now_ms() + TIMEOUT_MS
+        monkeypatch.setattr("oncelog_pipeline.sink.cluster.now_ms", lambda: late_ms)
+        assert await cluster.are_open([transaction], 1 / 3) == [False]
 
 
 async def test_k17_an_older_driver_and_its_tasks_wake_up(sink: Sink) -> None:

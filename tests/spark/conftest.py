@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "integration"), str(HERE.parent / "cluster")]
+sys.path[:0] = [str(HERE), *(str(HERE.parent / each) for each in ("integration", "cluster", "interop"))]
 
 from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
 

@@ -7,6 +7,7 @@ dieAt       the point:
             reading             a task, when it has read its first Arrow batch
             decision            the commit worker, just before it writes the decision
             decided             the same, before it ends any transaction
+            committing          whoever is to commit a transaction that was decided, the one who aborts among them
             one ended           the same, after the first of the ends
             all ended           the same, after the last one
 dieFile     a file that remembers how often it was so
@@ -117,6 +118,8 @@ class DyingCluster:
     async def end(self, transactions: Sequence[Any], *, commits: bool) -> list[bool]:
         if not transactions:
             return []
+        if commits:
+            self._death.strike("committing")
         if commits and self._death.at == "one ended":
             await self._cluster.end(transactions[:1], commits=commits)
             self._death.strike("one ended")

@@ -225,7 +225,7 @@ def two_hosts(tmp_path: Path) -> Iterator[str]:
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "200m",
             "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": str(HERE),
+            "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
         command = [*spark_class, f"org.apache.spark.deploy.{kind.lower()}.{kind}", "--host", host, *arguments]
         with log.open("wb") as output:

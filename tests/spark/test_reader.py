@@ -91,6 +91,14 @@ def test_a_topic_that_comes_later_is_read_from_its_beginning(address: str, fille
     assert ranges(reader, end, later) == [(f"{filled}-b", 0, 0, 3), (f"{filled}-b", 1, 0, 3)]
 
 
+def test_a_pattern_never_means_the_states_of_sinks(address: str, filled: str) -> None:
+    """A query would feed itself."""
+    create(address, f"{filled}-state")
+    told = {"subscribePattern": f"{filled}.*", "startingOffsets": "earliest"}
+    assert set(stream(address, **told).initialOffset()) == {filled, f"{filled}-state", "_initial"}
+    assert set(stream(address, **told, stateTopic=f"{filled}-state").initialOffset()) == {filled, "_initial"}
+
+
 def test_offsets_that_are_gone(address: str, filled: str) -> None:
     reader = stream(address, subscribe=filled)
     with pytest.raises(DataLoss, match="failOnDataLoss"):

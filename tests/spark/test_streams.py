@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from dying import has_died
 from pyspark.errors import StreamingQueryException
-from streams import Stream, committed, committed_values, create, produce, values
+from streams import Stream, committed, committed_values, create, produce, seen_values, values
 
 ROWS = 600
 BATCH = 300
@@ -58,19 +58,39 @@ def test_a_task_is_killed(spark: Any, stream: Stream, tmp_path: Path, point: str
     assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
 
 
+@pytest.mark.soak
+def test_k3_a_task_raises_once(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    dying(stream, tmp_path, dieAt="rows flushed", dieHow="raise", diePart="0").run(spark)
+    assert has_died(tmp_path / "died") == 1
+    assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
+
+
+@pytest.mark.soak
+def test_k3_a_task_always_raises(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    """The query fails, and nothing of its batch is seen; started again, it writes."""
+    with pytest.raises(StreamingQueryException, match="rows flushed"):
+        dying(stream, tmp_path, dieAt="rows flushed", dieHow="raise", dieTimes="99", diePart="0").run(spark)
+    assert has_died(tmp_path / "died") == 3
+    assert not seen_values(stream.address, stream.target)
+    stream.run(spark)
+    assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
+
+
 @pytest.mark.parametrize(
-    "point",
+    ("point", "how"),
     [
-        pytest.param("decision", marks=pytest.mark.soak, id="K4"),
-        pytest.param("decided", id="K5"),
-        pytest.param("one ended", marks=pytest.mark.soak, id="K6"),
-        pytest.param("all ended", marks=pytest.mark.soak, id="K7"),
+        pytest.param("decision", "kill", marks=pytest.mark.soak, id="K4"),
+        pytest.param("decided", "kill", id="K5"),
+        pytest.param("one ended", "kill", marks=pytest.mark.soak, id="K6"),
+        pytest.param("all ended", "kill", marks=pytest.mark.soak, id="K7"),
+        pytest.param("decision", "raise", marks=pytest.mark.soak, id="K8-before"),
+        pytest.param("decided", "raise", marks=pytest.mark.soak, id="K8-after"),
     ],
 )
-def test_who_commits_is_killed(spark: Any, stream: Stream, tmp_path: Path, point: str) -> None:
+def test_who_commits_dies(spark: Any, stream: Stream, tmp_path: Path, point: str, how: str) -> None:
     """The query fails, with its batch seen as a whole or not at all; started again, it goes on."""
     with pytest.raises(StreamingQueryException):
-        dying(stream, tmp_path, dieAt=point).run(spark)
+        dying(stream, tmp_path, dieAt=point, dieHow=how).run(spark)
     assert has_died(tmp_path / "died") == 1
     seen = committed_values(stream.address, stream.target)
     assert sum(seen.values()) == (0 if point == "decision" else BATCH)

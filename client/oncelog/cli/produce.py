@@ -18,7 +18,7 @@ from oncelog.cli.text_records import InputRecord, Lines, escaped_bytes, parse_he
 if TYPE_CHECKING:
     import asyncio
 
-    from oncelog.producer.batch import RecordMetadata
+    from oncelog.producer.record_metadata import RecordMetadata
 
 ParseLine = Callable[[bytes], InputRecord]
 

@@ -15,7 +15,8 @@ from oncelog.cluster import NO_NODE, Cluster, TopicPartition
 from oncelog.config import ProducerConfig
 from oncelog.errors import KafkaError, MessageTooLarge, OutcomeUnknown
 from oncelog.fail_points.point import fail_point
-from oncelog.producer.batch import NO_OFFSET, ProducerBatch, Waiter, unsendable
+from oncelog.producer.batch import ProducerBatch, Waiter, unsendable
+from oncelog.producer.record_metadata import NO_OFFSET
 from oncelog.producer.sequences import PartitionSequences
 from oncelog.producer.session import ProducerSession
 from oncelog_protocol.errors import ErrorCode

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import repeat
-from typing import Any, Final, NamedTuple, Protocol
+from itertools import groupby, repeat
+from typing import Any, Final, Protocol
 
 from oncelog.errors import ErrorCode, KafkaError, RejectedWithBatch
+from oncelog.producer.column_waiter import ColumnWaiter
+from oncelog.producer.record_metadata import NO_OFFSET, RecordMetadata
 from oncelog_protocol.producer_id import NO_IDENTITY
 from oncelog_protocol.records.batch import NO_SEQUENCE, Buffer, RecordBatch
 from oncelog_protocol.records.builder import HeaderSequence, RecordBatchBuilder
@@ -15,18 +17,7 @@ from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.record import read_records
 from oncelog_protocol.records.sequence import increment_sequence
 
-NO_OFFSET: Final = -1
-"""The offset of a record sent with acks=0: the broker did not say."""
 NO_TIMESTAMP: Final = -1
-
-
-class RecordMetadata(NamedTuple):
-    """Where a record went. `offset` is -1 with acks=0; `timestamp_ms` is the log's own where the topic says so."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
 
 
 # As `_make`, but without a Python call for each record.
@@ -58,6 +49,7 @@ class ProducerBatch:
         "builder",
         "created",
         "deadline",
+        "has_columns",
         "identity",
         "is_maybe_written",
         "last_error",
@@ -96,6 +88,7 @@ class ProducerBatch:
         self.uncompressed_size = 0
         self.timestamps: list[int] = []
         self.waiters: list[Waiter] = []
+        self.has_columns = False
 
     def append(
         self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: HeaderSequence, waiter: Waiter
@@ -106,6 +99,16 @@ class ProducerBatch:
         self.timestamps.append(timestamp)
         self.waiters.append(waiter)
         return True
+
+    def extend(
+        self, timestamp: int, keys: Sequence[bytes] | None, values: Sequence[bytes], waiter: ColumnWaiter
+    ) -> int:
+        """How many of the records there was room for, as the builder adds them."""
+        count = self.builder.extend(timestamp, keys, values)
+        self.timestamps += repeat(timestamp, count)
+        self.waiters += repeat(waiter, count)
+        self.has_columns = True
+        return count
 
     def close(self, compression: Compression) -> None:
         """Take no more records. Does nothing the second time."""
@@ -148,6 +151,9 @@ class ProducerBatch:
 
     def acknowledge(self, base_offset: int, log_append_time_ms: int = NO_TIMESTAMP) -> None:
         """The broker has the batch: tell those who wait."""
+        if self.has_columns:
+            self._acknowledge_runs(base_offset, log_append_time_ms)
+            return
         count = len(self.waiters)
         offsets = repeat(NO_OFFSET) if base_offset < 0 else range(base_offset, base_offset + count)
         timestamps = self.timestamps if log_append_time_ms < 0 else repeat(log_append_time_ms)
@@ -155,6 +161,21 @@ class ProducerBatch:
         for waiter, metadata in zip(self.waiters, map(_as_metadata, places), strict=False):
             if not waiter.done():
                 waiter.set_result(metadata)
+
+    def _acknowledge_runs(self, base_offset: int, log_append_time_ms: int) -> None:
+        """A column's waiter stands in the places of many records, and is told of all of them at once."""
+        index = 0
+        for waiter, run in groupby(self.waiters):
+            count = len(tuple(run))
+            if not waiter.done():
+                offset = NO_OFFSET if base_offset < 0 else base_offset + index
+                timestamp = self.timestamps[index] if log_append_time_ms < 0 else log_append_time_ms
+                first = RecordMetadata(self.topic, self.partition, offset, timestamp)
+                if isinstance(waiter, ColumnWaiter):
+                    waiter.set_results(first, count)
+                else:
+                    waiter.set_result(first)
+            index += count
 
     def fail(self, error: KafkaError, at_fault: Mapping[int, KafkaError] | None = None) -> None:
         """The batch will not be sent (again): tell those who wait.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from oncelog.producer.batch import RecordMetadata
+from oncelog.producer.record_metadata import RecordMetadata
 
 
 class ColumnWaiter:
@@ -26,9 +26,13 @@ class ColumnWaiter:
         return self.future.done()
 
     def set_result(self, result: RecordMetadata, /) -> None:
+        self.set_results(result, 1)
+
+    def set_results(self, first: RecordMetadata, count: int) -> None:
+        """`count` records one after another are there, the first of them at `first`."""
         if self._first is None:
-            self._first = result
-        self._left -= 1
+            self._first = first
+        self._left -= count
         if not self._left:
             self.future.set_result(self._first)
 

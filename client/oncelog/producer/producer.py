@@ -8,8 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from itertools import repeat
-from typing import Any, Final
+from typing import Any
 
 from oncelog.clock import now_ms
 from oncelog.cluster import Topic, TopicPartition
@@ -30,11 +29,13 @@ from oncelog.metadata.metadata import Metadata
 from oncelog.opened import Opened
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer.accumulator import Accumulator, PartitionQueue
-from oncelog.producer.batch import ProducerBatch, RecordMetadata, Waiter
+from oncelog.producer.batch import ProducerBatch, Waiter
 from oncelog.producer.column_waiter import ColumnWaiter
+from oncelog.producer.columns import MAX_TIMESTAMP, NO_HEADERS, Columns, Row, hand_over
 from oncelog.producer.coordinator_calls import CoordinatorCalls
 from oncelog.producer.partitioner import StickyPartition, partition_for_key
 from oncelog.producer.producer_ids import ProducerIds
+from oncelog.producer.record_metadata import RecordMetadata
 from oncelog.producer.sender import Sender
 from oncelog.producer.session import ProducerSession
 from oncelog.producer.transaction import Transaction
@@ -46,8 +47,6 @@ from oncelog_protocol.records.builder import HeaderSequence
 
 __all__ = ["Producer", "RecordMetadata"]
 
-NO_HEADERS: Final[HeaderSequence] = ()
-MAX_TIMESTAMP: Final = 2**63 - 1
 """Milliseconds: what the int64 of a batch can say."""
 
 
@@ -302,11 +301,8 @@ class Producer(Opened):
         Cheaper than as many calls of `send`. Raises as `send`, and ValueError for no values or a column of another
         length. What comes before a record that is refused has been handed over then: in a transaction, abort it.
         """
-        for name, column in (("keys", keys), ("timestamps_ms", timestamps_ms), ("headers", headers)):
-            if column is not None and len(column) != len(values):
-                raise ValueError(f"{name}: {len(column)} for {len(values)} values")
-        if not values:
-            raise ValueError("values: at least one is needed")
+        columns = Columns(values, keys, timestamps_ms, headers, now_ms())
+        columns.check()
         route = self._routes.get(topic)
         if route is None or not 0 <= partition < route.count:
             with self._record_waits():
@@ -314,33 +310,15 @@ class Producer(Opened):
         if self._manager is not None:
             self._manager.check_in_transaction()
         waiter = ColumnWaiter(self._create_future(), len(values))
-        now = now_ms()
-        rows = zip(
-            repeat(now) if timestamps_ms is None else timestamps_ms,
-            repeat(None) if keys is None else keys,
-            values,
-            repeat(NO_HEADERS) if headers is None else headers,
-            strict=False,
-        )
-        await self._hand_over(route.queues[partition], rows, waiter)
-        return waiter.future
-
-    async def _hand_over(
-        self,
-        queue: PartitionQueue,
-        rows: Iterable[tuple[int, Buffer | None, Buffer | None, HeaderSequence]],
-        waiter: ColumnWaiter,
-    ) -> None:
         try:
-            for timestamp_ms, key, value, headers in rows:
-                if not 0 <= timestamp_ms <= MAX_TIMESTAMP:
-                    raise ValueError(f"timestamp {timestamp_ms}: must be from 0 to {MAX_TIMESTAMP}")
-                tail = queue.tail
-                if tail is None or not tail.append(timestamp_ms, key, value, headers, waiter):
-                    await self._begin_batch(None, queue, timestamp_ms, key, value, headers, waiter)
+            await hand_over(columns, route.queues[partition], waiter, self._begin_batch_of_column)
         except BaseException:
             waiter.future.cancel()  # nobody will have it
             raise
+        return waiter.future
+
+    async def _begin_batch_of_column(self, queue: PartitionQueue, row: Row, waiter: ColumnWaiter) -> None:
+        await self._begin_batch(None, queue, *row, waiter)
 
     async def flush(self) -> None:
         """Send what is waiting, without lingering, until every record handed over before is acknowledged or failed."""

@@ -33,7 +33,8 @@ from oncelog.errors import (
 from oncelog.fail_points.point import fail_point
 from oncelog.metadata.metadata import Metadata
 from oncelog.producer.accumulator import Accumulator
-from oncelog.producer.batch import NO_OFFSET, ProducerBatch, unsendable
+from oncelog.producer.batch import ProducerBatch, unsendable
+from oncelog.producer.record_metadata import NO_OFFSET
 from oncelog.producer.session import ProducerSession, Verdict
 from oncelog.producer.transaction_manager import TransactionManager
 from oncelog.producer.transaction_requests import CONCURRENT_BACKOFF_MS, HIGHEST_BEFORE_V2

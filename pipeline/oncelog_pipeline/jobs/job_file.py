@@ -25,6 +25,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,7 +34,7 @@ from oncelog_pipeline.jobs.keys import FREE, JobError, Where, check_table
 from oncelog_pipeline.options.client_settings import SERVERS
 from oncelog_pipeline.options.reading import OptionError
 from oncelog_pipeline.options.sink_options import sink_options
-from oncelog_pipeline.options.source_options import source_options
+from oncelog_pipeline.options.source_options import STATE_OPTION, source_options
 from oncelog_pipeline.values.format import ValueFormat
 
 SAID_BY_KEYS: Final = {
@@ -89,12 +90,14 @@ class _Reader:
             if table not in document:
                 raise JobError(f"{self._where.name}: there is no [{table}], which says {what}")
         inputs = self._inputs()
+        transform = self._transform(len(inputs))
+        output = self._output(inputs)
         name = document.get("name", Path(self._where.name).stem)
         return Job(
             name,
-            inputs,
-            self._transform(len(inputs)),
-            self._output(inputs),
+            tuple(_without_state(each, output) for each in inputs),
+            transform,
+            output,
             self._checkpoint(),
             self._trigger(),
             self._spark(),
@@ -272,6 +275,14 @@ class _Reader:
             return self._read(self._path(location))
         except (OSError, UnicodeDecodeError) as error:
             raise self._wrong(path, key, f"names {location}, which cannot be read: {_why(error)}") from error
+
+
+def _without_state(job_input: Input, output: Output) -> Input:
+    """A pattern of it never means the topic in which this job's sink keeps its state."""
+    told = [value for name, value in output.options.items() if name.lower() == STATE_OPTION.lower()]
+    if not told or any(name.lower() == STATE_OPTION.lower() for name in job_input.options):
+        return job_input
+    return replace(job_input, options={**job_input.options, STATE_OPTION: told[-1]})
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -15,8 +15,10 @@ from typing import Any, Final
 from oncelog import TopicPartition
 from oncelog_pipeline.options import client_settings
 from oncelog_pipeline.options.reading import OptionError, Options, number
+from oncelog_pipeline.sink.names import STATE_TOPIC
 from oncelog_pipeline.source.offsets import EARLIEST, LATEST, Offsets, offsets_from_json, partitions_from_json
 
+STATE_OPTION: Final = "stateTopic"
 KNOWN: Final = (
     "subscribe",
     "subscribePattern",
@@ -36,6 +38,7 @@ KNOWN: Final = (
     "failOnDataLoss",
     "includeHeaders",
     "groupIdPrefix",
+    STATE_OPTION,
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
@@ -94,6 +97,8 @@ class SourceOptions:
     poll_timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS
     offset_retries: int = 3
     offset_retry_interval_ms: int = 10
+    state_topic: str = STATE_TOPIC
+    """Where sinks keep their state, beside the default one: no pattern means it."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of `oncelog.Consumer`."""
 
@@ -123,6 +128,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOption
         poll_timeout_ms=options.number("kafkaConsumer.pollTimeoutMs", DEFAULT_POLL_TIMEOUT_MS),
         offset_retries=options.number("fetchOffset.numRetries", 3, least=0),
         offset_retry_interval_ms=options.number("fetchOffset.retryIntervalMs", 10, least=0),
+        state_topic=options.text(STATE_OPTION, STATE_TOPIC),
         settings=settings,
     )
     if (made.min_offsets_per_trigger or 0) > (made.max_offsets_per_trigger or float("inf")):

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from oncelog import Admin, Consumer, ConsumerGroupMetadata, Producer, RecordMetadata, TopicPartition
+from oncelog.admin.hanging import DescribedTransaction
 from oncelog.clock import now_ms
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, ProducerFenced, UnsupportedVersion
 from oncelog.opened import Opened
@@ -126,6 +127,7 @@ class KafkaCluster(Opened):
         self._admin = Admin(bootstrap_servers, **self._settings)
         self._states = StateTopic(self._admin, bootstrap_servers, state_topic, self._settings)
         self._may_list = True
+        self._may_ask_durations = True
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
     async def start(self) -> None:
@@ -170,29 +172,47 @@ class KafkaCluster(Opened):
             return False
         return described[transactional_id].state == ONGOING
 
-    async def remaining(self, transactions: Sequence[PreparedTransaction]) -> list[float]:
+    async def are_open(self, transactions: Sequence[PreparedTransaction], least_left: float) -> list[bool]:
+        """Which of them are late the brokers say, by the clocks that will abort them. Only where they cannot (before
+        Apache Kafka 3.8, or without the right) our own clock is held against the times at which they began."""
+        longest_ms = round((1 - least_left) * self._task_timeout_ms)
+        described, late = await asyncio.gather(self._described(transactions), self._open_for_longer(longest_ms))
+
+        def is_open(each: PreparedTransaction) -> bool:
+            known = described.get(each.transactional_id)
+            if known is None or known.state != ONGOING:
+                return False
+            if (known.producer_id, known.producer_epoch) != (each.producer_id, each.epoch):
+                return False
+            if late is not None:
+                return each.transactional_id not in late
+            return known.start_time_ms is None or now_ms() - known.start_time_ms <= longest_ms
+
+        return [is_open(each) for each in transactions]
+
+    async def _described(self, transactions: Sequence[PreparedTransaction]) -> Mapping[str, DescribedTransaction]:
+        """Those whose coordinator knows them."""
         try:
-            described = await self._admin.transactions.describe([each.transactional_id for each in transactions])
+            return await self._admin.transactions.describe([each.transactional_id for each in transactions])
         except KafkaError as error:
             errors = error.errors.values() if isinstance(error, PartialFailure) else [error]
             for each_error in errors:
                 if each_error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                     raise each_error from None
-            described = dict(error.results) if isinstance(error, PartialFailure) else {}
-        now = now_ms()
-        shares = []
-        for each in transactions:
-            known = described.get(each.transactional_id)
-            is_open = (
-                known is not None
-                and known.state == ONGOING
-                and (known.producer_id, known.producer_epoch) == (each.producer_id, each.epoch)
-            )
-            if known is None or not is_open:
-                shares.append(0.0)
-            else:
-                shares.append(1 - (now - (known.start_time_ms or now)) / known.timeout_ms)
-        return shares
+            return dict(error.results) if isinstance(error, PartialFailure) else {}
+
+    async def _open_for_longer(self, duration_ms: int) -> frozenset[str] | None:
+        """The transactional ids; None where brokers do not tell."""
+        if not self._may_ask_durations:
+            return None
+        try:
+            listed = await self._admin.transactions.list(states=[ONGOING], duration_ms=duration_ms)
+        except KafkaError as error:
+            if not _cannot_list(error):
+                raise
+            self._may_ask_durations = False
+            return None
+        return frozenset(each.transactional_id for each in listed)
 
     async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
         end = partial(self._admin.transactions.end, commits=commits)
@@ -222,7 +242,7 @@ class KafkaCluster(Opened):
         try:
             listed = await self._admin.transactions.list(states=[ONGOING])
         except KafkaError as error:
-            if error.code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED and not isinstance(error, UnsupportedVersion):
+            if not _cannot_list(error):
                 raise
             self._may_list = False
             logger.warning(
@@ -239,6 +259,11 @@ class KafkaCluster(Opened):
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds * self._rng.uniform(0.5, 1.5))
+
+
+def _cannot_list(error: KafkaError) -> bool:
+    """Whether it is for ever, not for now, that transactions cannot be listed."""
+    return error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED or isinstance(error, UnsupportedVersion)
 
 
 async def _for_each(work: Callable[[T], Awaitable[bool]], things: Sequence[T], at_a_time: int) -> list[bool]:

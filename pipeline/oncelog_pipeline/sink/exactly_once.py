@@ -220,13 +220,14 @@ def _check_repair(state: State, batch: Batch, written: Sequence[TaskTransaction]
 
 async def _check_open(cluster: Cluster[Any], batch: Batch, transactions: Sequence[PreparedTransaction]) -> None:
     """Raises NotAllOpen."""
-    left = await cluster.remaining(transactions)
-    late = [each for each, share in zip(transactions, left, strict=True) if share < LEAST_TIME_LEFT]
+    are_open = await cluster.are_open(transactions, LEAST_TIME_LEFT)
+    late = [each for each, is_open in zip(transactions, are_open, strict=True) if not is_open]
     if late:
         raise NotAllOpen(
-            f"{batch}: {len(late)} of {len(left)} transactions, {late[0].transactional_id} among them, are aborted or"
-            " have less than a third of their time left, so nothing of the batch was written: make batches smaller"
-            " (maxOffsetsPerTrigger), kafka.transaction.timeout.ms longer, or choose delivery=exactly-once-per-task"
+            f"{batch}: {len(late)} of {len(transactions)} transactions, {late[0].transactional_id} among them, are"
+            " aborted or have less than a third of their time left, so nothing of the batch was written: make batches"
+            " smaller (maxOffsetsPerTrigger), kafka.transaction.timeout.ms longer, or choose"
+            " delivery=exactly-once-per-task"
         )
 
 

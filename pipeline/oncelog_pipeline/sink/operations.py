@@ -86,8 +86,8 @@ class Cluster(Protocol[P_co]):
     async def is_ongoing(self, transactional_id: str) -> bool:
         """Whether a transaction with this id is open."""
 
-    async def remaining(self, transactions: Sequence[PreparedTransaction]) -> list[float]:
-        """Of each which share of its timeout is left: 0 for one that is not open any more."""
+    async def are_open(self, transactions: Sequence[PreparedTransaction], least_left: float) -> list[bool]:
+        """Of each whether it is still open, with at least this share of its timeout left."""
 
     async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
         """End all of them; of each whether it has ended so, now or before."""

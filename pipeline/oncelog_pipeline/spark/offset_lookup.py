@@ -39,12 +39,13 @@ class OffsetLookup:
     async def partitions(self) -> list[TopicPartition]:
         """Of those that the query subscribes to, all that there are; sorted. Raises KafkaError.
 
-        A pattern never means the topic in which sinks keep their state: a query would feed itself.
+        A pattern never means the topics in which sinks keep their state: a query would feed itself.
         """
         subscription = self._options.subscription
         if subscription.pattern is not None:
             names = await self._again(self._admin.list_topics)
-            topics = [name for name in names if re.fullmatch(subscription.pattern, name) and name != STATE_TOPIC]
+            states = (STATE_TOPIC, self._options.state_topic)
+            topics = [name for name in names if re.fullmatch(subscription.pattern, name) and name not in states]
         else:
             topics = list(subscription.topics or {partition.topic for partition in subscription.partitions})
         there = [

@@ -26,6 +26,7 @@ from oncelog_protocol.records.batch import (
     batch_crc,
 )
 from oncelog_protocol.records.compression import Compression, compress
+from oncelog_protocol.records.packing import ATTRIBUTES, NO_HEADERS, NULL, pack
 from oncelog_protocol.records.record import Record
 from oncelog_protocol.records.varint import encode_varint, encode_varlong
 
@@ -41,9 +42,6 @@ MAX_BATCH_SIZE: Final = 2**31 - 1 + LOG_OVERHEAD
 SMALL: Final = 512
 SMALL_VARINTS: Final = tuple(encode_varint(value) for value in range(SMALL))
 """The varints that nearly all records are made of, ready to be joined."""
-NULL: Final = encode_varint(-1)
-NO_HEADERS: Final = encode_varint(0)
-ATTRIBUTES: Final = b"\x00"
 
 
 def record_size_upper_bound(key: Buffer | None, value: Buffer | None, headers: HeaderSequence = ()) -> int:
@@ -159,6 +157,19 @@ class RecordBatchBuilder:
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
         return offset_delta
+
+    def extend(self, timestamp: int, keys: Sequence[bytes] | None, values: Sequence[bytes]) -> int:
+        """Add records of one time without headers after others, and return how many of them: maybe none, where there
+        is no more room. There are as many `keys` as `values`."""
+        assert not self._is_closed, "a closed batch takes no records"
+        assert self.records_count, "the first record may be larger than the batch: append it"
+        room = self._size_limit - len(self._buffer)
+        packed, count = pack(self.records_count, timestamp - self.base_timestamp, keys, values, room)
+        self._buffer += packed
+        self.records_count += count
+        if count and timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        return count
 
     def close(self, compression: Compression = Compression.NONE, level: int | None = None) -> None:
         """Take no more records, and compress what is there. Needs no event loop: may run in a worker thread."""

@@ -21,9 +21,9 @@ from oncelog_protocol.records.batch import (
     RecordBatch,
     batch_crc,
 )
-from oncelog_protocol.records.builder import ATTRIBUTES
 from oncelog_protocol.records.columns import read_length
 from oncelog_protocol.records.compression import Compression, compress
+from oncelog_protocol.records.packing import ATTRIBUTES
 from oncelog_protocol.records.record_scan import RecordSpan
 from oncelog_protocol.records.varint import encode_varint, encode_varlong, read_varlong
 

@@ -12,6 +12,9 @@ from oncelog_protocol.records.batch import Buffer, CorruptBatch
 
 MAX_VARINT_BYTES: Final = 5
 MAX_VARLONG_BYTES: Final = 10
+ONE_BYTE: Final = 1 << 6
+TWO_BYTES: Final = 1 << 13
+"""From the first of these on a number that is not negative takes two bytes, from the second on three."""
 
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -42,6 +45,8 @@ def _read(buffer: Buffer, position: int, max_bytes: int, bits: int) -> tuple[int
 
 def encode_varint(value: int) -> bytes:
     """`value` in 1 to 5 bytes. Raises ValueError outside int32."""
+    if ONE_BYTE <= value < TWO_BYTES:  # lengths and offsets in large batches
+        return bytes(((value << 1) & 0x7F | 0x80, value >> 6))
     return _encode(value, 32)
 
 

@@ -161,13 +161,14 @@ class SimulatedCluster:
         held = self.held.get(transactional_id)
         return held is not None and held.state == "Ongoing"
 
-    async def remaining(self, transactions: Sequence[PreparedTransaction]) -> list[float]:
-        left = []
+    async def are_open(self, transactions: Sequence[PreparedTransaction], least_left: float) -> list[bool]:
+        """A timeout comes when it likes, not after a time."""
+        open_ones = []
         for each in transactions:
             await turn()
             held = self.held[each.transactional_id]
-            left.append(1.0 if held.state == "Ongoing" and held.epoch == each.epoch else 0.0)
-        return left
+            open_ones.append(held.state == "Ongoing" and held.epoch == each.epoch)
+        return open_ones
 
     async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
         """In any order, as the requests are all under way at once."""

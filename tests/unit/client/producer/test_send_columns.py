@@ -44,6 +44,23 @@ async def test_columns_are_written_as_sends_would_be(fake_broker: Any) -> None:
         assert (await one).offset == 1000
 
 
+@pytest.mark.parametrize("keys", [None, [b"k" * (number % 5) for number in range(3000)]], ids=["values", "keys"])
+async def test_plain_columns_are_packed_as_sends_would_be(fake_broker: Any, keys: list[bytes] | None) -> None:
+    """Nothing but bytes: many at once, over many batches; between records of others, with a null in a later piece."""
+    values: list[bytes | None] = [b"v" * (number % 90) for number in range(3000)]
+    values[2500] = None
+    async with Producer(fake_broker.address, batch_size=3000, linger_ms=1000) as producer:
+        before = await producer.send("topic", b"before", partition=0)
+        future = await producer.send_columns("topic", 0, values, keys)
+        after = await producer.send("topic", b"after", partition=0)
+        await producer.flush()
+        offsets = [(await each).offset for each in (before, future, after)]
+    assert offsets == [0, 1, 3001]
+    found = [(key, value) for _, key, value, _ in written(fake_broker)]
+    expected = list(zip([None] * 3000 if keys is None else keys, values, strict=True))
+    assert found == [(None, b"before"), *expected, (None, b"after")]
+
+
 async def test_the_first_error_is_that_of_all(fake_broker: Any) -> None:
     async with Producer(fake_broker.address, batch_size=200, linger_ms=1000) as producer:
         await producer.send_columns("topic", 0, [b"known"])

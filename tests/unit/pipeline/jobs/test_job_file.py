@@ -107,6 +107,7 @@ def test_everything_can_be_said() -> None:
     assert orders.key == ValueFormat("string")
     assert orders.value == ValueFormat("json", "id LONG", fails_if_invalid=False)
     assert rates.options["subscribePattern"] == "rate-.*"
+    assert "stateTopic" not in rates.options
     assert rates.value == ValueFormat("avro", '"long"', is_framed=True, registry="/jobs/schemas")
     assert made.transform == Transform(sql="SELECT 1")
     assert made.output.options == {
@@ -185,6 +186,14 @@ def test_two_inputs_need_names_and_a_query() -> None:
     assert "there is no [transform]" in refusal(two + 'view = "rates"\n')
     queried = two + 'view = "rates"\n[transform]\nsql = "SELECT 1"\n'
     assert "[output] needs bootstrap" in refusal(queried)
+
+
+def test_a_pattern_does_not_mean_where_the_sink_keeps_its_state() -> None:
+    told = SMALL.replace('topics = ["orders"]', 'pattern = ".*"') + '[output.options]\nstatetopic = "states"\n'
+    assert job(told).inputs[0].options["stateTopic"] == "states"
+    own = told + '[input.options]\nSTATETOPIC = "other"\n'
+    assert job(own).inputs[0].options["STATETOPIC"] == "other"
+    assert "stateTopic" not in job(own).inputs[0].options
 
 
 def test_every_key_says_what_it_is_for() -> None:

@@ -1,0 +1,107 @@
+"""Records of a column into the batches of their partition, many at once where that can be."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import repeat
+from typing import Final, NamedTuple, TypeGuard
+
+from oncelog.producer.accumulator import PartitionQueue
+from oncelog.producer.column_waiter import ColumnWaiter
+from oncelog_protocol.records.batch import Buffer
+from oncelog_protocol.records.builder import HeaderSequence
+
+MAX_TIMESTAMP: Final = 2**63 - 1
+NO_HEADERS: Final[HeaderSequence] = ()
+ROWS_AT_ONCE: Final = 1024
+"""More would be looked at in vain when a batch is full."""
+
+Row = tuple[int, Buffer | None, Buffer | None, HeaderSequence]
+"""Timestamp (ms), key, value, headers."""
+BeginBatch = Callable[[PartitionQueue, Row, ColumnWaiter], Awaitable[None]]
+
+
+class Columns(NamedTuple):
+    """As many of each; None for no keys, `now_ms` for all, no headers. Raises ValueError from `check`."""
+
+    values: Sequence[Buffer | None]
+    keys: Sequence[Buffer | None] | None
+    timestamps_ms: Sequence[int] | None
+    headers: Sequence[HeaderSequence] | None
+    now_ms: int
+
+    def check(self) -> None:
+        for name in ("keys", "timestamps_ms", "headers"):
+            column = getattr(self, name)
+            if column is not None and len(column) != len(self.values):
+                raise ValueError(f"{name}: {len(column)} for {len(self.values)} values")
+        if not self.values:
+            raise ValueError("values: at least one is needed")
+
+    def pieces(self) -> Iterator[Columns]:
+        """Of ROWS_AT_ONCE each."""
+        for first in range(0, len(self.values), ROWS_AT_ONCE):
+            yield self._only(slice(first, first + ROWS_AT_ONCE))
+
+    def _only(self, rows: slice) -> Columns:
+        return Columns(
+            self.values[rows],
+            None if self.keys is None else self.keys[rows],
+            None if self.timestamps_ms is None else self.timestamps_ms[rows],
+            None if self.headers is None else self.headers[rows],
+            self.now_ms,
+        )
+
+    def rows(self) -> Iterator[Row]:
+        return zip(
+            repeat(self.now_ms) if self.timestamps_ms is None else self.timestamps_ms,
+            repeat(None) if self.keys is None else self.keys,
+            self.values,
+            repeat(NO_HEADERS) if self.headers is None else self.headers,
+            strict=False,
+        )
+
+
+def _all_bytes(column: Sequence[Buffer | None]) -> TypeGuard[Sequence[bytes]]:
+    return set(map(type, column)) == {bytes}
+
+
+async def hand_over(columns: Columns, queue: PartitionQueue, waiter: ColumnWaiter, begin_batch: BeginBatch) -> None:
+    """All records, in order. `begin_batch` is for one that the batch at the queue's tail has no room for.
+
+    Raises ValueError for a timestamp, and what `begin_batch` raises; those before have been handed over then.
+    """
+    for piece in columns.pieces():
+        keys, values, is_alike = piece.keys, piece.values, piece.timestamps_ms is None and piece.headers is None
+        if is_alike and _all_bytes(values) and (keys is None or _all_bytes(keys)):
+            await _pack(piece.now_ms, keys, values, queue, waiter, begin_batch)
+        else:
+            await _append(piece, queue, waiter, begin_batch)
+
+
+async def _pack(
+    now_ms: int,
+    keys: Sequence[bytes] | None,
+    values: Sequence[bytes],
+    queue: PartitionQueue,
+    waiter: ColumnWaiter,
+    begin_batch: BeginBatch,
+) -> None:
+    done = 0
+    while done < len(values):
+        tail = queue.tail
+        count = 0 if tail is None else tail.extend(now_ms, None if keys is None else keys[done:], values[done:], waiter)
+        if not count:
+            row = (now_ms, None if keys is None else keys[done], values[done], NO_HEADERS)
+            await begin_batch(queue, row, waiter)
+            count = 1
+        done += count
+
+
+async def _append(columns: Columns, queue: PartitionQueue, waiter: ColumnWaiter, begin_batch: BeginBatch) -> None:
+    for row in columns.rows():
+        if not 0 <= row[0] <= MAX_TIMESTAMP:
+            raise ValueError(f"timestamp {row[0]}: must be from 0 to {MAX_TIMESTAMP}")
+        tail = queue.tail
+        if tail is None or not tail.append(*row, waiter):
+            await begin_batch(queue, row, waiter)

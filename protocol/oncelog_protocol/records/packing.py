@@ -1,0 +1,84 @@
+"""Many records of one time and without headers, packed at once: as `builder.encode_record` would, for a third of it.
+
+What differs from record to record is looked up by size and joined, so that the interpreter runs no code for each one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import accumulate, chain, repeat
+from operator import add
+from typing import Final
+
+from oncelog_protocol.records.varint import ONE_BYTE, TWO_BYTES, encode_varint, encode_varlong
+
+NULL: Final = encode_varint(-1)
+NO_HEADERS: Final = encode_varint(0)
+ATTRIBUTES: Final = b"\x00"
+_WIDTHS: Final = (ONE_BYTE, TWO_BYTES, 1 << 20, 1 << 27, 1 << 31)
+"""From each of these on an offset takes a byte more."""
+
+
+def pack(
+    first_offset: int, timestamp_delta: int, keys: Sequence[bytes] | None, values: Sequence[bytes], room: int
+) -> tuple[bytes, int]:
+    """Records that fit `room` bytes, one after another, and how many these are: none only where there is no room for
+    the first. `first_offset` is its offset delta. There are as many `keys` as `values`.
+
+    Raises ValueError where a number does not fit.
+    """
+    width = bisect_right(_WIDTHS, first_offset) + 1
+    # No further than offsets are of one width; nor much further than there is room, if the others are like the first.
+    likely = room // (len(values[0]) + (0 if keys is None else len(keys[0])) + 1)
+    values = values[: max(1, min(likely, _WIDTHS[width - 1] - first_offset))]
+    before_offset = ATTRIBUTES + encode_varlong(timestamp_delta)
+    around = len(before_offset) + width + len(NO_HEADERS)
+    parts: list[Iterable[bytes]]
+    if keys is None:
+        value_sizes, lengths = _sizes(values, around + len(NULL))
+        parts = [repeat(NULL), value_sizes, values]
+    else:
+        key_sizes, key_lengths = _sizes(keys[: len(values)], around)
+        value_sizes, value_lengths = _sizes(values, 0)
+        lengths = list(map(add, key_lengths, value_lengths))
+        parts = [key_sizes, keys, value_sizes, values]
+    texts = _varints(lengths)
+    whole = {length: len(text) + length for length, text in texts.items()}
+    count = bisect_right(list(accumulate(map(whole.__getitem__, lengths))), room)
+    heads = {length: text + before_offset for length, text in texts.items()}
+    records = zip(
+        map(heads.__getitem__, lengths[:count]),
+        _offsets(first_offset, count),
+        *parts,
+        repeat(NO_HEADERS),
+        strict=False,
+    )
+    return b"".join(chain.from_iterable(records)), count
+
+
+def _sizes(column: Sequence[bytes], more: int) -> tuple[Iterable[bytes], list[int]]:
+    """Of each what says how long it is; and how much both take, and `more`."""
+    sizes = list(map(len, column))
+    texts = _varints(sizes)
+    lengths = {size: len(text) + size + more for size, text in texts.items()}
+    return map(texts.__getitem__, sizes), list(map(lengths.__getitem__, sizes))
+
+
+def _varints(numbers: Sequence[int]) -> dict[int, bytes]:
+    """Of each number what it is on the wire."""
+    small, different = _small_varints(), set(numbers)
+    return {number: small[number] if number < TWO_BYTES else encode_varint(number) for number in different}
+
+
+def _offsets(first: int, count: int) -> Iterable[bytes]:
+    if first + count <= TWO_BYTES:
+        return _small_varints()[first : first + count]
+    return map(encode_varint, range(first, first + count))
+
+
+@cache
+def _small_varints() -> tuple[bytes, ...]:
+    """Nearly all that are needed, made when the first are."""
+    return tuple(map(encode_varint, range(TWO_BYTES)))

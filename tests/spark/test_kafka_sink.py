@@ -1,0 +1,94 @@
+"""The sink on Apache Kafka, 3.9 (transactions of KIP-98) and 4.1 (KIP-890): whoever dies, each record once.
+
+Each release is a JVM more: for `make spark-tests`. They are skipped where Maven's registry is out of reach.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apache_kafka import ApacheKafka
+from dying import has_died
+from foreign_clients import eventually
+from maven import Unavailable
+from pyspark.errors import StreamingQueryException
+from streams import Stream, committed_values, create, is_over, produce, values
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+
+RELEASES = ("4.1.0", "3.9.1")
+ROWS = 600
+BATCH = 300
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    try:
+        kafka = ApacheKafka(request.param, tmp_path_factory.mktemp("kafka") / "data")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    with kafka:
+        yield kafka
+
+
+@pytest.fixture
+def stream(kafka: ApacheKafka, topic: str, checkpoint: str) -> Stream:
+    """600 records, in batches of 300, which three tasks read and write."""
+    create(kafka.address, topic, f"{topic}-out")
+    produce(kafka.address, topic, values(ROWS))
+    reads = {"maxOffsetsPerTrigger": str(BATCH), "minPartitions": "3"}
+    return Stream(kafka.address, topic, f"{topic}-out", checkpoint, reads)
+
+
+def dying(stream: Stream, died: Path, **options: str) -> Stream:
+    return replace(stream, writes=dict(stream.writes) | {"dieFile": str(died)} | options)
+
+
+def settled(stream: Stream) -> Counter[bytes]:
+    eventually(lambda: is_over(stream.address, stream.target), "nothing is open")
+    return committed_values(stream.address, stream.target)
+
+
+def test_a_task_is_killed(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    """Another attempt writes its rows; what the dead one has written is aborted."""
+    dying(stream, tmp_path / "died", dieAt="rows flushed", diePart="0").run(spark)
+    assert has_died(tmp_path / "died") == 1
+    assert settled(stream) == Counter(values(ROWS))
+
+
+@pytest.mark.parametrize("point", ["decision", "decided", "one ended"])
+def test_who_commits_is_killed(spark: Any, stream: Stream, tmp_path: Path, point: str) -> None:
+    """The batch is seen as a whole or not at all; the query goes on when it is started again."""
+    with pytest.raises(StreamingQueryException):
+        dying(stream, tmp_path / "died", dieAt=point).run(spark)
+    assert has_died(tmp_path / "died") == 1
+    assert sum(settled(stream).values()) == (0 if point == "decision" else BATCH)
+    stream.run(spark)
+    assert settled(stream) == Counter(values(ROWS))
+
+
+def test_what_was_decided_has_timed_out(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    """Nobody ends what was decided, neither the one who commits nor who aborts, until Kafka has aborted it: the replay
+    writes it again."""
+    told = {"kafka.transaction.timeout.ms": "60000"}
+    died = tmp_path / "died"
+    with pytest.raises(StreamingQueryException):
+        dying(stream, died, dieAt="committing", dieTimes="99", **told).run(spark)
+    assert has_died(died) > 1
+    eventually(lambda: is_over(stream.address, stream.target), "Kafka aborts it", 180)
+    assert not committed_values(stream.address, stream.target)
+    stream.run(spark)
+    assert settled(stream) == Counter(values(ROWS))
+
+
+def test_at_least_once_duplicates(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    """The same kill, where nothing decides: so these tests can fail."""
+    dying(stream, tmp_path / "died", dieAt="rows flushed", diePart="0", delivery="at-least-once").run(spark)
+    seen = settled(stream)
+    assert set(seen) == set(values(ROWS))
+    assert sum(seen.values()) > ROWS
