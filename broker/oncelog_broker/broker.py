@@ -368,7 +368,8 @@ class Broker:
             authorizer=configured_authorizer(self.config, self.metadata),
         )
         dispatcher = Dispatcher(self._services, self.telling.times)
-        follow_quotas(self.metadata, Throttling(self.config, self.clock), dispatcher, self.connections)
+        throttling = Throttling(self.config, self.clock, is_observed=self.telling.times is not None)
+        follow_quotas(self.metadata, throttling, dispatcher, self.connections)
         await self._listeners.start(dispatcher)
         self.telling.begin(self._services, self.connections, dispatcher)
 

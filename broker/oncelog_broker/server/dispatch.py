@@ -21,6 +21,7 @@ from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.observability.request_times import ApiTimes, RequestTimes
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.quotas.observed import Observed
 from oncelog_broker.server.answer_queue import SCATTER_BYTES, Slot, coalesce, size_of
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.connections import Connections
@@ -107,6 +108,8 @@ class Dispatcher:
         """`times`: where it is noted how long requests take."""
         self._services = services
         self.throttling: Throttling | None = None
+        self.observed: Observed | None = None
+        """What is used of quotas, where metrics are told."""
         """Who holds clients to their quotas; None where nobody has one."""
         self._times = times
         self._monotonic = services.clock.monotonic
@@ -255,5 +258,6 @@ def follow_quotas(
         if connections.rates is not None:
             connections.rates.on_image(image)
 
+    dispatcher.observed = throttling.observed
     metadata.subscribe(on_image)
     on_image(metadata.image, metadata.image)
