@@ -21,6 +21,7 @@ from oncelog_broker.config.quota_keys import (
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.quotas import Quotas
 from oncelog_broker.runtime.accepting import Pace
+from oncelog_broker.runtime.addresses import plain_address
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.security.quotas.bucket import Bucket
 from oncelog_broker.security.quotas.limits import limit_of_address
@@ -110,7 +111,7 @@ class ConnectionRates:
 
     def turns_away(self, transport: asyncio.Transport, ip: str) -> bool:
         """Whether a connection that was made is one too many of its address. Then it is closed, after a while."""
-        limit = limit_of_address(ip, self._quotas) if self._has_quotas else None
+        limit = limit_of_address(plain_address(ip) or ip, self._quotas) if self._has_quotas else None
         if limit is None:
             return False
         now = self._clock.monotonic()
