@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from foreign_clients import eventually
+from fuzz.cases import cases
+from fuzz.run import SETTINGS, Fuzzer
+from fuzz.world import World
 from raw_client import PRODUCE_VERSION, RawClient, produce_request
 from raw_transactions import RawTransactions
 
@@ -20,7 +24,8 @@ from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.record import Record
 
-KINDS = ("LocalLog", "Segment", "PartitionLog", "Partition", "ProducerState", "Connection")
+KINDS = ("LocalLog", "Segment", "PartitionLog", "Partition", "ProducerState", "BrokerConnection")
+SEED, CASES = 8, 500
 BATCH = build_batch([Record(0, 1_700_000_000_000, None, b"x", [])])
 
 
@@ -53,20 +58,54 @@ def work(port: int) -> None:
         client.call(DeleteTopicsRequest(topic_names=names, timeout_ms=30_000), ApiKey.DELETE_TOPICS, 5)
 
 
-async def test_connections_and_deleted_topics_need_no_collection(tmp_path: Path, no_collections: None) -> None:
-    settings = (
-        f"log.dirs={tmp_path}",
-        "listeners=PLAINTEXT://127.0.0.1:0",
-        "offsets.topic.num.partitions=1",
-        "transaction.state.log.num.partitions=1",
-    )
-    broker = Broker(load_broker_config(None, {}, settings))
-    await broker.start()
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    """In this process, where its objects can be counted."""
+    settings = {**SETTINGS, "log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    here = Broker(load_broker_config(None, {}, [f"{key}={value}" for key, value in settings.items()]))
+    await here.start()
+    yield here
+    await here.stop()
+
+
+async def test_connections_and_deleted_topics_need_no_collection(broker: Broker, no_collections: None) -> None:
     port = broker.advertised[0].port
     await asyncio.to_thread(work, port)
     with RawClient(port, 30.0):
         before = alive()
         assert before["LocalLog"], "that of the transactions"
+        assert before["BrokerConnection"] == 1
     await asyncio.to_thread(work, port)
     await asyncio.to_thread(eventually, lambda: alive() <= before, "all of it is freed", 30)
-    await broker.stop()
+
+
+@dataclass
+class Here:
+    """The broker of this process, for the fuzzer."""
+
+    port: int
+    log: Path
+    is_running: bool = True
+
+
+async def test_requests_of_every_api_need_no_collection(broker: Broker, tmp_path: Path, no_collections: None) -> None:
+    """Neither those that are refused nor those that cannot be read: an error that is kept with its traceback holds all
+    that was at hand where it was raised."""
+    here = Here(broker.advertised[0].port, tmp_path / "log")
+    here.log.touch()
+    world = World()
+    await asyncio.to_thread(world.prepare, here.port)
+    fuzzer = Fuzzer(here, world)
+    odd = cases(world, SEED)
+    await asyncio.to_thread(fuzzer.run, odd, count=CASES, seconds=60.0)  # what is made at the first use, too
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        await asyncio.to_thread(fuzzer.run, odd, count=2 * CASES, seconds=60.0)
+        gc.collect()
+        left = Counter(type(each).__qualname__ for each in gc.garbage if type(each).__module__.startswith("oncelog_"))
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+    assert not fuzzer.outcome.defects
+    assert not left

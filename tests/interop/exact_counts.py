@@ -8,6 +8,7 @@ from threading import Event, Thread
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from foreign_clients import eventually
+from librdkafka_closing import close_or_leave
 
 PARTITIONS = 3
 WORDS = ("once", "and", "only", "once", "never", "twice")
@@ -80,9 +81,14 @@ class Reader:
         self.read: Copies = defaultdict(list)
         self.total = 0
         self._ends: dict[int, int] = {}
-        self._consumer = Consumer(
+        self._address = address
+        self._following = [TopicPartition(topic, index, 0) for index in range(PARTITIONS)]
+        self._consumer = self._open()
+
+    def _open(self) -> Consumer:
+        consumer = Consumer(
             {
-                "bootstrap.servers": address,
+                "bootstrap.servers": self._address,
                 "group.id": "nobody",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
@@ -91,7 +97,8 @@ class Reader:
                 "log_level": 0,
             }
         )
-        self._consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
+        consumer.assign(self._following)
+        return consumer
 
     def read_on(self) -> int:
         """How many there are so far."""
@@ -102,6 +109,7 @@ class Reader:
             else:
                 self.read[message.key().decode()].append(message.value().decode())
                 self.total += 1
+                self._following[message.partition()].offset = message.offset() + 1
         return self.total
 
     def more(self, count: int) -> None:
@@ -117,8 +125,13 @@ class Reader:
 
         eventually(is_there, f"all is read up to {ends}", WAIT_SECONDS)
 
+    def read_anew(self) -> None:
+        """From where it is, by a new consumer."""
+        close_or_leave(self._consumer)
+        self._consumer = self._open()
+
     def close(self) -> None:
-        self._consumer.close()
+        close_or_leave(self._consumer)
 
 
 def high_watermarks(address: str, topic: str) -> dict[int, int]:

@@ -127,7 +127,7 @@ class PartitionController(Settling):
                     is_done = key in tried and tried[key] == self.view.assignment(key)  # the reply was lost
                     change = None if is_done else self._begin(key, target, may_change_replication_factor)
                 except KafkaError as error:
-                    errors[index] = error
+                    errors[index] = error.as_value()
                     continue
                 changes[key] = index
                 if change is not None:
@@ -180,7 +180,7 @@ class PartitionController(Settling):
                     wanted.append(requested_election(self.view, key, kind, self.controllership.epoch))
                 except KafkaError as error:
                     is_done = key in tried and error.code is ErrorCode.ELECTION_NOT_NEEDED  # the reply was lost
-                    outcomes[key] = None if is_done else error
+                    outcomes[key] = None if is_done else error.as_value()
             again: set[PartitionKey] = set()
             for piece in in_pieces(wanted):
                 again |= await self._write(piece, incarnations)
@@ -210,7 +210,7 @@ class PartitionController(Settling):
         except KafkaError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
                 self.distrust()  # a write of ours took place after we had read that it had not
-            return error
+            return error.as_value()
 
     def _after(self, change: PartitionChange) -> Altered:
         if change.is_election:

@@ -248,7 +248,7 @@ class EmbeddedStore:
             try:
                 outcomes.append([transaction.apply(operation) for operation in operations])
             except MetadataError as error:
-                outcomes.append(error)
+                outcomes.append(error.with_traceback(None))
                 continue
             if transaction.changes:
                 zxid += 1

@@ -131,6 +131,8 @@ class Slices:
     async def _rest(self, steps: Steps[R], job: Job | None, taken: float, pace: Pace) -> R:
         monotonic = self._clock.monotonic
         held: asyncio.Semaphore | None = None
+        go_on: Callable[[], Job | None] = partial(next, steps)
+        resume = go_on
         try:
             while True:
                 wanted = self._place_for(job)
@@ -143,7 +145,6 @@ class Slices:
                     await wanted.acquire()
                     held = wanted
                 pause = pace.after_slice(taken)
-                resume: Callable[[], Job | None] = partial(next, steps)
                 if job is not None:
                     try:
                         resume = partial(steps.send, await in_thread(job))
@@ -163,7 +164,7 @@ class Slices:
                     return result
                 finally:
                     taken = monotonic() - began
-                    del resume  # it has what the job brought, or an error whose traceback has this frame: a ring
+                    resume = go_on  # one that throws an error holds it, and the error holds this frame
         finally:
             steps.close()
             if held is not None:

@@ -58,8 +58,8 @@ class AnswerQueue:
         "takes_more",
     )
 
-    def __init__(self, limits: Limits, address: str, rota: Rota, on_room: Callable[[], None]) -> None:
-        """`rota` is shared by all connections; `on_room` is called when the last of a large answer has left."""
+    def __init__(self, limits: Limits, address: str, rota: Rota) -> None:
+        """`rota` is shared by all connections."""
         self.memory = Holding(limits.answers, address)
         """What it holds of the ledger: the bytes on the heap, where they are more than WRITE_HIGH_WATER_BYTES."""
         self._copies_all = False
@@ -68,7 +68,7 @@ class AnswerQueue:
         """Of what was written since the transport had nothing left: those that are no slices of mapped files."""
         self._written = 0
         self._transport: asyncio.Transport | None = None
-        self._outlet = Outlet(rota, partial(self._on_clear, on_room))
+        self._outlet = Outlet(rota)
         self._outgoing: list[Buffer] | None = None
         self._slots: deque[Slot] = deque()
         self._ready_bytes = 0
@@ -79,10 +79,12 @@ class AnswerQueue:
         self.takes_more = True
         """Whether so little is outstanding that another request may be handled."""
 
-    def open(self, transport: asyncio.Transport, *, copies_all: bool = False) -> None:
+    def open(self, transport: asyncio.Transport, on_room: Callable[[], None], *, copies_all: bool = False) -> None:
+        """`on_room` is called when the last of a large answer has left."""
         self._transport = transport
         self._copies_all = copies_all
-        self._outlet.open(transport, ENCRYPTED_PORTION_BYTES if copies_all else PORTION_BYTES)
+        portion_bytes = ENCRYPTED_PORTION_BYTES if copies_all else PORTION_BYTES
+        self._outlet.open(transport, partial(self._on_clear, on_room), portion_bytes)
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
 
     def lose_client(self) -> None:
@@ -106,6 +108,7 @@ class AnswerQueue:
         for slot in slots:
             if slot.waits_for is not None:
                 slot.waits_for.cancel()
+                slot.waits_for = None  # its error, if it has one, may hold all that held the slot
         self.memory.owe(0)
 
     @property
@@ -169,7 +172,7 @@ class AnswerQueue:
         """The answer of `slot` is there, or there is none. Whatever is ready leaves."""
         if self._is_closed:
             return  # made for nobody: what is counted now would be counted for ever
-        slot.is_ready = True
+        slot.is_ready, slot.waits_for = True, None
         self._ready_bytes += heap_size_of(slot.parts)
         slots, outgoing = self._slots, list[Buffer]()
         while slots and slots[0].is_ready:

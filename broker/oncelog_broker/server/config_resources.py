@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from oncelog_broker.metadata.topic_names import check_topic_name
 from oncelog_broker.security.authorizer.rules import Rule
@@ -19,13 +19,11 @@ Change = Callable[[dict[str, str]], Mapping[str, str]]
 """Old overrides to new ones; raises KafkaError to refuse."""
 
 
-def named_twice(resources: Iterable[tuple[int, str]]) -> dict[tuple[int, str], KafkaError]:
-    """Of resources, by type and name: why none of the mentions of one that is named several times can be served."""
-    return {
-        resource: KafkaError(ErrorCode.INVALID_REQUEST, f"'{resource[1]}' is named {count} times in the request.")
-        for resource, count in Counter(resources).items()
-        if count > 1
-    }
+def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int, str]]) -> None:
+    """`mentions`: how often a request names resources, by type and name. Of one that is named several times no mention
+    can be served. Raises KafkaError INVALID_REQUEST."""
+    if (count := mentions[resource_type, name]) > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"'{name}' is named {count} times in the request.")
 
 
 def existing_topic(name: str, context: RequestContext) -> str:

@@ -120,7 +120,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._connections = connections
         self._turn = connections.turn
         self._received = ReceiveBuffer(connections.limits, "")
-        self._answers = AnswerQueue(connections.limits, "", connections.rota, self._on_room)
+        self._answers = AnswerQueue(connections.limits, "", connections.rota)
         self._transport: asyncio.Transport | None = None
         self._held_by: Slot | None = None
         """The request whose effects are not done: no other is handled."""
@@ -179,10 +179,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return
         limits = self._connections.limits
         self._received = ReceiveBuffer(limits, host)
-        self._answers = AnswerQueue(limits, host, self._connections.rota, self._on_room)
+        self._answers = AnswerQueue(limits, host, self._connections.rota)
         if self.gate is not None:
             self._received.accept_up_to(self.gate.max_frame_bytes, 0)
-        self._answers.open(self._transport, copies_all=self._is_encrypted)
+        self._answers.open(self._transport, self._on_room, copies_all=self._is_encrypted)
         for option, size in (
             (socket.SO_SNDBUF, limits.send_buffer_bytes),
             (socket.SO_RCVBUF, limits.receive_buffer_bytes),
@@ -213,6 +213,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _end(self) -> None:
         """Nothing is left to be done: nobody waits for an answer any more."""
         self._is_ending = True
+        self._held_by = None
         self._connections.release(self, self.client_host)
         if self._unthrottle is not None:
             self._unthrottle.cancel()

@@ -118,9 +118,9 @@ class MeteredContext(RequestContext):
                     result: R = finished.value
                     return result
                 finally:
+                    value = error = None  # an error that is thrown on holds this frame
                     if began >= 0:
                         self._spend(processor() - began)
-                value, error = None, None
                 try:
                     value = yield given
                 except GeneratorExit:

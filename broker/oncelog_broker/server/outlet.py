@@ -38,10 +38,10 @@ class Outlet:
         "waiting_bytes",
     )
 
-    def __init__(self, rota: Rota, on_clear: Callable[[], None]) -> None:
-        """`on_clear` is called when nothing waits any more."""
+    def __init__(self, rota: Rota) -> None:
         self._rota = rota
-        self._on_clear = on_clear
+        self._on_clear: Callable[[], None] | None = None
+        """None while it is closed, so that what has ended does not refer to itself."""
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Buffer] = deque()
         self.waiting_bytes = 0
@@ -50,13 +50,17 @@ class Outlet:
         self.portion_bytes = PORTION_BYTES
         self.is_in_rota = False
 
-    def open(self, transport: asyncio.Transport, portion_bytes: int = PORTION_BYTES) -> None:
+    def open(
+        self, transport: asyncio.Transport, on_clear: Callable[[], None], portion_bytes: int = PORTION_BYTES
+    ) -> None:
+        """`on_clear` is called when nothing waits any more."""
         self._transport = transport
+        self._on_clear = on_clear
         self.portion_bytes = portion_bytes
 
     def close(self) -> None:
         """What waits goes nowhere any more."""
-        self._transport = None
+        self._transport = self._on_clear = None
         self._waiting.clear()
         self.waiting_bytes = 0
 
@@ -83,7 +87,7 @@ class Outlet:
         """Give a portion. Whether there is more, and the transport takes it."""
         if self._can_give:
             self._give_portion()
-            if not self._waiting:
+            if not self._waiting and self._on_clear is not None:
                 self._on_clear()
         self.is_in_rota = self._can_give
         return self.is_in_rota

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import confluent_kafka
+from librdkafka_closing import LEFT_BEHIND, close_or_leave
 from recording_clients import REFRESH_MS
 
 from oncelog_testing.history.events import NOT_YET, End, Place, Send, Transaction
@@ -21,10 +22,6 @@ PATIENCE_SECONDS = 45.0
 POLL_SECONDS = 0.2
 LEAVES = 0.02
 """How many transactions are left open."""
-
-
-LEFT_BEHIND: list[confluent_kafka.Producer] = []
-"""A call of theirs never returned: whoever lets go of one waits for that."""
 
 
 class Anew(Exception):
@@ -209,7 +206,7 @@ class Clients:
         if thread.is_alive():
             LEFT_BEHIND.append(self.producer)
             self._is_closed = True
-            self.consumer.close()
+            close_or_leave(self.consumer)
             raise Anew(f"{what} does not return")
         if failures:
             raise failures[0]
@@ -219,4 +216,4 @@ class Clients:
         if not self._is_closed:
             self._is_closed = True
             self.producer.purge()
-            self.consumer.close()
+            close_or_leave(self.consumer)

@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 
 import confluent_kafka
+from librdkafka_closing import close_or_leave
 from recording_clients import REFRESH_MS
 
 import oncelog
@@ -114,7 +115,7 @@ class LibrdkafkaReader(Reader):
             try:
                 self._read(consumer, following)
             finally:
-                consumer.close()
+                close_or_leave(consumer)
             if not self.is_over.is_set():
                 self._progress.mishap(self.name, "stood still, and was made anew")
 

@@ -18,6 +18,8 @@ LINE_EVERY_SECONDS = 0.2
 LIVES_SECONDS = (25.0, 60.0)
 STARTS_SECONDS = 5.0
 JOIN_SECONDS = 60.0
+STANDSTILL_SECONDS = 30.0
+"""Then what is copied and counted is read by new consumers: one of librdkafka may never read on (`readers`)."""
 
 
 class Streams:
@@ -87,12 +89,17 @@ class Streams:
         self._progress.over(self.name)
 
     def _read(self) -> None:
+        read_at = dict.fromkeys(self._readers, time.monotonic())
         try:
             while not self._is_over.is_set():
                 for reader in self._readers:
                     before = reader.total
                     if reader.read_on() > before:
                         self._progress.note(self.name)
+                        read_at[reader] = time.monotonic()
+                    elif time.monotonic() > read_at[reader] + STANDSTILL_SECONDS:
+                        reader.read_anew()
+                        read_at[reader] = time.monotonic()
         except BaseException as error:
             self.failure = error
 

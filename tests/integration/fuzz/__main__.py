@@ -17,9 +17,9 @@ from fuzz.cases import cases
 from fuzz.run import SETTINGS, Fuzzer, Outcome
 from fuzz.world import World
 
-MAX_GROWTH_MB = 80
-"""What a broker keeps of fifteen hundred requests, of which it has made what they ask for: topics, groups, producers,
-quotas, modules that it had not needed before, and the memory that its allocator does not give back. Some 65 MB."""
+MAX_GROWTH_MB = 64
+"""What a broker keeps, however many requests there were: topics, groups, producers and quotas that they made, modules
+that it had not needed before, and the memory that its allocator does not give back. Some 50 MB."""
 
 
 def slowest(waits: Waits, outcome: Outcome) -> Iterator[tuple[float, str]]:

@@ -13,9 +13,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from struct import Struct
+from typing import Protocol
 
-from broker_process import BrokerProcess
 from raw_client import SIZE, frame
 
 from fuzz.cases import Case
@@ -66,10 +67,23 @@ class Outcome:
         return max((sent[1:] for sent in self.sent[max(0, first - 1) : last]), default=(0, "no request"))[1]
 
 
+class Fuzzed(Protocol):
+    """The broker that the requests go to; `log` is the file that it writes its log to."""
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def log(self) -> Path: ...
+
+    @property
+    def is_running(self) -> bool: ...
+
+
 class Fuzzer:
     """Several connections, one request at a time."""
 
-    def __init__(self, broker: BrokerProcess, world: World) -> None:
+    def __init__(self, broker: Fuzzed, world: World) -> None:
         self.broker = broker
         self.world = world
         self.outcome = Outcome()

@@ -98,7 +98,7 @@ class LogOpening:
                 clock=self._clock,
             )
         except KafkaError as error:
-            return error
+            return error.as_value()
 
     def _open_again(self, returning: ReturningLog) -> PartitionLog | KafkaError:
         """What was not synced when the disk failed is given up: the page cache may show what never got to the disk, and
@@ -120,7 +120,7 @@ class LogOpening:
                 cleaner_checkpoint=returning.cleaner_checkpoint,
             )
         except KafkaError as error:
-            return error
+            return error.as_value()
         except (OSError, PartitionMetadataCorrupt) as error:
             return _storage_error(wanted.name, error)
         try:
@@ -129,7 +129,7 @@ class LogOpening:
                 self._identify([(wanted, log)])
         except (KafkaError, OSError) as error:
             log.abandon()
-            return error if isinstance(error, KafkaError) else _storage_error(wanted.name, error)
+            return error.as_value() if isinstance(error, KafkaError) else _storage_error(wanted.name, error)
         return log
 
     def _identify(self, logs: Sequence[tuple[WantedLog, PartitionLog]]) -> None:

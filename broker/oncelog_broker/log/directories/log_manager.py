@@ -132,7 +132,7 @@ class LogManager:
         try:
             log = self.get(*wanted.key)
         except KafkaError as error:
-            return error
+            return error.as_value()
         if log is None or (wanted.topic_id is not None and self._topic_ids[wanted.key] is None):
             return None
         return self._of_the_topic(wanted, log)

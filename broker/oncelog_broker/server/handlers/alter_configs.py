@@ -5,6 +5,7 @@ A resource that is named twice stays as it is (INVALID_REQUEST for each mention)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
@@ -17,7 +18,7 @@ from oncelog_broker.config.alter import (
 )
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.config_resources import change_configs, check_may_change, named_twice
+from oncelog_broker.server.config_resources import change_configs, check_may_change, check_named_once
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -31,15 +32,14 @@ def handle(request: AlterConfigsRequest, context: RequestContext) -> Answer[Alte
 
 async def _alter(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     responses = []
-    refused = named_twice((resource.resource_type, resource.resource_name) for resource in request.resources)
+    mentions = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     pauses = context.services.slices.pauses()
     for resource in request.resources:
         await pauses.here()
         code, message = ErrorCode.NONE, None
         settings = [ConfigChange(config.name, AlterOperation.SET, config.value) for config in resource.configs]
         try:
-            if (resource.resource_type, resource.resource_name) in refused:
-                raise refused[resource.resource_type, resource.resource_name]
+            check_named_once(resource.resource_type, resource.resource_name, mentions)
             check_may_change(
                 rules.ALTER_CONFIGS_OF_TOPIC,
                 rules.ALTER_CONFIGS_OF_CLUSTER,

@@ -5,7 +5,8 @@ The client salts the password, so that it never comes here; what is kept lets no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.sasl.credentials import credential_of
@@ -24,6 +25,9 @@ MAX_SALT_BYTES = 1024
 
 Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
+Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
+Asked = Deletion | Upsertion
+MECHANISMS = {mechanism.value: mechanism for mechanism in ScramMechanism}
 Changes = dict[str, str | None]
 """By mechanism; None: to be deleted."""
 
@@ -32,12 +36,17 @@ async def _handle(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
     results = []
-    users = [each.name for each in request.deletions] + [each.name for each in request.upsertions]
-    for name in dict.fromkeys(users):
+    pauses = context.services.slices.pauses()
+    asked: dict[str, list[Asked]] = {}
+    for each in chain[Asked](request.deletions, request.upsertions):
+        await pauses.here()
+        asked.setdefault(each.name, []).append(each)
+    for name, wanted in asked.items():
+        await pauses.here()
         code, message = ErrorCode.NONE, None
         try:
             context.require(rules.ALTER_SCRAM)
-            await _alter(name, _changes(name, request), context)
+            await _alter(name, _changes(name, wanted), context)
         except KafkaError as error:
             code, message = error.code, error.message
         results.append(Result(user=name, error_code=code, error_message=message))
@@ -48,22 +57,20 @@ def handle(request: AlterUserScramCredentialsRequest, context: RequestContext) -
     return context.in_a_task(_handle(request, context))
 
 
-def _changes(name: str, request: AlterUserScramCredentialsRequest) -> Changes:
+def _changes(name: str, asked: Sequence[Asked]) -> Changes:
     """Raises KafkaError."""
     if not name:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     changes: Changes = {}
-    asked = [(each.mechanism, None) for each in request.deletions if each.name == name]
-    asked += [(each.mechanism, each) for each in request.upsertions if each.name == name]  # type: ignore[misc]
-    for code, upsertion in asked:
-        mechanism = next((each for each in ScramMechanism if each.value == code), None)
+    for each in asked:
+        mechanism = MECHANISMS.get(each.mechanism)
         if mechanism is None:
             raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
         if mechanism.mechanism_name in changes:
             raise KafkaError(
                 ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
             )
-        changes[mechanism.mechanism_name] = None if upsertion is None else _credential(mechanism, upsertion)
+        changes[mechanism.mechanism_name] = _credential(mechanism, each) if isinstance(each, Upsertion) else None
     return changes
 
 

@@ -9,7 +9,7 @@ from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.sasl.credentials import parse_credential
 from oncelog_broker.server.context import RequestContext
-from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -42,15 +42,15 @@ def _describe_each(
         ]
         if count > 1:
             message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
-            results.append(_failed(name, ErrorCode.DUPLICATE_RESOURCE, message))
+            results.append(_failed(name, KafkaError(ErrorCode.DUPLICATE_RESOURCE, message)))
         elif infos:
             results.append(Result(user=name, error_code=ErrorCode.NONE, credential_infos=infos))
         elif named:
             message = f"Attempt to describe a user credential that does not exist: {name}"
-            results.append(_failed(name, ErrorCode.RESOURCE_NOT_FOUND, message))
+            results.append(_failed(name, KafkaError(ErrorCode.RESOURCE_NOT_FOUND, message)))
         yield None
     return DescribeUserScramCredentialsResponse(error_code=ErrorCode.NONE, results=results)
 
 
-def _failed(name: str, code: ErrorCode, message: str) -> Result:
-    return Result(user=name, error_code=code, error_message=message, credential_infos=[])
+def _failed(name: str, error: KafkaError) -> Result:
+    return Result(user=name, error_code=error.code, error_message=error.message, credential_infos=[])

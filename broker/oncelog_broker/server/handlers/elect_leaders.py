@@ -50,7 +50,7 @@ async def _elect(request: ElectLeadersRequest, context: RequestContext) -> Elect
     try:
         await wait_until_shown(services.metadata, lambda image: _shows(image, elected), request.timeout_ms)
     except KafkaError as error:
-        outcomes.update(dict.fromkeys(elected, error))
+        outcomes.update(dict.fromkeys(elected, error.as_value()))
     return await _answered(outcomes if asked is None else asked, outcomes, context, names_all=asked is not None)
 
 

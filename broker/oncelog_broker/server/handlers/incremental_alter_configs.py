@@ -5,12 +5,13 @@ A resource that is named twice stays as it is (INVALID_REQUEST for each mention)
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 from oncelog_broker.config.alter import ConfigChange, alter_broker_overrides, alter_topic_overrides, one_change_each
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.config_resources import change_configs, check_may_change, named_twice
+from oncelog_broker.server.config_resources import change_configs, check_may_change, check_named_once
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.incremental_alter_configs import (
@@ -27,15 +28,14 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
 
 async def _alter(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
     responses = []
-    refused = named_twice((resource.resource_type, resource.resource_name) for resource in request.resources)
+    mentions = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     pauses = context.services.slices.pauses()
     for resource in request.resources:
         await pauses.here()
         code, message = ErrorCode.NONE, None
         changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
         try:
-            if (resource.resource_type, resource.resource_name) in refused:
-                raise refused[resource.resource_type, resource.resource_name]
+            check_named_once(resource.resource_type, resource.resource_name, mentions)
             check_may_change(
                 rules.CHANGE_CONFIGS_OF_TOPIC,
                 rules.CHANGE_CONFIGS_OF_CLUSTER,

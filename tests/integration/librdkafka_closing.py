@@ -1,0 +1,21 @@
+"""Closes consumers of librdkafka, which now and then never returns from it."""
+
+from __future__ import annotations
+
+import threading
+
+import confluent_kafka
+
+CLOSE_SECONDS = 20.0
+LEFT_BEHIND: list[object] = []
+"""Clients of librdkafka that do not end: to free one would be to wait for its end."""
+
+
+def close_or_leave(consumer: confluent_kafka.Consumer) -> None:
+    """librdkafka 2.10 and later waits for ever for a broker that it knew and that has left the metadata for a moment:
+    such a consumer is left as it is."""
+    closing = threading.Thread(target=consumer.close, daemon=True, name="closing of a consumer")
+    closing.start()
+    closing.join(CLOSE_SECONDS)
+    if closing.is_alive():
+        LEFT_BEHIND.append(consumer)
