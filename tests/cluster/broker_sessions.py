@@ -19,13 +19,13 @@ def end_session(cluster: ReplicatedCluster, node_id: int) -> None:
         client = KazooClient(cluster.zookeeper, timeout=60, client_id=key)
         try:
             client.start(60)
-            is_the_same = client.client_id[0] == key[0]
-            client.stop()
+            has = client.client_id  # None where it was lost at once, too
         except (ConnectionLoss, SessionExpiredError):
             return False  # the broker has taken its session back in between
         finally:
+            client.stop()
             client.close()
-        return is_the_same
+        return has is not None and has[0] == key[0]
 
     cluster.until(end, f"the session of broker {node_id} is ended")
 

@@ -195,6 +195,8 @@ async def test_what_is_no_address_in_the_store_is_shown_as_it_is(founded: Any, c
         ("", None),
         ("10.0.0.1/8", None),
         (" 10.0.0.1", None),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+        ("::1%" + "x" * 100, None),
     ],
 )
 def test_an_address_has_one_spelling(spelled: str, address: str | None) -> None:
