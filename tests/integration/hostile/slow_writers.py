@@ -19,6 +19,7 @@ from oncelog_protocol.records.record import Record
 
 SAID_BYTES = 1 << 20
 ROUNDS = 40
+"""At most."""
 PAUSE_SECONDS = 0.1
 WATCHED_SECONDS = 1.0
 
@@ -29,12 +30,13 @@ def _drip(scene: Scene, size: int, connect: Callable[[Scene], socket.socket]) ->
     writers = [connect(scene) for _ in range(size)]
     for writer in writers:
         writer.sendall(begun)
-    for _round in range(ROUNDS):
+    rounds = min(ROUNDS, size // 4)
+    for _round in range(rounds):
         for writer in writers:
             writer.sendall(b"x")
         time.sleep(PAUSE_SECONDS)
     scene.watch(WATCHED_SECONDS)
-    return f"{size} connections with frames of which {len(begun) + ROUNDS} of {SAID_BYTES:,} bytes come"
+    return f"{size} connections with frames of which {len(begun) + rounds} of {SAID_BYTES:,} bytes come"
 
 
 def _plainly(scene: Scene, _: None, size: int) -> str:
@@ -72,7 +74,7 @@ def _topic(scene: Scene, _: int) -> None:
 
 
 CLIENTS = (
-    HostileClient("slow writers", _plainly, size=500, small=50, prepare=_topic),
+    HostileClient("slow writers", _plainly, size=500, prepare=_topic),
     HostileClient("slow writers with TLS", _with_tls, size=500, small=50, prepare=_topic, settings=SETTINGS),
     HostileClient(
         "a byte in each record of TLS", _one_byte_each, size=200_000, small=20_000, prepare=_topic, settings=SETTINGS
