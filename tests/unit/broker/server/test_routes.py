@@ -34,7 +34,7 @@ class Making:
 
     def __call__(self, api_key: int, version: int) -> Route:
         self.threads.append(threading.get_ident())
-        assert self.may_go_on.wait(10)
+        assert self.may_go_on.wait(60)
         if self.fails:
             raise ImportError("no such handler")
         route = Route(api_key, version)
