@@ -368,7 +368,7 @@ class Broker:
             create_topic=self._topic_creation().create,
             authorizer=configured_authorizer(self.config, self.metadata),
         )
-        dispatcher = Dispatcher(self._services, self.telling.times, makes_routes_aside=True)
+        dispatcher = Dispatcher(self._services, self.telling.times)
         throttling = Throttling(self.config, self.clock, is_observed=self.telling.times is not None)
         follow_quotas(self.metadata, throttling, dispatcher, self.connections)
         await self._listeners.start(dispatcher)

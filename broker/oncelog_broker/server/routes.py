@@ -1,7 +1,7 @@
 """The way of requests of one API at one version, and how it is made when the first of them comes.
 
-That is done in a thread, so that nobody else waits: starting stays quick, and no first request holds the loop. The
-connection that asks hands its request in again when the route is there; what it sends meanwhile waits behind that.
+It can be done in a thread (`NewRoutes`), so that nobody else waits: the connection that asks hands its request in again
+when the route is there; what it sends meanwhile waits behind that. Brokers do not have that done yet.
 """
 
 from __future__ import annotations
