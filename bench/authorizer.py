@@ -1,4 +1,4 @@
-"""What 1,000 ACLs cost single-record Produce: `python bench/authorizer.py`.
+"""What 1,000 ACLs cost single-record Produce: `python bench/run.py --only authorizer`.
 
 Two brokers of this build get the same load in turns (as compare.py): one without an authorizer, one that decides by
 ACLs who may write. Most of those are about other topics and other users; some of each kind hold for the topic.
@@ -10,12 +10,13 @@ import contextlib
 import statistics
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from compare import TOPIC, TURNS, Build, RawClient, produce  # first: it says where the others are found
 
 import broker_cost as cost  # isort: skip
 from broker_process import BrokerProcess  # isort: skip
+from table import Add  # isort: skip
 
 from oncelog_protocol.acls import CLUSTER_NAME, AclOperation, AclPermission, PatternType, ResourceType
 from oncelog_protocol.api import ApiKey
@@ -69,8 +70,15 @@ def opened(stack: contextlib.ExitStack, settings: dict[str, str], *, guarded: bo
     return Build(broker, client)
 
 
-def ratios(stack: contextlib.ExitStack, *, guarded_first: bool) -> list[float]:
-    """Of two brokers in turns: CPU with an authorizer to CPU without."""
+class Found(NamedTuple):
+    """CPU us per request, turn by turn."""
+
+    without: list[float]
+    with_acls: list[float]
+
+
+def turns(stack: contextlib.ExitStack, *, guarded_first: bool) -> Found:
+    """Of two brokers in turns."""
     builds = {guarded: opened(stack, GUARDED if guarded else SETTINGS, guarded=guarded)
               for guarded in (guarded_first, not guarded_first)}  # fmt: skip
     load = produce(100, 100, 1500, 1)
@@ -81,17 +89,18 @@ def ratios(stack: contextlib.ExitStack, *, guarded_first: bool) -> list[float]:
             if turn:  # the first one warms up
                 build.spent.setdefault("produce", []).append(spent)
     without, with_acls = builds[False].spent["produce"], builds[True].spent["produce"]
-    print(f"{statistics.median(without):8.2f} -> {statistics.median(with_acls):8.2f} us of CPU per request")
-    return [after / before for before, after in zip(without, with_acls, strict=True)]
+    return Found(without, with_acls)
 
 
-def main() -> None:
-    found: list[float] = []
-    for pair in range(PAIRS):
+def measure(add: Add, scale: int) -> None:
+    found: list[Found] = []
+    for pair in range(max(1, PAIRS // scale)):
         with contextlib.ExitStack() as stack:
-            found += ratios(stack, guarded_first=bool(pair % 2))
-    print(f"single-record Produce, {ACLS} ACLs: ratio {statistics.median(found):.3f} (at most {LIMIT})")
-
-
-if __name__ == "__main__":
-    main()
+            found.append(turns(stack, guarded_first=bool(pair % 2)))
+    without = [each for pair in found for each in pair.without]
+    with_acls = [each for pair in found for each in pair.with_acls]
+    ratio = statistics.median(after / before for each in found for before, after in zip(*each, strict=True))
+    what = "produce, 1 record of 100 B per request, 1 in flight"
+    add(f"{what}, without an authorizer", statistics.median(without), "CPU us/request")
+    add(f"{what}, {ACLS:,} ACLs", statistics.median(with_acls), "CPU us/request")
+    add(f"{ACLS:,} ACLs against no authorizer, produce of 1 record", ratio, "ratio", at_most=LIMIT)

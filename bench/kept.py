@@ -96,6 +96,17 @@ PAGE: Final[Mapping[str, list[Line]]] = {
             "one-record consume-process-produce, aiokafka, transaction against naive",
         ),
     ],
+    "What security costs (CPU of the broker, in turns with the same without)": [
+        Line("1,000 ACLs, produce of one record (ratio)", "1,000 ACLs against no authorizer, produce of 1 record"),
+        *(
+            Line(f"TLS, {what}", f"{row}, with TLS", "without", f"{row}, without TLS beside it")
+            for what, row in (
+                ("produce, one record of 100 B, one in flight", "produce, 1 record of 100 B per request"),
+                ("fetch, 900 KB batches", "fetch, 900 KB batches"),
+                ("a connection made and closed", "connections"),
+            )
+        ),
+    ],
     "The pipeline: rows per CPU second of the JVM and all Python workers, 100 B": [
         Line(
             "source",

@@ -25,6 +25,7 @@ sys.path[:0] = [
 ]
 
 import apache  # noqa: E402
+import authorizer  # noqa: E402
 import broker_cost as cost  # noqa: E402
 import cleaner_cost as cleaner  # noqa: E402
 import cluster  # noqa: E402
@@ -32,6 +33,7 @@ import kept  # noqa: E402
 import library_clients as libraries  # noqa: E402
 import producers as many  # noqa: E402
 import spark  # noqa: E402
+import tls_cost  # noqa: E402
 import transactions  # noqa: E402
 from broker_process import BrokerProcess  # noqa: E402
 from groups import groups_cost  # noqa: E402
@@ -216,6 +218,8 @@ ALONE: Final[dict[str, Callable[[Table, int], None]]] = {
     "start": lambda table, scale: start_up(table, 11 // scale + 1),
     "cleaner": lambda table, scale: compaction(table, 1_000_000 // scale),
     "transactions": lambda table, scale: transactions.measure(table.add, scale),
+    "authorizer": lambda table, scale: authorizer.measure(table.add, scale),
+    "tls": lambda table, scale: tls_cost.measure(table.add, scale),
     "cluster": lambda table, scale: cluster.measure(table.add, scale),
     "spark": lambda table, scale: spark.measure(table.add, scale),
 }

@@ -1,55 +1,63 @@
 """What TLS costs the broker: processor time for each small request, for each GB that is fetched, for each connection.
 
-`PYTHONPATH=.:tests/integration python bench/tls_cost.py` starts a broker of its own with both listeners, and asks on
-either of them in turns, so that whatever else the machine does meanwhile meets both alike. Processor time is the
-broker's, the least of ROUNDS.
+`python bench/run.py --only tls` starts a broker with both listeners, and asks on either of them in turns, A B A B, so
+that whatever else the machine does meanwhile meets both alike. Processor time is the broker's; the median of the turns
+counts, and of their ratios.
 """
 
 from __future__ import annotations
 
 import socket
 import ssl
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-import psutil
+import broker_cost as cost
 from hostile.scene import fetch_of_all, read_away
 from raw_client import RawClient, frame, produce_request
 from secured_broker import SecuredBroker
+from table import Add
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.record import Record
 
 ROUNDS = 5
-REQUESTS = 3_000
-FETCHES = 40
 FETCH_BYTES = 8 * 900_000
-CONNECTIONS = 1_000
+
+Connect = Callable[[], socket.socket]
+Work = Callable[[Connect, int], float]
+"""Does it so many times; in units of what is told."""
 
 
-def main() -> None:
-    print("processor time of the broker")
+def measure(add: Add, scale: int) -> None:
     with TemporaryDirectory() as directory, SecuredBroker(Path(directory)) as broker:
-        process = psutil.Process(broker.process.pid)
         with RawClient(broker.port("PLAINTEXT")) as client:
             client.create_topic("small")
             client.create_topic("large", 8)
             batch = build_batch([Record(0, 1_700_000_000_000, None, bytes(900_000), [])])
             for partition in range(8):
                 client.call(produce_request("large", partition, batch), ApiKey.PRODUCE, 9)
-        least: dict[tuple[str, str], float] = {}
-        for _ in range(ROUNDS):
-            for listener in ("PLAINTEXT", "SSL"):
-                for name, work in WORK.items():
-                    cost = _measured(process, broker, listener, work)
-                    least[name, listener] = min(cost, least.get((name, listener), cost))
-    for name, unit in (("request", "µs"), ("GB", "s"), ("connection", "µs")):
-        factor = 1e6 if unit == "µs" else 1.0
-        plain, tls = (least[name, listener] * factor for listener in ("PLAINTEXT", "SSL"))
-        print(f"for each {name}: plain {plain:.3g} {unit}, TLS {tls:.3g} {unit}, {tls / plain:.1f} times")
+        spent: dict[tuple[str, str], list[float]] = {}
+        for turn in range(ROUNDS + 1):
+            for name, (work, count) in WORK.items():
+                for listener in ("PLAINTEXT", "SSL"):
+                    with cost.pinned(broker.process.pid, together=True):
+                        used = _measured(broker, listener, work, max(1, count // scale))
+                    if turn:  # the first one warms up
+                        spent.setdefault((name, listener), []).append(used)
+    for name, unit, factor in (
+        ("produce, 1 record of 100 B per request", "CPU us/request", 1e6),
+        ("fetch, 900 KB batches", "CPU s/GB", 1.0),
+        ("connections", "CPU us/connection", 1e6),
+    ):
+        plain, tls = spent[name, "PLAINTEXT"], spent[name, "SSL"]
+        add(f"{name}, without TLS beside it", statistics.median(plain) * factor, unit)
+        add(f"{name}, with TLS", statistics.median(tls) * factor, unit)
+        ratio = statistics.median(after / before for before, after in zip(plain, tls, strict=True))
+        add(f"{name}, TLS against none", ratio, "ratio")
 
 
 def _connection(broker: SecuredBroker, listener: str) -> socket.socket:
@@ -60,52 +68,44 @@ def _connection(broker: SecuredBroker, listener: str) -> socket.socket:
     return broker.client_context().wrap_socket(plain, server_hostname="localhost")
 
 
-def _measured(
-    process: psutil.Process, broker: SecuredBroker, listener: str, work: Callable[[Callable[[], Any]], float]
-) -> float:
-    def used() -> float:
-        times = process.cpu_times()
-        return float(times.user + times.system)
-
-    before = used()
-    count = work(lambda: _connection(broker, listener))
-    return (used() - before) / count
+def _measured(broker: SecuredBroker, listener: str, work: Work, count: int) -> float:
+    before = cost.cpu_seconds(broker.process.pid)
+    done = work(lambda: _connection(broker, listener), count)
+    return (cost.cpu_seconds(broker.process.pid) - before) / done
 
 
-def _requests(connect: Callable[[], socket.socket]) -> float:
+def _requests(connect: Connect, count: int) -> float:
     batch = build_batch([Record(0, 1_700_000_000_000, None, b"x" * 100, [])])
     data = frame(produce_request("small", 0, batch), ApiKey.PRODUCE, 9)
     with connect() as connection:
-        for _ in range(REQUESTS):
+        for _ in range(count):
             connection.sendall(data)
             read_away(connection)
-    return REQUESTS
+    return count
 
 
-def _gigabytes(connect: Callable[[], socket.socket]) -> float:
+def _gigabytes(connect: Connect, count: int) -> float:
     data = fetch_of_all("large", 8, partition_max_bytes=1 << 20)
     with connect() as connection:
         read = 0
-        for _ in range(FETCHES):
+        for _ in range(count):
             connection.sendall(data)
             read += read_away(connection)
-    assert read >= FETCHES * FETCH_BYTES
+    assert read >= count * FETCH_BYTES
     return read / 1e9
 
 
-def _connections(connect: Callable[[], socket.socket]) -> float:
-    for _ in range(CONNECTIONS):
+def _connections(connect: Connect, count: int) -> float:
+    for _ in range(count):
         with connect() as connection:
             if isinstance(connection, ssl.SSLSocket):
                 assert connection.version()
-    return CONNECTIONS
+    return count
 
 
-WORK: dict[str, Callable[[Callable[[], Any]], float]] = {
-    "request": _requests,
-    "GB": _gigabytes,
-    "connection": _connections,
+WORK: dict[str, tuple[Work, int]] = {
+    "produce, 1 record of 100 B per request": (_requests, 3_000),
+    "fetch, 900 KB batches": (_gigabytes, 40),
+    "connections": (_connections, 1_000),
 }
-
-if __name__ == "__main__":
-    main()
+"""And how often in a turn."""

@@ -48,7 +48,7 @@ from oncelog_broker.metadata.cluster_id import agreed_cluster_id
 from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.incarnation import Predecessor
 from oncelog_broker.metadata.login_key import login_key
-from oncelog_broker.metadata.membership import ClusterMember
+from oncelog_broker.metadata.membership import ClusterMember, patiently
 from oncelog_broker.metadata.opening import open_store, store_of
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
@@ -259,7 +259,8 @@ class Broker:
         self.telling.does("the broker joins its cluster")
         await self._join(store, predecessor)
         securities.login_key = await login_key(store)
-        await make_first_users(store, parse_first_users(self.config[security_keys.SCRAM_FIRST_USERS]))
+        first_users = parse_first_users(self.config[security_keys.SCRAM_FIRST_USERS])
+        await self.member.patiently(partial(make_first_users, store, first_users))
         await securities.follow(self.tasks)
         self._undo.push_async_callback(self.metadata.close)
         self._undo.push_async_callback(self.tasks.close)
@@ -368,7 +369,8 @@ class Broker:
             authorizer=configured_authorizer(self.config, self.metadata),
         )
         dispatcher = Dispatcher(self._services, self.telling.times)
-        follow_quotas(self.metadata, Throttling(self.config, self.clock), dispatcher, self.connections)
+        throttling = Throttling(self.config, self.clock, is_observed=self.telling.times is not None)
+        follow_quotas(self.metadata, throttling, dispatcher, self.connections)
         await self._listeners.start(dispatcher)
         self.telling.begin(self._services, self.connections, dispatcher)
 
@@ -427,7 +429,8 @@ class Broker:
         """The data directory may know it (one of another origin, or of a start that was cut short)."""
         properties = read_meta_properties(self.disk, directory)
         known = None if properties is None else properties.cluster_id
-        return await agreed_cluster_id(store, known, is_shared=self._is_clustered)
+        agree = partial(agreed_cluster_id, store, known, is_shared=self._is_clustered)
+        return await patiently(agree, store.session_timeout, self.clock)
 
     async def _join(self, store: MetadataStore, predecessor: Predecessor) -> None:
         """Register in the cluster, become its controller if there is none, read the image."""

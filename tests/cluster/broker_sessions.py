@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
@@ -13,30 +14,41 @@ def end_session(cluster: ReplicatedCluster, node_id: int) -> None:
     """As ZooKeeper does with one that it has not heard of: the broker is told when it next asks."""
 
     def end() -> bool:
-        """Of the session as it is now: it may have ended by itself since we looked."""
+        """Of the session as it is now: it may have ended by itself since we looked, and the broker may have taken it
+        back before our word of its end came in."""
         found = json.loads((cluster.brokers[node_id].data / ".oncelog-session").read_text())
         key = (int(found["session"], 16), bytes.fromhex(found["password"]))
         client = KazooClient(cluster.zookeeper, timeout=60, client_id=key)
         try:
             client.start(60)
-            is_the_same = client.client_id[0] == key[0]
-            client.stop()
+            has = client.client_id  # None where it was lost at once, too
         except (ConnectionLoss, SessionExpiredError):
             return False  # the broker has taken its session back in between
         finally:
+            client.stop()
             client.close()
-        return is_the_same
+        return has is not None and has[0] == key[0] and owner(cluster, node_id) != key[0]
 
     cluster.until(end, f"the session of broker {node_id} is ended")
 
 
 def broker_epoch(cluster: ReplicatedCluster, node_id: int) -> int:
     """Of its registration, or -1."""
+    found = _registration(cluster, node_id)
+    return -1 if found is None else int(found.czxid)
+
+
+def owner(cluster: ReplicatedCluster, node_id: int) -> int | None:
+    """The session in which it is registered."""
+    found = _registration(cluster, node_id)
+    return None if found is None else int(found.ephemeralOwner)
+
+
+def _registration(cluster: ReplicatedCluster, node_id: int) -> Any:
     client = KazooClient(cluster.zookeeper, timeout=60)
     client.start(60)
     try:
-        found = client.retry(client.exists, f"/brokers/ids/{node_id}")
-        return -1 if found is None else int(found.czxid)
+        return client.retry(client.exists, f"/brokers/ids/{node_id}")
     finally:
         client.stop()
         client.close()

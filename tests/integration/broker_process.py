@@ -127,6 +127,7 @@ class BrokerProcess:
             while selector.select(max(0.0, deadline - time.monotonic())):
                 line = self.output.readline()
                 if not line:
+                    self._reap()  # nothing of it is left for a later test to fail by
                     raise AssertionError(f"the broker ended: {self.log.read_text()}")
                 if "127.0.0.1:" in line:
                     return line

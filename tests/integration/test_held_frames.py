@@ -38,7 +38,7 @@ def hold(self, connection, frame):
         if len(held) == 1:
             waiting.append(asyncio.get_running_loop().create_task(release()))
     else:
-        handle(self, connection, frame)
+        return handle(self, connection, frame)
 
 waiting = []
 
@@ -46,7 +46,8 @@ async def release():
     while lock.exists():
         await asyncio.sleep(0.01)
     for frame in held:
-        handle(*frame)
+        while handle(*frame):
+            await asyncio.sleep(0.01)  # its route is made
     log.write_text(str(len(held)))
 
 Dispatcher.handle = hold

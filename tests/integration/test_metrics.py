@@ -18,12 +18,17 @@ from typing import Any
 import pytest
 from broker_process import BrokerProcess
 from foreign_clients import eventually
-from raw_client import RawClient
+from raw_client import RawClient, produce_request
 from raw_transactions import RawTransactions
+from tests.support.storage import make_batch
 from tests.support.zookeeper.cutting_proxy import CuttingProxy
 
 from oncelog_broker.local_cluster.ports import reserved_ports
 from oncelog_broker.metrics.families import FAMILIES
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog_protocol.quotas import OF_CLIENTS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 sys.path.append(str(DEPLOY))
@@ -89,7 +94,8 @@ def until(broker: BrokerProcess, is_so: Callable[[Told], bool], what: str) -> To
 
 @pytest.fixture(scope="module")
 def telling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    broker = BrokerProcess(tmp_path_factory.mktemp("metrics") / "data", {"http.listener": "0"})
+    settings = {"http.listener": "0", "quota.window.num": "101"}  # what is told of the latest seconds is told for long
+    broker = BrokerProcess(tmp_path_factory.mktemp("metrics") / "data", settings)
     broker.start()
     yield broker
     broker.stop()
@@ -158,9 +164,6 @@ def test_what_goes_in_and_out_is_counted_and_stays_counted_when_the_topic_goes(
 
 
 def delete(client: RawClient, topic: str) -> None:
-    from oncelog_protocol.api import ApiKey
-    from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
-
     answer = client.call(DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000), ApiKey.DELETE_TOPICS, 5)
     assert answer.responses[0].error_code == 0
 
@@ -178,8 +181,18 @@ def test_each_metric_is_told_as_it_is_declared(telling: BrokerProcess, topic: st
         assert all(each in (set(family.labels), without_topic) for each in labels), (family.name, labels)
 
 
+def set_quotas(client: RawClient, **quotas: float) -> None:
+    """Of each user."""
+    entry = AlterClientQuotasRequest.EntryData
+    whom = entry.EntityData(entity_type="user", entity_name=None)
+    ops = [entry.OpData(key=key, value=value, remove=False) for key, value in quotas.items()]
+    request = AlterClientQuotasRequest(entries=[entry(entity=[whom], ops=ops)], validate_only=False)
+    assert client.call(request, ApiKey.ALTER_CLIENT_QUOTAS, 1).entries[0].error_code == 0
+
+
 def make_traffic(broker: BrokerProcess, topic: str) -> None:
     with RawClient(broker.port) as client:
+        set_quotas(client, **dict.fromkeys(OF_CLIENTS, 1e9))
         client.create_topic(topic)
         producer = RawTransactions(client, f"{topic}-id", is_v2=True)
         producer.take_over()
@@ -188,6 +201,25 @@ def make_traffic(broker: BrokerProcess, topic: str) -> None:
         client.fetch(topic, 0, 0)
     wanted = f'kafka_server_brokertopicmetrics_totalfetchrequests_total{{topic="{topic}"}} 1.0'
     until(broker, lambda told: wanted in told.text, "the traffic is told")
+
+
+def test_who_uses_a_quota_and_has_to_wait_is_told(telling: BrokerProcess, topic: str) -> None:
+    with RawClient(telling.port) as client:
+        client.create_topic(topic)
+        set_quotas(client, producer_byte_rate=10, controller_mutation_rate=1000)
+        writer, batch = f"writer-of-{topic}", make_batch(b"v" * 50_000)
+        client.send(produce_request(topic, 0, batch), ApiKey.PRODUCE, 9, writer)
+        throttle_ms = client.receive().throttle_time_ms
+    assert throttle_ms > 0
+    with RawClient(telling.port) as client:
+        set_quotas(client, producer_byte_rate=1e9)  # whoever waits now need not wait for long
+    of_all = {"user": "ANONYMOUS", "client_id": ""}
+    found = until(
+        telling, lambda told: told("kafka_server_produce_throttle_time", **of_all) > 0, "somebody was told to wait"
+    )
+    assert found("kafka_server_produce_byte_rate", **of_all) > 0
+    assert found("kafka_server_socket_server_metrics_connection_creation_total", listener="PLAINTEXT") >= 2
+    assert writer not in found.text, "they share the quota of the user"
 
 
 def dashboard() -> dict[str, Any]:

@@ -191,7 +191,9 @@ async def test_what_was_set_is_told_by_what_is_asked(broker: BrokerProcess) -> N
         assert found == {entities[0]: quotas, entities[1]: quotas}
         assert list(await admin.describe_client_quotas(QuotaFilter("a~ é/", is_strict=True))) == [entities[1]]
         assert list(await admin.describe_client_quotas(QuotaFilter(DEFAULT, "c"))) == [entities[2]]
-        assert await admin.describe_client_quotas(QuotaFilter(ip="10.0.0.9")) == {entities[3]: of_address}
+        for spelled in ("10.0.0.9", "::ffff:10.0.0.9", "0:0:0:0:0:FFFF:A00:9"):
+            assert await admin.describe_client_quotas(QuotaFilter(ip=spelled)) == {entities[3]: of_address}
+        assert await admin.describe_client_quotas(QuotaFilter(ip="10.0.0")) == {}
         for entity, key, value in (
             (entities[0], "producer_byte_rate", -1.0),
             (entities[0], "producer_byte_rate", 1.5),

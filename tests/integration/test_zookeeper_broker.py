@@ -7,6 +7,7 @@ import json
 import stat
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from broker_process import BrokerFactory, BrokerProcess
 from foreign_clients import eventually
 from kazoo.client import KazooClient
 from raw_client import PRODUCE_VERSION, RawClient, produce_request
+from tests.support.zookeeper.cutting_proxy import CuttingProxy, Moment
+from tests.support.zookeeper.frames import Frame
 
+from oncelog_broker.metadata import paths
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -258,3 +262,23 @@ def test_a_broker_stops_in_order_where_zookeeper_is_gone(
     ensemble.server(1).pause()
     assert broker.stop() == 0
     ensemble.server(1).resume()
+
+
+@pytest.mark.parametrize("moment", Moment, ids=["never done", "done unheard"])
+def test_a_broker_starts_although_its_connection_breaks(
+    tmp_path: Path, zookeeper_proxy: CuttingProxy, look: KazooClient, moment: Moment
+) -> None:
+    """Where it agrees on the cluster's id, and where it makes the first users: each time it reads, and writes."""
+    settings = {
+        "zookeeper.connect": zookeeper_proxy.connect_string,
+        "zookeeper.session.timeout.ms": LONG_SESSION,
+        "sasl.scram.first.users": "anna=secret",
+    }
+    cuts = [
+        zookeeper_proxy.cut_when(partial(Frame.mentions, path=path), moment, times=2)
+        for path in (paths.PROPOSED_CLUSTER_ID, paths.user_config("anna"))
+    ]
+    with BrokerProcess(tmp_path / "data", settings):
+        assert [cut.count for cut in cuts] == [2, 2]
+    (data, _) = look.get(paths.user_config("anna"))
+    assert b"SCRAM" in data

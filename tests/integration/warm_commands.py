@@ -8,6 +8,7 @@ differ (fail points, a changed PYTHONPATH, another release) is started as users 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib
 import json
@@ -46,6 +47,7 @@ class WarmCommands:
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
         self._imported_with: dict[str, str | None] = {}
+        self._asked = 0
 
     def can_start(self, environment: Mapping[str, str]) -> bool:
         """Whether a command with this environment would import what the others have."""
@@ -61,12 +63,14 @@ class WarmCommands:
     ) -> WarmProcess:
         """`oncelog` with these arguments; `streams`: descriptors of its standard input, output and error."""
         status, end = os.pipe()
-        what = {"arguments": list(arguments), "environment": dict(environment), "cwd": os.getcwd(), "files": open_files}
+        what: dict[str, object] = {"arguments": list(arguments), "environment": dict(environment)}
+        what |= {"cwd": os.getcwd(), "files": open_files}
         try:
             with self._lock:
                 control = self._started(environment)
-                socket.send_fds(control, [json.dumps(what).encode()], [*streams, end])
-                pid = int(control.recv(32))
+                self._asked += 1
+                socket.send_fds(control, [json.dumps(what | {"number": self._asked}).encode()], [*streams, end])
+                pid = _answer(control, self._asked)
         finally:
             os.close(end)
         return WarmProcess(pid, status)
@@ -85,6 +89,16 @@ class WarmCommands:
             atexit.register(process.wait)
             atexit.register(self._control.close)  # which ends it, with all that it has forked
         return self._control
+
+
+def _answer(control: socket.socket, asked: int) -> int:
+    """The process that was asked for. A test that is cut off leaves an answer behind: nobody else's process it is."""
+    while True:
+        number, pid = map(int, control.recv(64).split())
+        if number == asked:
+            return pid
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 warm: Final = WarmCommands()
@@ -201,7 +215,7 @@ def serve(control: socket.socket) -> None:
         *streams, ends[pid] = descriptors
         for stream in streams:
             os.close(stream)
-        control.send(str(pid).encode())
+        control.send(f"{json.loads(message)['number']} {pid}".encode())
 
 
 def tell_ends(ends: dict[int, int]) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from oncelog_broker.controller.store_errors import too_contended, translated, unknown_topic
 from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.address_nodes import OtherNodes, other_nodes
 from oncelog_broker.metadata.payloads import MalformedPayload, encode_config, parse_config
 from oncelog_broker.metadata.store import (
     BadVersion,
@@ -28,11 +29,14 @@ from oncelog_broker.metadata.store import (
     Stat,
     parent_of,
 )
+from oncelog_broker.runtime.slices import Pause
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.quotas import QuotaEntity
 
 MAX_ATTEMPTS: Final = 20
 """How often a change is tried anew after somebody else changed the same settings between our reading and writing."""
+
+NO_OTHERS: Final[OtherNodes] = {}
 
 ConfigChange = Callable[[dict[str, str]], Mapping[str, str]]
 """Old overrides -> new overrides. Pure, since it may be called again; may raise KafkaError to refuse."""
@@ -65,13 +69,21 @@ class ConfigController:
         with translated(path):
             return await self._alter(path, change, validate_only=False)
 
-    async def alter_quotas(self, entity: QuotaEntity, change: ConfigChange, validate_only: bool = False) -> None:
+    async def nodes_of_addresses(self, pause: Pause) -> OtherNodes:
+        """Those that `alter_quotas` is to know of."""
+        with translated(paths.IP_CONFIGS):
+            return await other_nodes(self._store, pause)
+
+    async def alter_quotas(
+        self, entity: QuotaEntity, change: ConfigChange, validate_only: bool = False, others: OtherNodes = NO_OTHERS
+    ) -> None:
         """Change the settings of an entity, its quotas among them. Its node goes with the last of them, but for that of
-        a user: that a user has one, though it is empty, says that nobody is to be made of that name at a start."""
-        path = paths.quotas(entity)
+        a user: that a user has one, though it is empty, says that nobody is to be made of that name at a start. Of an
+        address that has nodes of other spellings, too, these are changed alike, lest what was removed holds again."""
         is_user = entity == QuotaEntity(entity.user)
-        with translated(path):
-            await self._alter(path, change, validate_only, keeps_empty=is_user, makes_parents=True)
+        for path in (*others.get(entity, ()), paths.quotas(entity)):
+            with translated(path):
+                await self._alter(path, change, validate_only, keeps_empty=is_user, makes_parents=True)
 
     async def _alter(
         self,

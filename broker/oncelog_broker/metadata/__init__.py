@@ -4,8 +4,9 @@
 the other: `zk_client.py` is one session of it, `zk_tls.py` what TLS takes there, `zk_requests.py` what it sends,
 `zk_access.py` who we are to it, `zk_acls.py` what others may do with our nodes, `lease.py` says how long it is proof of
 our place, and `watches.py` is what both share; `opening.py` chooses. `paths.py`, `payloads.py` and `acl_payload.py` say
-what lies where, and `quotas.py` whom quotas are for; `reader.py` reads that into the immutable `image.py`, which
-`cache.py` keeps current. `membership.py` keeps a broker in the cluster, which `cluster_id.py` names, by
-`registration.py`, where `feature_levels.py` lets it in, with what `incarnation.py` knows of the process before it;
-`producer_ids.py` gives it producer ids, `login_key.py` a secret. `topic_names.py` has the rules of names.
+what lies where, `quotas.py` whom quotas are for, and `address_nodes.py` which addresses are spelled otherwise;
+`reader.py` reads that into the immutable `image.py`, which `cache.py` keeps current. `membership.py` keeps a broker in
+the cluster, which `cluster_id.py` names, by `registration.py`, where `feature_levels.py` lets it in, with what
+`incarnation.py` knows of the process before it; `producer_ids.py` gives it producer ids, `login_key.py` a secret.
+`topic_names.py` has the rules of names.
 """

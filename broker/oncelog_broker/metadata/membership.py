@@ -30,6 +30,19 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
+async def patiently(ask: Callable[[], Awaitable[T]], seconds: float, clock: Clock) -> T:
+    """What the store answers, in as many tries as `seconds` allow: a broker that starts asks so whatever it asks, for a
+    connection that breaks is no reason not to start. Raises what `ask` does."""
+    deadline = clock.monotonic() + seconds
+    while True:
+        try:
+            return await ask()
+        except StoreUnavailable:
+            if clock.monotonic() >= deadline:
+                raise
+        await asyncio.sleep(RETRY_SECONDS)
+
+
 class ClusterMember:
     """One broker's place in the cluster. `join` it, give it `on_resumed` and `on_rejoined`, then `follow`."""
 
@@ -81,14 +94,7 @@ class ClusterMember:
 
     async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """What the store answers, in as many tries as a session lasts. Raises what `ask` does."""
-        deadline = self._clock.monotonic() + self._store.session_timeout
-        while True:
-            try:
-                return await ask()
-            except StoreUnavailable:
-                if self._clock.monotonic() >= deadline:
-                    raise
-            await asyncio.sleep(RETRY_SECONDS)
+        return await patiently(ask, self._store.session_timeout, self._clock)
 
     async def _join(self) -> Membership:
         session = self._store.session_id

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
+from oncelog_broker.runtime.addresses import plain_address
 from oncelog_protocol.acls import RESOURCE_TYPES, PatternType, ResourcePattern
 from oncelog_protocol.quotas import DEFAULT, Name, QuotaEntity
 
@@ -172,12 +173,14 @@ def quotas(entity: QuotaEntity) -> str:
 
 
 def parse_quota_path(path: str) -> QuotaEntity | None:
-    """Whose quotas the node at `path` holds; None if it holds none. Those of users are among their settings."""
+    """Whose quotas the node at `path` holds; None if it holds none. Those of users are among their settings. An address
+    is the same entity however it is spelled there (`address_nodes`)."""
     parts = path.split("/")[1:]
     if len(parts) == 3 and path.startswith(f"{CLIENT_CONFIGS}/"):
         return QuotaEntity(client_id=_name(parts[2]))
     if len(parts) == 3 and path.startswith(f"{IP_CONFIGS}/"):
-        return QuotaEntity(ip=_name(parts[2]))
+        name = _name(parts[2])
+        return QuotaEntity(ip=plain_address(name) or name if isinstance(name, str) else name)
     if len(parts) == 5 and path.startswith(f"{USER_CONFIGS}/") and parts[3] == "clients":
         return QuotaEntity(_name(parts[2]), _name(parts[4]))
     return None

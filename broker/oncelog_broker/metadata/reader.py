@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.acl_payload import parse_acls
+from oncelog_broker.metadata.address_nodes import OtherNodes, other_nodes
 from oncelog_broker.metadata.image import NO_CONTROLLER, Broker, ClusterImage, PartitionState, Topic
 from oncelog_broker.metadata.payloads import (
     MalformedPayload,
@@ -246,16 +247,28 @@ async def read_user_configs(
 async def read_quotas(
     store: MetadataStore, before: ClusterImage, entities: Sequence[QuotaEntity], pause: Pause = no_pause
 ) -> dict[QuotaEntity, Values]:
-    """The quotas of each entity that is no user; empty without any. What cannot be read is as it was."""
+    """The quotas of each entity that is no user; empty without any. What cannot be read is as it was. Where an address
+    has nodes of several spellings the usual one's quotas hold before the others'."""
     read: dict[QuotaEntity, Values] = {}
+    others: OtherNodes = {}
+    if any(isinstance(entity.ip, str) for entity in entities):
+        others = await other_nodes(store, pause)
     for start in range(0, len(entities), STATES_AT_A_TIME):
         some = entities[start : start + STATES_AT_A_TIME]
         wanted = [paths.quotas(entity) for entity in some]
         for entity, path, node in zip(some, wanted, await store.get_many(wanted), strict=True):
-            settings = {} if node is None else _parsed(parse_config, node[0], path)
-            read[entity] = before.quotas.get(entity, {}) if settings is None else quota_values(entity, settings)
+            read[entity] = _quotas_in(entity, node, path, before)
+        for entity in others.keys() & set(some):
+            nodes = await store.get_many(list(others[entity]))
+            for path, node in zip(others[entity], nodes, strict=True):
+                read[entity] = {**_quotas_in(entity, node, path, before), **read[entity]}
         await pause()
     return read
+
+
+def _quotas_in(entity: QuotaEntity, node: _Found, path: str, before: ClusterImage) -> Values:
+    settings = {} if node is None else _parsed(parse_config, node[0], path)
+    return before.quotas.get(entity, {}) if settings is None else quota_values(entity, settings)
 
 
 async def _quota_entities(store: MetadataStore, users: Sequence[str], pause: Pause) -> list[QuotaEntity]:
@@ -270,7 +283,7 @@ async def _quota_entities(store: MetadataStore, users: Sequence[str], pause: Pau
             if node is not None:
                 found += [paths.parse_quota_path(f"{parent}/{name}") for name in await _children(store, parent)]
         await pause()
-    return [entity for entity in found if entity is not None]
+    return list(dict.fromkeys(entity for entity in found if entity is not None))
 
 
 async def _patterns(store: MetadataStore) -> list[ResourcePattern]:

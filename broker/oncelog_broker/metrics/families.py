@@ -10,6 +10,7 @@ from oncelog_broker.metrics import (
     own_families,
     partition_families,
     process_families,
+    quota_families,
     request_families,
     topic_families,
 )
@@ -19,6 +20,7 @@ SECTIONS: Final = (
     ("Exactly once, and the event loop", own_families.families),
     ("Cluster and replication", cluster_families.families),
     ("Requests and connections", request_families.families),
+    ("Quotas", quota_families.families),
     ("Topics", topic_families.families),
     ("Partitions", partition_families.families),
     ("Groups", coordinator_families.families),

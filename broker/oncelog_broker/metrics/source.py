@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,9 +20,11 @@ from oncelog_broker.observability.topic_traffic import TopicTraffic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.steps import Errand, Steps
+from oncelog_broker.security.quotas.observed import Seen
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import Services
 from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_protocol.quotas import QuotaKey
 
 PARTITIONS_PER_STEP: Final = 200
 """Looked at before others have their turn: below a millisecond."""
@@ -91,6 +93,11 @@ class Source:
     @property
     def replicas(self) -> Replicas:
         return self.services.replicas
+
+    def quotas(self, key: QuotaKey) -> Iterator[Seen]:
+        """All who use a quota, as far as they are told."""
+        observed = self.parts.dispatcher.observed
+        return iter(()) if observed is None else observed.seen(key, self.services.clock.monotonic())
 
     def look(self) -> Steps[None]:
         """Copy what is to be iterated over, and count what several metrics tell."""

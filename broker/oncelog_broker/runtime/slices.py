@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.steps import Errand, Job, Steps, holds_nothing
+from oncelog_broker.runtime.steps import Errand, Heavy, Job, Steps, holds_nothing
 from oncelog_broker.runtime.tasks import Tasks, heard_or_not, in_thread
 
 SLICE_SECONDS: Final = 0.003
@@ -27,7 +27,9 @@ FIRST_SLICE_SECONDS_WHILE_OTHERS_WAIT: Final = 0.0005
 
 JOBS_AT_ONCE: Final = 4
 """How much long work may be between a job and its end, or where it `holds_nothing`: what a job brings (a batch unpacked
-to 64 MB, say) is held until then."""
+to some megabytes, say) is held until then."""
+HEAVY_JOBS_AT_ONCE: Final = 1
+"""Beside these; a batch may be unpacked to 64 MB."""
 
 R = TypeVar("R")
 
@@ -99,6 +101,7 @@ class Slices:
         self._clock = clock
         self._tasks = tasks
         self._has_jobs = asyncio.Semaphore(JOBS_AT_ONCE)
+        self._has_heavy = asyncio.Semaphore(HEAVY_JOBS_AT_ONCE)
         self._waiting: deque[asyncio.Future[None]] = deque()
         """Whose slice is to come, in order."""
 
@@ -127,19 +130,20 @@ class Slices:
 
     async def _rest(self, steps: Steps[R], job: Job | None, taken: float, pace: Pace) -> R:
         monotonic = self._clock.monotonic
-        has_jobs = False
+        held: asyncio.Semaphore | None = None
         go_on: Callable[[], Job | None] = partial(next, steps)
         resume = go_on
         try:
             while True:
+                wanted = self._place_for(job)
+                if held is not None and held is not wanted and (job is holds_nothing or isinstance(job, Heavy)):
+                    held.release()
+                    held = None
                 if job is holds_nothing:
                     job = None
-                    if has_jobs:
-                        self._has_jobs.release()
-                        has_jobs = False
-                if job is not None and not has_jobs and not isinstance(job, Errand):
-                    await self._has_jobs.acquire()
-                    has_jobs = True
+                if wanted is not None and held is None:
+                    await wanted.acquire()
+                    held = wanted
                 pause = pace.after_slice(taken)
                 if job is not None:
                     try:
@@ -153,7 +157,7 @@ class Slices:
                 began = monotonic()
                 try:
                     job = resume()
-                    while _goes_on(job, has_jobs) and monotonic() - began < SLICE_SECONDS:
+                    while _goes_on(job, held is not None) and monotonic() - began < SLICE_SECONDS:
                         job = next(steps)
                 except StopIteration as finished:
                     result: R = finished.value
@@ -163,8 +167,14 @@ class Slices:
                     resume = go_on  # one that throws an error holds it, and the error holds this frame
         finally:
             steps.close()
-            if has_jobs:
-                self._has_jobs.release()
+            if held is not None:
+                held.release()
+
+    def _place_for(self, job: Job | None) -> asyncio.Semaphore | None:
+        """What is to be held while there is what the job brings."""
+        if job is None or job is holds_nothing or isinstance(job, Errand):
+            return None
+        return self._has_heavy if isinstance(job, Heavy) else self._has_jobs
 
     async def _turn(self) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -184,6 +194,6 @@ class Slices:
             asyncio.get_running_loop().call_soon(self._give_turn)
 
 
-def _goes_on(job: Job | None, has_jobs: bool) -> bool:
+def _goes_on(job: Job | None, holds: bool) -> bool:
     """Whether the slice may go on: there is nothing to do elsewhere."""
-    return job is None or (job is holds_nothing and not has_jobs)
+    return job is None or (job is holds_nothing and not holds)

@@ -34,6 +34,19 @@ class Errand:
         return self._job()
 
 
+class Heavy:
+    """A job that may bring so much that there is to be no other such at the same time, until what it has brought is
+    dropped. What lighter jobs have brought is not held any more."""
+
+    __slots__ = ("_job",)
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def __call__(self) -> object:
+        return self._job()
+
+
 def run_steps(steps: Steps[Result]) -> Result:
     """Run to the end, jobs included. Raises what the steps raise."""
     resume: Callable[[], Job | None] = partial(steps.send, None)

@@ -95,6 +95,8 @@ async def in_thread(job: Callable[[], T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([running])
         raise
+    finally:
+        del running  # else an error of the job, whose traceback has this frame, would be kept by itself
 
 
 class Deadlines:

@@ -54,9 +54,10 @@ REST_SECONDS: Final = 1.0
 
 
 class FrameHandler(Protocol):
-    """Serves one request; `frame` is without its size. Raises MalformedMessage for one that cannot be answered."""
+    """Serves one request; `frame` is without its size. True: not yet, it is to come again after `handle_again`. Raises
+    MalformedMessage for one that cannot be answered."""
 
-    def __call__(self, connection: BrokerConnection, frame: memoryview, /) -> None: ...
+    def __call__(self, connection: BrokerConnection, frame: memoryview, /) -> bool | None: ...
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -169,7 +170,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         host, port = (peer[0], peer[1]) if isinstance(peer, tuple) and len(peer) >= 2 else ("local", 0)
         self.client_host, self.client_port = host, port
         connected = transport.get_extra_info("socket")
-        if not self._is_encrypted and self._connections.turns_away(self._transport, host):
+        if not self._is_encrypted and self._connections.turns_away(self._transport, host, self.listener):
             return
         refused = self._connections.admit(self, host)
         if refused:
@@ -293,7 +294,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
                     self._frame_progress.restart(self._frame_since, received.received)
                 return
             self._frame_since = 0.0
-            handle(self, frame)
+            if handle(self, frame):
+                received.take_back(frame)
+                self._is_put_off = True
+                return
             if (
                 received.begin == received.end
                 or self._held_by is not None
@@ -309,6 +313,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Handle no more in this turn of the loop."""
         self._is_put_off = True
         self._loop.call_soon(self._in_next_turn)
+
+    def handle_again(self) -> None:
+        """The request that was not taken can be handled now."""
+        self._in_next_turn()
 
     def _in_next_turn(self) -> None:
         if self._unthrottle is not None:

@@ -21,9 +21,11 @@ from oncelog_broker.config.quota_keys import (
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.quotas import Quotas
 from oncelog_broker.runtime.accepting import Pace
+from oncelog_broker.runtime.addresses import plain_address
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.security.quotas.bucket import Bucket
 from oncelog_broker.security.quotas.limits import limit_of_address
+from oncelog_broker.security.quotas.observed import Recent
 from oncelog_broker.security.quotas.usage import Usage
 from oncelog_protocol.quotas import QuotaKey
 
@@ -57,6 +59,14 @@ class _Pace:
             rate.bucket.use(1, rate.rate, now, self._window)
 
 
+class Made:
+    """How many connections came to a listener."""
+
+    def __init__(self, window: float) -> None:
+        self.total = 0
+        self.recent = Recent(window)
+
+
 class ConnectionRates:
     """Of one broker."""
 
@@ -69,6 +79,10 @@ class ConnectionRates:
         self._of_all = _Rate(config[MAX_CONNECTION_CREATION_RATE])
         self.usage = Usage(self._window)
         self._held: set[asyncio.Transport] = set()
+        self.made: dict[str, Made] = {}
+        """By listener."""
+        self.turned_away = 0
+        """Connections of addresses that made too many, since the start."""
 
     def on_image(self, image: ClusterImage) -> None:
         """Hold addresses to the quotas of this image."""
@@ -87,15 +101,24 @@ class ConnectionRates:
         limited = [rate for rate in rates if rate.rate < UNLIMITED_RATE]
         return _Pace(limited, self._clock, self._window) if limited else None
 
+    def count(self, listener: str) -> None:
+        """A connection was accepted."""
+        made = self.made.get(listener)
+        if made is None:
+            made = self.made[listener] = Made(self._window)
+        made.total += 1
+        made.recent.add(1, self._clock.monotonic())
+
     def turns_away(self, transport: asyncio.Transport, ip: str) -> bool:
         """Whether a connection that was made is one too many of its address. Then it is closed, after a while."""
-        limit = limit_of_address(ip, self._quotas) if self._has_quotas else None
+        limit = limit_of_address(plain_address(ip) or ip, self._quotas) if self._has_quotas else None
         if limit is None:
             return False
         now = self._clock.monotonic()
         if self.usage.wait(QuotaKey.CONNECTION_CREATION_RATE, limit, now) <= 0:
             self.usage.use(QuotaKey.CONNECTION_CREATION_RATE, limit, 1, now)
             return False
+        self.turned_away += 1
         if len(self._held) >= MAX_HELD:
             transport.abort()
         else:

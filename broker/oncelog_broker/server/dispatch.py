@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from struct import Struct
 from typing import Any, Final
@@ -18,10 +18,10 @@ from oncelog.fail_points.point import FailPoint, fail_point
 from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.image import ClusterImage
-from oncelog_broker.observability.request_times import ApiTimes, RequestTimes
+from oncelog_broker.observability.request_times import RequestTimes
 from oncelog_broker.runtime.answers import Answer, then
-from oncelog_broker.runtime.steps import Steps
-from oncelog_broker.server.answer_queue import SCATTER_BYTES, Slot, coalesce, size_of
+from oncelog_broker.security.quotas.observed import Observed
+from oncelog_broker.server.answer_queue import Slot, size_of
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import RequestContext, Services
@@ -30,20 +30,17 @@ from oncelog_broker.server.known_header import PREFIX, KnownHeader
 from oncelog_broker.server.limits import BYTES_BESIDE_METADATA, ELEMENTS_AT_ONCE, MAX_REQUEST_ELEMENTS
 from oncelog_broker.server.metered import MeteredContext
 from oncelog_broker.server.receiving import SIZE
+from oncelog_broker.server.routes import NewRoutes, Route
 from oncelog_broker.server.served import SERVED
 from oncelog_broker.server.throttling import Handler, Throttling
-from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
-from oncelog_protocol.codec import MessageCodec, codec
+from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import MalformedMessage, TooManyElements
-from oncelog_protocol.messages.headers import RequestHeader
 from oncelog_protocol.wire_writers import Buffer
 
 logger = logging.getLogger(__name__)
 
 RESPONSE_PREFIX: Final = Struct(">ii")
 """Size of what follows, correlation id."""
-PARTS_PER_JOIN: Final = 1000
-"""Parts of a large answer that are joined at a time."""
 JOINED_BYTES: Final = 256 * 1024
 """An answer up to this size leaves as one piece; a larger one, made in slices, in the pieces that these have left."""
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
@@ -52,77 +49,41 @@ TIMED_MASK: Final = 7
 ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", ApiKey.END_TXN: "reply-sent"}
 
 
-class Route:
-    """One API at one version, ready to serve."""
-
-    __slots__ = (
-        "_encode_steps",
-        "decode",
-        "decode_steps",
-        "encode",
-        "flexible_response",
-        "handler",
-        "has_records",
-        "header",
-        "reads_frame",
-        "requests",
-        "times",
-    )  # fmt: skip
-
-    def __init__(self, api_key: int, version: int) -> None:
-        served = SERVED.get(api_key)
-        if served is None or version not in served.versions:
-            raise MalformedMessage(f"api key {api_key} version {version} is not served")
-        self.handler: Callable[..., Any] = served.load()
-        self.header: MessageCodec[RequestHeader] = codec(RequestHeader, request_header_version(served.key, version))
-        request_codec: MessageCodec[Any] = codec(request_type(served.key), version)
-        response_codec: MessageCodec[Any] = codec(response_type(served.key), version)
-        self.decode = request_codec.decode
-        self.decode_steps = request_codec.decode_steps
-        self.encode = response_codec.encode_parts
-        self._encode_steps = response_codec.encode_steps
-        self.has_records = api_key == ApiKey.FETCH
-        self.reads_frame = api_key == ApiKey.PRODUCE
-        """Whether the decoded request holds slices of its frame, so that the frame must stay while it is worked on."""
-        self.flexible_response = response_header_version(served.key, version) == 1
-        self.requests = 0
-        """How many have come, since the start."""
-        self.times: ApiTimes | None = None
-        """Of this API in all versions; None where nobody wants to know."""
-
-    def encode_steps(self, response: Any, parts: list[Buffer]) -> Steps[None]:
-        """As `encode`, for an answer of many elements, whose small parts are joined on the way."""
-        joined = len(parts)
-        for _ in self._encode_steps(response, parts):
-            if len(parts) - joined >= PARTS_PER_JOIN:
-                parts[joined:] = coalesce(parts[joined:])
-                joined = len(parts) if len(parts[-1]) >= SCATTER_BYTES else len(parts) - 1
-            yield None
-
-
 class Dispatcher:
     """Serves the requests of all connections of one broker."""
 
-    def __init__(self, services: Services, times: RequestTimes | None = None) -> None:
-        """`times`: where it is noted how long requests take."""
+    def __init__(
+        self, services: Services, times: RequestTimes | None = None, *, makes_routes_aside: bool = False
+    ) -> None:
+        """`times`: where it is noted how long requests take. `makes_routes_aside`: whoever asks first for an API waits
+        for its route, and nobody else does; else all do."""
         self._services = services
         self.throttling: Throttling | None = None
         """Who holds clients to their quotas; None where nobody has one."""
+        self.observed: Observed | None = None
+        """What is used of quotas, where metrics are told."""
         self._times = times
         self._monotonic = services.clock.monotonic
         self._routes: dict[int, Route] = {}
+        self._new_routes = NewRoutes(services.tasks, self._add) if makes_routes_aside else None
         self._max_copied = services.config[GROUP_METADATA_MAX_BYTES] + BYTES_BESIDE_METADATA
 
-    def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
-        """Serve one request. Raises MalformedMessage for a frame that cannot be answered: the connection is closed."""
+    def handle(self, connection: BrokerConnection, frame: memoryview) -> bool:
+        """Serve one request; True: not yet, it is to be handed in again when the connection is told (`handle_again`).
+        Raises MalformedMessage for a frame that cannot be answered: the connection is closed."""
         gate = connection.gate
         if gate is not None and not gate.lets_in(connection, frame):
-            return
+            return False
         api_key, version, correlation_id = PREFIX.unpack_from(frame)
-        route = self._routes.get(api_key << 16 | version) or self._route(api_key, version)
+        route = self._routes.get(api_key << 16 | version)
         if route is None:
-            self._refuse_api_versions(connection, correlation_id)
-            return
+            if api_key == ApiKey.API_VERSIONS and not 0 <= version <= HIGHEST_API_VERSIONS:
+                self._refuse_api_versions(connection, correlation_id)  # from the future (T2)
+                return False
+            if self._new_routes is not None:
+                self._new_routes.wait(connection, api_key, version)
+                return True
+            route = self._route(api_key, version)
         if len(frame) > self._max_copied and not route.reads_frame:
             raise MalformedMessage(f"api key {api_key}: {len(frame)} bytes, and no records among them")
         known = connection.known_header
@@ -155,24 +116,25 @@ class Dispatcher:
             context.handled()
         if started and route.times is not None and not isinstance(answer, asyncio.Future):
             route.times.total.append(self._monotonic() - started)
+        return False
 
     def requests(self) -> Iterable[tuple[ApiKey, int, int]]:
         """How many requests have come, by API and version."""
         for key, route in self._routes.items():
             yield ApiKey(key >> 16), key & 0xFFFF, route.requests
 
-    def _route(self, api_key: int, version: int) -> Route | None:
-        """The route of a key and version met for the first time; None for an ApiVersions from the future (T2)."""
-        if api_key == ApiKey.API_VERSIONS and not 0 <= version <= HIGHEST_API_VERSIONS:
-            return None
-        route = Route(api_key, version)
-        route.times = None if self._times is None else self._times.of(api_key)
-        self._routes[api_key << 16 | version] = route
+    def _route(self, api_key: int, version: int) -> Route:
+        route = self._routes.get(api_key << 16 | version) or Route(api_key, version)
+        self._add(route)
         return route
 
+    def _add(self, route: Route) -> None:
+        """One that is met for the first time."""
+        route.times = None if self._times is None else self._times.of(route.api_key)
+        self._routes[route.api_key << 16 | route.version] = route
+
     def _refuse_api_versions(self, connection: BrokerConnection, correlation_id: int) -> None:
-        route = self._routes.get(ApiKey.API_VERSIONS << 16) or self._route(ApiKey.API_VERSIONS, 0)
-        assert route is not None
+        route = self._route(ApiKey.API_VERSIONS, 0)
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
         self._respond(unsupported_version(), route, context)
 
@@ -255,5 +217,6 @@ def follow_quotas(
         if connections.rates is not None:
             connections.rates.on_image(image)
 
+    dispatcher.observed = throttling.observed
     metadata.subscribe(on_image)
     on_image(metadata.image, metadata.image)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections.abc import Iterable
 from typing import Final, Protocol
 
 from oncelog_broker.metadata.quotas import MAX_NAME_CHARS
+from oncelog_broker.runtime.addresses import plain_address
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.quotas import DEFAULT, FRACTIONS, Name, QuotaEntity, QuotaKey, keys_of
 
@@ -48,11 +48,11 @@ def entity_of(parts: Iterable[Part]) -> QuotaEntity:
 
 
 def _address(text: str) -> str:
-    """As a connection has it. Raises KafkaError INVALID_REQUEST: names of hosts are not looked up."""
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        raise _invalid(f"{text!r:.60} is not a valid IP address.") from None
+    """As it is compared. Raises KafkaError INVALID_REQUEST: names of hosts are not looked up."""
+    address = plain_address(text)
+    if address is None:
+        raise _invalid(f"{text!r:.60} is not a valid IP address.")
+    return address
 
 
 def parts_of(entity: QuotaEntity) -> list[tuple[str, str | None]]:

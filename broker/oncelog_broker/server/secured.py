@@ -82,7 +82,7 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._raw = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) and len(peer) >= 2 else "local"
-        if self._connections.turns_away(self._raw, self.host):
+        if self._connections.turns_away(self._raw, self.host, self.listener):
             return
         refused = self._connections.admit(self, self.host)
         if refused:

@@ -1,7 +1,7 @@
 """The APIs that this broker serves, and in which versions: the one list, from which ApiVersions is answered.
 
 The ranges are those of a Kafka 4.3 broker: what is not served is not advertised (T3). Handlers
-are imported when the first request for them arrives, so that starting stays quick.
+are imported when the first request for them arrives (`routes`), so that starting stays quick.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.quotas.limits import Limit, limit_for
+from oncelog_broker.security.quotas.observed import Observed
 from oncelog_broker.security.quotas.usage import Usage
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.context import RequestContext, Services
@@ -53,7 +54,8 @@ Handler = Callable[[Any, Any], Answer[Any]]
 class Throttling:
     """Of one broker."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, *, is_observed: bool = False) -> None:
+        """`is_observed`: what is used is noted for metrics, too."""
         self._clock = clock
         self._quotas: Quotas = {}
         self._has_quotas = False
@@ -61,6 +63,7 @@ class Throttling:
         window_seconds = config[QUOTA_WINDOW_SIZE_SECONDS]
         self._max_request_seconds = float(window_seconds)
         self.usage = Usage(window_seconds * max(1, config[QUOTA_WINDOW_NUM] - 1))
+        self.observed = Observed(self.usage.window) if is_observed else None
         self.mutations = Usage(config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * config[CONTROLLER_QUOTA_WINDOW_NUM])
 
     def on_image(self, image: ClusterImage) -> Throttling | None:
@@ -68,6 +71,8 @@ class Throttling:
         if image.quotas is not self._quotas:
             self._quotas, self._epoch = image.quotas, object()
             self._has_quotas = any(entity.ip is None for entity in image.quotas)
+            if self.observed is not None:
+                self.observed.quotas = image.quotas
         return self if self._has_quotas else None
 
     # --- what `dispatch` asks
@@ -134,7 +139,10 @@ class Throttling:
 
     def use(self, key: QuotaKey, limit: Limit, amount: float) -> float:
         """Seconds to wait after that."""
-        return self._usage(key).use(key, limit, amount, self._clock.monotonic())
+        now = self._clock.monotonic()
+        if self.observed is not None:
+            self.observed.used(key, limit.shared_by, amount, now)
+        return self._usage(key).use(key, limit, amount, now)
 
     def count_processor(self, context: MeteredContext) -> float:
         """Count what the request has spent; seconds to wait, of which there are never many at once, as in Kafka."""
@@ -175,25 +183,35 @@ class Throttling:
         """The answer with the time to wait, from which on the connection waits. None: there is no answer (acks=0)."""
         if context.is_exempt:
             return response
-        seconds = max(self._count_bytes(response, context), self.count_processor(context))
+        seconds, key, limit = self._count_bytes(response, context)
+        of_processor = self.count_processor(context)
+        if of_processor > seconds:
+            seconds, key, limit = of_processor, QuotaKey.REQUEST_PERCENTAGE, context.limits.request
         context.is_settled = True
-        limit = context.limits.mutation
-        if context.waits_to_mutate and limit is not None:
-            seconds = max(seconds, self.wait(QuotaKey.CONTROLLER_MUTATION_RATE, limit))
+        mutation = context.limits.mutation
+        if context.waits_to_mutate and mutation is not None:
+            of_mutations = self.wait(QuotaKey.CONTROLLER_MUTATION_RATE, mutation)
+            if of_mutations > seconds:
+                seconds, key, limit = of_mutations, QuotaKey.CONTROLLER_MUTATION_RATE, mutation
         if seconds > 0:
+            if self.observed is not None and limit is not None:
+                self.observed.waits(key, limit.shared_by, seconds, self._clock.monotonic())
             throttle_ms = min(math.ceil(seconds * 1000), MAX_THROTTLE_MS)
             if hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = throttle_ms
             context.connection.throttle(throttle_ms / 1000)
         return response
 
-    def _count_bytes(self, response: Any, context: MeteredContext) -> float:
+    def _count_bytes(self, response: Any, context: MeteredContext) -> tuple[float, QuotaKey, Limit | None]:
+        """Seconds to wait, and because of which quota."""
         limits = context.limits
-        if context.api_key == ApiKey.PRODUCE and limits.produce is not None:
-            return self.use(QuotaKey.PRODUCER_BYTE_RATE, limits.produce, context.request_bytes)
         if context.api_key == ApiKey.FETCH and limits.fetch is not None:
-            return self.use(QuotaKey.CONSUMER_BYTE_RATE, limits.fetch, _record_bytes(response))
-        return 0.0
+            key, limit, amount = QuotaKey.CONSUMER_BYTE_RATE, limits.fetch, _record_bytes(response)
+        elif context.api_key == ApiKey.PRODUCE and limits.produce is not None:
+            key, limit, amount = QuotaKey.PRODUCER_BYTE_RATE, limits.produce, context.request_bytes
+        else:
+            return 0.0, QuotaKey.PRODUCER_BYTE_RATE, None
+        return self.use(key, limit, amount), key, limit
 
 
 def _is_replica(request: FetchRequest) -> bool:

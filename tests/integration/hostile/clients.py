@@ -12,6 +12,7 @@ from hostile import (
     pipelined,
     repeated_names,
     slow_readers,
+    slow_writers,
     tagged_fields,
     uploads,
 )
@@ -19,6 +20,7 @@ from hostile import (
 CLIENTS = (
     *pipelined.CLIENTS,
     *slow_readers.CLIENTS,
+    *slow_writers.CLIENTS,
     *tagged_fields.CLIENTS,
     *decompression.CLIENTS,
     *repeated_names.CLIENTS,

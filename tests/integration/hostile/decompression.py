@@ -6,15 +6,18 @@ import struct
 
 import cramjam
 from crc32c import crc32c
-from raw_client import LIST_OFFSETS_VERSION, PRODUCE_VERSION, produce_request
+from raw_client import LIST_OFFSETS_VERSION, PRODUCE_VERSION, frame, produce_request
 
 from hostile.client import HostileClient
-from hostile.scene import TIMESTAMP, Scene
+from hostile.logins import SETTINGS, with_tls
+from hostile.scene import TIMESTAMP, Scene, read_away
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.list_offsets import ListOffsetsRequest
 from oncelog_protocol.records.batch import CRC_AT, CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2
 from oncelog_protocol.records.builder import encode_record
 from oncelog_protocol.records.compression import Compression
+
+AT_ONCE = 8
 
 
 def packed(records: bytes, count: int) -> bytes:
@@ -63,7 +66,26 @@ def _produce_and_look_up(scene: Scene, _: None, count: int) -> str:
     )
 
 
+def _many_at_once_with_tls(scene: Scene, _: None, count: int) -> str:
+    data = frame(produce_request("compacted", 0, _same_record(count)), ApiKey.PRODUCE, PRODUCE_VERSION)
+    connections = [with_tls(scene) for _ in range(AT_ONCE)]
+    for connection in connections:
+        connection.sendall(data)
+    sizes = [read_away(connection) for connection in connections]
+    return f"{AT_ONCE} times {count:,} records in {len(data):,} bytes, answers of {sizes[0]} bytes, over TLS"
+
+
 CLIENTS = (
+    HostileClient(
+        "compressed bombs with TLS",
+        _many_at_once_with_tls,
+        size=9_500_000,
+        small=950_000,
+        prepare=_compacted_topic,
+        settings=SETTINGS,
+        peak_mb=160,
+        left_mb=64,
+    ),
     HostileClient(
         "many records behind zstd, to a compacted topic",
         _produce_compacted,

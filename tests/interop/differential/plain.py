@@ -7,6 +7,7 @@ it is first seen; its port, its cluster id and times that are now become words. 
 from __future__ import annotations
 
 import time
+from operator import attrgetter
 from typing import Any
 
 from oncelog_protocol.records.batch import RecordBatch, batches, whole_batches_size
@@ -26,6 +27,11 @@ PLACES = frozenset({"cluster_id", "log_dir"})
 ROOM = frozenset({"total_bytes", "usable_bytes"})
 UNORDERED = frozenset({"partitions"})
 """Arrays of numbers in whatever order a hash table gives."""
+UNORDERED_BY = {"credential_infos": "mechanism"}
+"""The same of structures, and the field by which they are put in order."""
+OF_EVERYBODY = {"replica_election_results": "topic"}
+"""Arrays about all topics that there are, where the request named none: of those that other scenarios have left here or
+there nothing is said."""
 CUT_BATCH = "a cut batch"
 
 
@@ -82,6 +88,10 @@ class Plainer:
             return self._batches(value)
         if field.type_name == "array":
             if field.struct:
+                if field.name in UNORDERED_BY:
+                    value = sorted(value, key=attrgetter(UNORDERED_BY[field.name]))
+                if (name := OF_EVERYBODY.get(field.name)) is not None:
+                    value = [one for one in value if getattr(one, name).startswith(self._prefix)]
                 return [self.answer(one, version) for one in value]
             return sorted(value) if field.name in UNORDERED else [_hex(one) for one in value]
         if field.type_name == "struct":

@@ -21,7 +21,7 @@ import kazoo.protocol.connection
 import kazoo.retry
 import pytest
 from tests.support.zookeeper.cutting_proxy import CuttingProxy
-from tests.support.zookeeper.shared_server import AUTHORITY, SHORT, shared_address
+from tests.support.zookeeper.shared_server import AUTHORITY, KEY_STORE, OTHER_KEY_STORE, SHORT, shared_address
 
 from oncelog_broker.local_cluster.ensemble import Ensemble
 from oncelog_broker.local_cluster.java import find_java
@@ -91,6 +91,10 @@ class SecuredZooKeeper(NamedTuple):
     """The same chroot by the port without, for strangers."""
     authority: Path
     """Who has signed the server's certificate."""
+    key_store: Path
+    """A certificate that the server takes for an identity, `x509` `CN=broker`; not in the settings."""
+    other_key_store: Path
+    """Another's: `CN=other`."""
 
     @property
     def settings(self) -> dict[str, str]:
@@ -116,7 +120,8 @@ def secured_chroots(tmp_path_factory: pytest.TempPathFactory, worker_id: str) ->
 
     def make() -> SecuredZooKeeper:
         chroot = f"/test-{uuid.uuid4().hex[:12]}"
-        return SecuredZooKeeper(secure + chroot, plain + chroot, directory / "zookeeper-tls" / AUTHORITY)
+        files = (directory / "zookeeper-tls" / name for name in (AUTHORITY, KEY_STORE, OTHER_KEY_STORE))
+        return SecuredZooKeeper(secure + chroot, plain + chroot, *files)
 
     return make
 

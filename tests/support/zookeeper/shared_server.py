@@ -31,6 +31,8 @@ LOOK_SECONDS = 3600.0
 
 AUTHORITY = "authority.pem"
 """In the directory of a server with TLS: who has signed its certificate."""
+KEY_STORE, OTHER_KEY_STORE = "broker.pem", "other.pem"
+"""Beside it: certificates, with their keys, of two clients that this server knows, CN=broker and CN=other."""
 
 
 def shared_address(directory: Path, run: int, *, has_tls: bool = False) -> str:
@@ -75,9 +77,11 @@ def keep(directory: Path, run: LocalProcess, *, has_tls: bool) -> None:
 
 
 def tls_settings(directory: Path, port: int) -> dict[str, object]:
-    """Clients need no certificate; who they are they say by `digest`."""
+    """Clients need no certificate; who they are they say by one (scheme `x509`) or by `digest`."""
     authority = Certificate.authority("authority of the tests' ZooKeeper")
     (directory / AUTHORITY).write_text(authority.pem)
+    for name, store in (("broker", KEY_STORE), ("other", OTHER_KEY_STORE)):
+        authority.issue(("CN", name), valid=WEEK).store(directory / store)
     return {
         "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
         "secureClientPort": port,
@@ -86,7 +90,7 @@ def tls_settings(directory: Path, port: int) -> dict[str, object]:
         "ssl.keyStore.type": "PEM",
         "ssl.trustStore.location": directory / AUTHORITY,
         "ssl.trustStore.type": "PEM",
-        "ssl.clientAuth": "none",
+        "ssl.clientAuth": "want",
     }
 
 

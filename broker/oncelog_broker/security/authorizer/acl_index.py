@@ -8,9 +8,9 @@ not change: a change makes another one, which shares what stayed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address
 from typing import Final, NamedTuple
 
+from oncelog_broker.runtime.addresses import plain_address
 from oncelog_protocol.acls import (
     EVERYBODY,
     OPERATIONS,
@@ -165,14 +165,9 @@ class _Names(tuple[set[str], set[str]]):
 
 
 def plain_host(host: str) -> str:
-    """An address as addresses are compared: Kafka writes `0:0:0:0:0:0:0:1` for `::1`, and IPv4 as it is where it comes
-    through IPv6."""
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address)
+    """The host of an ACL or of a client as they are compared, whatever spelling of an address they have. Kafka compares
+    texts, and writes addresses as Java does: an ACL that holds there holds here."""
+    return plain_address(host) or host
 
 
 def _by_principal(entries: frozenset[AclEntry]) -> _ByPrincipal:

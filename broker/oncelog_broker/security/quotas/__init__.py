@@ -2,5 +2,5 @@
 told the time, and knows neither connections nor requests.
 
 `limits` finds the quota that holds for somebody, `usage` knows how much of it they have used, in a `bucket` each, and
-says how long to wait.
+says how long to wait. `observed` keeps of that what metrics tell.
 """

@@ -6,8 +6,7 @@ who come share one bucket for each quota, so that nobody gets around a quota so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.security.quotas.bucket import Bucket
 from oncelog_broker.security.quotas.limits import Limit
@@ -21,14 +20,6 @@ SWEEP_SECONDS: Final = 1.0
 """Between two looks."""
 OTHERS: Final = QuotaEntity()
 """Whoever came when there were MAX_BUCKETS."""
-
-
-class Waiting(NamedTuple):
-    """Somebody who has used more than a quota."""
-
-    key: QuotaKey
-    shared_by: QuotaEntity
-    seconds: float
 
 
 class Usage:
@@ -57,13 +48,6 @@ class Usage:
     def in_a_window(self, limit: Limit) -> float:
         """What may be used at once after a pause."""
         return limit.rate * self.window
-
-    def waiting(self, now: float) -> Iterator[Waiting]:
-        """All who have used more than their quota; for metrics."""
-        for (key, shared_by), bucket in list(self._buckets.items()):
-            seconds = bucket.wait(now)
-            if seconds > 0:
-                yield Waiting(key, shared_by, seconds)
 
     def _bucket(self, key: QuotaKey, limit: Limit, now: float) -> Bucket:
         bucket = self._buckets.get((key, limit.shared_by))

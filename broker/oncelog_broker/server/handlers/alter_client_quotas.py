@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
+from oncelog_broker.metadata.address_nodes import OtherNodes
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import Pause
 from oncelog_broker.security.authorizer import rules
@@ -53,6 +54,9 @@ async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext)
         except KafkaError as error:
             _fail(result, error)
     named = Counter(entity for entity, _, _ in wanted)
+    others: OtherNodes = {}
+    if any(isinstance(entity.ip, str) for entity in named):
+        others = await context.services.configs.nodes_of_addresses(pauses.here)
     for entity, changes, result in wanted:
         await pauses.here()
         try:
@@ -60,7 +64,7 @@ async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext)
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Ignoring duplicate entity: it is named twice.")
             if result.error_code == ErrorCode.NONE:
                 change = partial(_changed, changes=changes)
-                await context.services.configs.alter_quotas(entity, change, request.validate_only)
+                await context.services.configs.alter_quotas(entity, change, request.validate_only, others)
         except KafkaError as error:
             _fail(result, error)
     if wanted and not request.validate_only:

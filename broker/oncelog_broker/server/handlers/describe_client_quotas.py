@@ -1,7 +1,8 @@
 """DescribeClientQuotas (48), v0-1: the quotas that were set, of the entities that a filter matches (KIP-546, KIP-612).
 
 Behaviour: a component names a part of entities and wants its name, the default, or any; each must match. An entity that
-has a part which no component names matches too, unless the filter is strict. A filter of addresses is of those alone.
+has a part which no component names matches too, unless the filter is strict. A filter of addresses is of those alone,
+and an address is found however it is spelled.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog_broker.metadata.quotas import Quotas
+from oncelog_broker.runtime.addresses import plain_address
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
@@ -73,6 +75,8 @@ def _wanted(component: Component) -> Name | _Any:
     if component.match_type == EXACT:
         if component.match is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Request specified MATCH_TYPE_EXACT, but set match to null.")
+        if component.entity_type == IP:
+            return plain_address(component.match) or component.match
         return component.match
     if component.match is not None and component.match_type in (DEFAULT_ENTITY, SPECIFIED):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Only an exact match has a name.")

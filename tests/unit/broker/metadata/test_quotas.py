@@ -13,10 +13,12 @@ from oncelog_broker.config.secret import Secret
 from oncelog_broker.controller.configs import ConfigController
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
+from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, encode_config
 from oncelog_broker.metadata.quotas import quota_values
 from oncelog_broker.metadata.registration import register_broker
 from oncelog_broker.metadata.store import NoNode
+from oncelog_broker.runtime.addresses import plain_address
+from oncelog_broker.runtime.slices import no_pause
 from oncelog_broker.security.first_users import make_first_users
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.quotas import DEFAULT, QuotaEntity, QuotaKey
@@ -146,3 +148,58 @@ def test_what_is_no_number_above_nothing_limits_nothing() -> None:
     texts = {PRODUCE: "nan", FETCH: "0", QuotaKey.REQUEST_PERCENTAGE: "x", SCRAM: "1", RATE: "1"}
     assert quota_values(QuotaEntity("u"), texts) == {}
     assert quota_values(QuotaEntity("u"), {PRODUCE: "-1", FETCH: "inf"}) == {}
+
+
+LOOPBACK = QuotaEntity(ip="::1")
+JAVAS = "/config/ips/0%3A0%3A0%3A0%3A0%3A0%3A0%3A1"
+
+
+async def test_an_address_is_one_entity_however_its_node_is_spelled(founded: Any, cache: MetadataCache) -> None:
+    """As Java spells it, it was written by Kafka's tools."""
+    await founded.create(JAVAS, encode_config({RATE: "7"}), make_parents=True)
+    image = await cache.wait_for(lambda image: LOOPBACK in image.quotas)
+    assert image.quotas == {LOOPBACK: {RATE: 7}}
+    again = await MetadataCache.start(founded)
+    assert again.image.quotas == {LOOPBACK: {RATE: 7}}
+    await again.close()
+    configs = ConfigController(founded)
+    others = await configs.nodes_of_addresses(no_pause)
+    await configs.alter_quotas(LOOPBACK, setting(**{RATE: "8"}), others=others)
+    await cache.wait_for(lambda image: image.quotas == {LOOPBACK: {RATE: 8}})
+    await founded.set(JAVAS, encode_config({RATE: "9"}))
+    await configs.alter_quotas(QuotaEntity(ip="::2"), setting(**{RATE: "1"}))
+    image = await cache.wait_for(lambda image: QuotaEntity(ip="::2") in image.quotas)
+    assert image.quotas[LOOPBACK] == {RATE: 8}, "of two nodes the usual one holds"
+    await configs.alter_quotas(LOOPBACK, without(RATE), others=others)
+    await cache.wait_for(lambda image: image.quotas == {QuotaEntity(ip="::2"): {RATE: 1}})
+    assert await founded.children("/config/ips") == ["%3A%3A2"], "what is removed does not hold again"
+
+
+async def test_what_is_no_address_in_the_store_is_shown_as_it_is(founded: Any, cache: MetadataCache) -> None:
+    await founded.create("/config/ips/some.host", encode_config({RATE: "7"}), make_parents=True)
+    await cache.wait_for(lambda image: image.quotas == {QuotaEntity(ip="some.host"): {RATE: 7}})
+
+
+@pytest.mark.parametrize(
+    ("spelled", "address"),
+    [
+        ("::1", "::1"),
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("2001:DB8::0:1", "2001:db8::1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("::FFFF:a00:1", "10.0.0.1"),
+        ("10.0.0.1", "10.0.0.1"),
+        ("10.0.0.01", None),
+        ("10.1", None),
+        ("localhost", None),
+        ("", None),
+        ("10.0.0.1/8", None),
+        (" 10.0.0.1", None),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+        ("::1%" + "x" * 100, None),
+    ],
+)
+def test_an_address_has_one_spelling(spelled: str, address: str | None) -> None:
+    assert plain_address(spelled) == address
+    if address:
+        assert paths.parse_quota_path(f"/config/ips/{paths.sanitized(spelled)}") == QuotaEntity(ip=address)

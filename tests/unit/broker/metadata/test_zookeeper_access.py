@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import OPEN_ACL_UNSAFE, Permissions
 from tests.support.certificates import Certificate
 from tests.support.zookeeper.fixtures import ZOOKEEPER_PASSWORD
 
@@ -99,6 +99,32 @@ async def test_strangers_read_no_secrets_and_write_nothing(open_with, secured_zo
     with stranger(secured_zookeeper, [("digest", f"brokers:{ZOOKEEPER_PASSWORD}")]) as client:
         assert (await asyncio.to_thread(client.get, f"{USER}"))[0] == SECRET, "known by the password alone"
     assert (await (await open_with()).get(USER))[0] == SECRET
+
+
+async def test_a_certificate_is_an_identity_too(open_with, secured_zookeeper):
+    """ZooKeeper's scheme `x509`: no digest at all."""
+
+    def by_certificate(key_store):
+        return open_with(digest_user=None, digest_password=None, ssl_keystore_location=str(key_store))
+
+    store = await by_certificate(secured_zookeeper.key_store)
+    await register_broker(store, 1, BrokerRegistration(()))
+    await store.create(USER, SECRET)
+    await store.create(paths.topic("t"))
+    with stranger(secured_zookeeper) as client:
+        await asyncio.to_thread(strangers_may_look_and_no_more, client)
+        acl, _ = await asyncio.to_thread(client.get_acls, paths.topic("t"))
+    assert {(each.id.scheme, each.id.id): each.perms for each in acl} == {
+        ("x509", "CN=broker"): Permissions.ALL,
+        ("world", "anyone"): Permissions.READ,
+    }
+    other = await by_certificate(secured_zookeeper.other_key_store)
+    for ask in (other.get(USER), other.set(paths.topic("t"), b""), other.children(paths.USER_CONFIGS)):
+        with pytest.raises(AccessDenied, match="another identity"):
+            await ask
+    again = await by_certificate(secured_zookeeper.key_store)
+    assert (await again.get(USER))[0] == SECRET
+    await again.set(USER, b"{}")
 
 
 async def test_a_broker_with_another_password_is_told_what_it_may_not(open_with, caplog):

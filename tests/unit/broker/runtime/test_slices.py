@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +13,8 @@ import pytest
 
 from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import ManualClock
-from oncelog_broker.runtime.slices import JOBS_AT_ONCE, SLICE_SECONDS, Pace, Slices
-from oncelog_broker.runtime.steps import Errand, Steps, holds_nothing, run_steps
+from oncelog_broker.runtime.slices import HEAVY_JOBS_AT_ONCE, JOBS_AT_ONCE, SLICE_SECONDS, Pace, Slices
+from oncelog_broker.runtime.steps import Errand, Heavy, Steps, holds_nothing, run_steps
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 
 STEPS_PER_SLICE = 3
@@ -230,6 +232,41 @@ async def test_an_errand_waits_for_nobody_who_holds_what_his_job_has_brought() -
     assert run_steps(errand()) == "written"
 
 
+async def test_heavy_jobs_are_held_one_at_a_time_and_keep_nobody_from_lighter_ones() -> None:
+    work, lighter_are_done = Work(), asyncio.Event()
+    held, most = 0, 0
+
+    def heavy() -> Steps[str]:
+        nonlocal held, most
+        yield int
+        yield Heavy(int)
+        held += 1
+        most = max(most, held)
+        try:
+            while not lighter_are_done.is_set():
+                work.clock.advance_ms(int(SLICE_SECONDS * 1000))
+                yield None
+            yield int
+        finally:
+            held -= 1
+        return "heavy"
+
+    def light() -> Steps[str]:
+        yield int
+        return "light"
+
+    answers = [work.slices.run(heavy()) for _ in range(3 * JOBS_AT_ONCE)]
+    async with asyncio.timeout(10):
+        for _ in range(3 * JOBS_AT_ONCE):
+            assert await settled(work.slices.run(light())) == "light"
+        lighter_are_done.set()
+        assert await settled(answers[0]) == "heavy"
+        answers[1].cancel()
+        assert [await settled(answer) for answer in answers[2:]] == ["heavy"] * len(answers[2:])
+    assert most == HEAVY_JOBS_AT_ONCE
+    assert run_steps(light()) == "light"
+
+
 async def test_a_first_slice_may_be_longer_than_the_others() -> None:
     """What is usual ends within it; what is not waits as often as anything else."""
     work = Work()
@@ -243,3 +280,43 @@ async def test_a_first_slice_may_be_longer_than_the_others() -> None:
 
     turns = await work.turns([asyncio.ensure_future(many())])
     assert [len(turn) for turn in turns if turn] == [5, 2, 2]
+
+
+async def test_what_a_job_brings_or_raises_is_let_go_at_its_end() -> None:
+    """Not by a collection, which may be a minute away: it may be 64 MB."""
+
+    class Brought:
+        pass
+
+    class Failed(Exception):
+        pass
+
+    kept: list[weakref.ref[Any]] = []
+
+    def bring() -> Brought:
+        brought = Brought()
+        kept.append(weakref.ref(brought))
+        return brought
+
+    def fail() -> None:
+        brought = bring()
+        raise Failed(id(brought))
+
+    def steps() -> Steps[str]:
+        try:
+            yield fail
+        except Failed:
+            pass
+        brought = yield bring
+        return type(brought).__name__
+
+    gc.disable()
+    try:
+        work = Work()
+        assert await settled(work.slices.run(steps())) == "Brought"
+        async with asyncio.timeout(30):
+            while any(each() is not None for each in kept):  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)  # a thread may not have put it down yet
+        assert len(kept) == 2
+    finally:
+        gc.enable()

@@ -11,6 +11,15 @@ from hypothesis import strategies as st
 
 from oncelog_broker.security.quotas.bucket import Bucket
 from oncelog_broker.security.quotas.limits import Limit, limit_for, limit_of_address
+from oncelog_broker.security.quotas.observed import (
+    IDLE_SECONDS,
+    MAX_NAMED,
+    MAX_OTHERS,
+    WITHOUT_PLACE,
+    Observed,
+    Recent,
+    Seen,
+)
 from oncelog_broker.security.quotas.usage import SWEEP_SECONDS, Usage
 from oncelog_protocol.quotas import DEFAULT, Default, Name, QuotaEntity, QuotaKey
 
@@ -159,4 +168,65 @@ def test_who_rested_is_forgotten_and_who_waits_is_not() -> None:
     later = WINDOW + SWEEP_SECONDS
     assert usage.use(KEY, Limit(1.0, QuotaEntity("v")), 1, later) == 0
     assert len(usage) == 2
-    assert [(w.key, w.shared_by, w.seconds) for w in usage.waiting(later)] == [(KEY, busy.shared_by, 990 - later)]
+    assert usage.wait(KEY, busy, later) == 990 - later
+
+
+@given(st.lists(st.tuples(st.floats(0, 30), st.floats(0, 1e6)), max_size=30))
+def test_a_recent_sum_is_of_the_latest_span(added: list[tuple[float, float]]) -> None:
+    """All that came in the span before this one counts less and less, all of this one counts."""
+    recent, now = Recent(WINDOW), 1000.0
+    for pause, amount in added:
+        now += pause
+        recent.add(amount, now)
+    times = [1000.0 + sum(pause for pause, _ in added[: number + 1]) for number in range(len(added))]
+    begun = now // WINDOW * WINDOW
+    of_this = sum(amount for when, (_, amount) in zip(times, added, strict=True) if when >= begun)
+    before = sum(amount for when, (_, amount) in zip(times, added, strict=True) if begun - WINDOW <= when < begun)
+    assert recent.sum(now) == pytest.approx(of_this + before * (1 - (now - begun) / WINDOW), rel=1e-6, abs=1e-3)
+    assert recent.rate(now + 2 * WINDOW) == 0
+
+
+def test_a_steady_rate_is_told_as_it_is() -> None:
+    recent = Recent(WINDOW)
+    for tenth in range(1000):
+        recent.add(5, tenth / 10)
+    assert recent.rate(99.95) == pytest.approx(50, rel=0.02)
+
+
+def test_what_is_used_and_waited_for_is_told_of_those_who_share_the_quota() -> None:
+    observed = Observed(WINDOW)
+    observed.used(KEY, QuotaEntity("u"), 1000, 1.0)
+    observed.used(KEY, QuotaEntity("u", "c"), 500, 1.0)
+    observed.used(QuotaKey.CONSUMER_BYTE_RATE, QuotaEntity(None, "c"), 300, 1.0)
+    observed.waits(KEY, QuotaEntity("u"), 0.5, 1.0)
+    observed.waits(KEY, QuotaEntity("u"), 1.5, 1.0)
+    assert list(observed.seen(KEY, 1.0)) == [Seen("u", "", 100.0, 1000.0), Seen("u", "c", 50.0, 0.0)]
+    assert list(observed.seen(QuotaKey.CONSUMER_BYTE_RATE, 1.0)) == [Seen("", "c", 30.0, 0.0)]
+    assert list(observed.seen(KEY, 2.0 + IDLE_SECONDS)) == []
+
+
+def test_whoever_chooses_client_ids_makes_few_time_series_and_takes_nobodys_place() -> None:
+    observed = Observed(WINDOW)
+    names = [QuotaEntity(None, f"named-{number}") for number in range(MAX_NAMED)]
+    observed.quotas = {QuotaEntity(None, DEFAULT): {KEY: 1.0}} | {name: {KEY: 1.0} for name in names}
+    for number in range(10_000):
+        observed.used(KEY, QuotaEntity(None, f"made-up-{number}"), 1, 1.0)
+    for name in names:
+        observed.used(KEY, name, 7, 1.0)
+    told = {(seen.user, seen.client_id): seen.rate * WINDOW for seen in observed.seen(KEY, 1.0)}
+    assert len(observed) == len(told) == MAX_NAMED + MAX_OTHERS + 1
+    assert told[WITHOUT_PLACE] == 10_000 - MAX_OTHERS
+    assert all(told["", f"named-{number}"] == 7 for number in range(MAX_NAMED))
+    later = 2.0 + IDLE_SECONDS
+    observed.used(KEY, QuotaEntity(None, "new"), 1, later)
+    assert [seen.client_id for seen in observed.seen(KEY, later)] == ["new"], "after an hour places are free"
+    assert len(observed) == 1
+
+
+@given(st.lists(st.tuples(st.sampled_from(["u", "", None]), st.sampled_from(["c", "", None])), max_size=20))
+def test_no_two_samples_have_the_same_labels(entities: list[tuple[str | None, str | None]]) -> None:
+    observed = Observed(WINDOW)
+    for user, client_id in entities:
+        observed.used(KEY, QuotaEntity(user, client_id), 1, 1.0)
+    labels = [(seen.user, seen.client_id) for seen in observed.seen(KEY, 1.0)]
+    assert len(set(labels)) == len(labels)

@@ -29,7 +29,7 @@ class Asked:
     async def _here(self) -> None:
         self.pauses += 1
 
-    async def _alter(self, entity: Any, change: Any, validate_only: bool) -> None:
+    async def _alter(self, entity: Any, change: Any, validate_only: bool, others: Any) -> None:
         self.altered.append((entity, change({"a": "b"})))
 
     def answer(self, entry: Entry) -> AlterClientQuotasResponse:

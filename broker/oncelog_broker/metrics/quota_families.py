@@ -1,0 +1,85 @@
+"""What clients use of their quotas and how long they wait (Kafka's ClientQuotaManager), and how fast they connect.
+
+Names and labels are those of Kafka's attributes by an exporter's rule
+`kafka.server<type=(.+), user=(.+), client-id=(.+)><>(.+)` -> `kafka_server_$1_$4`. All who share a quota are told
+together; a label is empty where they share it whatever that is. Who has no quota is not told.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_broker.config.listeners import listeners
+from oncelog_broker.metrics.family import NO_LABELS, Families, Sample, Samples
+from oncelog_broker.metrics.source import Source
+from oncelog_broker.security.quotas.observed import MAX_NAMED, MAX_OTHERS
+from oncelog_protocol.quotas import QuotaKey
+
+families = Families()
+
+QUOTAS: Final = (
+    (QuotaKey.PRODUCER_BYTE_RATE, "produce", "byte_rate", 1, "Bytes of Produce requests a second"),
+    (QuotaKey.CONSUMER_BYTE_RATE, "fetch", "byte_rate", 1, "Bytes of records a second in answers to Fetch"),
+    (QuotaKey.REQUEST_PERCENTAGE, "request", "request_time", 100, "Percent of the processor's time"),
+    (
+        QuotaKey.CONTROLLER_MUTATION_RATE,
+        "controllermutation",
+        "mutation_rate",
+        1,
+        "Partitions created and deleted a second",
+    ),
+)
+"""Quota, Kafka's type, Kafka's attribute, its unit, and what that is."""
+WHO: Final = (
+    f"of those who have a quota of it, all who share it together. With empty labels: beyond {MAX_NAMED} that "
+    f"were set by name and {MAX_OTHERS} others."
+)
+
+
+def _declare(key: QuotaKey, kind: str, attribute: str, unit: int, text: str) -> None:
+    @families.gauge(f"kafka_server_{kind}_{attribute}", f"{text}, {WHO}", "user", "client_id")
+    def rate(source: Source) -> Samples:
+        for seen in source.quotas(key):
+            yield Sample({"user": seen.user, "client_id": seen.client_id}, seen.rate * unit)
+
+    @families.gauge(
+        f"kafka_server_{kind}_throttle_time",
+        f"Milliseconds that they were told to wait because of {key}, on average of those times; 0: they need not.",
+        "user",
+        "client_id",
+    )
+    def throttle_time(source: Source) -> Samples:
+        for seen in source.quotas(key):
+            yield Sample({"user": seen.user, "client_id": seen.client_id}, seen.throttle_ms)
+
+
+for _quota in QUOTAS:
+    _declare(*_quota)
+
+
+@families.gauge(
+    "kafka_server_socket_server_metrics_connection_creation_rate", "Connections accepted a second.", "listener"
+)
+def creation_rate(source: Source) -> Samples:
+    rates, now = source.parts.connections.rates, source.services.clock.monotonic()
+    for listener in listeners(source.services.config):
+        made = rates.made.get(listener.name) if rates is not None else None
+        yield Sample({"listener": listener.name}, made.recent.rate(now) if made is not None else 0)
+
+
+@families.counter(
+    "kafka_server_socket_server_metrics_connection_creation_total", "Connections accepted since the start.", "listener"
+)
+def creations(source: Source) -> Samples:
+    rates = source.parts.connections.rates
+    for listener in listeners(source.services.config):
+        made = rates.made.get(listener.name) if rates is not None else None
+        yield Sample({"listener": listener.name}, made.total if made is not None else 0)
+
+
+@families.counter(
+    "oncelog_connections_turned_away_total", "Of these, closed since their address has made too many: its quota."
+)
+def turned_away(source: Source) -> Samples:
+    rates = source.parts.connections.rates
+    yield Sample(NO_LABELS, rates.turned_away if rates is not None else 0)

@@ -1,0 +1,140 @@
+"""What is used of quotas and who has to wait, for metrics: rates over the latest windows, as Kafka tells them. Pure.
+
+Client ids are chosen by clients, and each that is told is a time series that somebody keeps for weeks. So few have a
+place here: those for whom a quota was set by name before those who have one as everybody has it. A place is given away
+when nobody has used it for an hour, as Kafka forgets its sensors. Whoever finds none is told together with all others
+who did not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from oncelog_broker.metadata.quotas import Quotas
+from oncelog_protocol.quotas import QuotaEntity, QuotaKey
+
+MAX_NAMED: Final = 400
+"""Quotas, of those that were set for one user or client id; some 400 bytes each."""
+MAX_OTHERS: Final = 100
+"""Of those that a client has as everybody: of these it may have as many as it likes."""
+IDLE_SECONDS: Final = 3600.0
+"""Kafka's InactiveSensorExpirationTimeSeconds."""
+SWEEP_SECONDS: Final = 60.0
+"""Between two looks for places that nobody has used for so long."""
+WITHOUT_PLACE: Final = ("", "")
+"""The labels of all who found no place, and of clients without a name."""
+
+
+class Recent:
+    """How much came in the latest `span` seconds: of the span that is over, as much as still belongs to these, as if it
+    had come evenly. Times are monotonic, in seconds."""
+
+    __slots__ = ("_before", "_now", "_number", "_span")
+
+    def __init__(self, span: float) -> None:
+        self._span = span
+        self._number = 0
+        self._before = self._now = 0.0
+
+    def add(self, amount: float, now: float) -> None:
+        self._turn(now)
+        self._now += amount
+
+    def sum(self, now: float) -> float:
+        self._turn(now)
+        share = 1 - now / self._span % 1
+        return max(0.0, self._before * share + self._now)  # what was given back may have been used long before
+
+    def rate(self, now: float) -> float:
+        """Each second."""
+        return self.sum(now) / self._span
+
+    def _turn(self, now: float) -> None:
+        number = int(now // self._span)
+        if number != self._number:
+            self._before = self._now if number == self._number + 1 else 0.0
+            self._now, self._number = 0.0, number
+
+
+class Seen(NamedTuple):
+    """What is told of those who share a quota."""
+
+    user: str
+    client_id: str
+    rate: float
+    """What they use, each second."""
+    throttle_ms: float
+    """How long those were told to wait who had to, on average; 0: nobody had to."""
+
+
+class _Place:
+    __slots__ = ("is_named", "last", "seconds", "used", "waits")
+
+    def __init__(self, span: float, *, is_named: bool) -> None:
+        self.used, self.waits, self.seconds = Recent(span), Recent(span), Recent(span)
+        self.is_named = is_named
+        self.last = 0.0
+
+
+class Observed:
+    """Of one broker."""
+
+    def __init__(self, span: float) -> None:
+        """`span`: seconds over which rates are told."""
+        self.quotas: Quotas = {}
+        """Those that hold."""
+        self._span = span
+        self._places: dict[tuple[QuotaKey, tuple[str, str]], _Place] = {}
+        self._free = {True: MAX_NAMED, False: MAX_OTHERS}
+        self._swept = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def used(self, key: QuotaKey, entity: QuotaEntity, amount: float, now: float) -> None:
+        """What is negative is given back."""
+        place = self._place(key, entity, now)
+        place.used.add(amount, now)
+        place.last = now
+
+    def waits(self, key: QuotaKey, entity: QuotaEntity, seconds: float, now: float) -> None:
+        """Somebody is told to wait."""
+        place = self._place(key, entity, now)
+        place.waits.add(1, now)
+        place.seconds.add(seconds, now)
+
+    def seen(self, key: QuotaKey, now: float) -> Iterator[Seen]:
+        """Of one quota, all who have a place."""
+        for (quota, (user, client_id)), place in list(self._places.items()):
+            if quota is key and now - place.last < IDLE_SECONDS:
+                waits = place.waits.sum(now)
+                throttle_ms = place.seconds.sum(now) / waits * 1000 if waits else 0.0
+                yield Seen(user, client_id, place.used.rate(now), throttle_ms)
+
+    def _place(self, key: QuotaKey, entity: QuotaEntity, now: float) -> _Place:
+        labels = (_label(entity.user), _label(entity.client_id))
+        return self._places.get((key, labels)) or self._new(key, labels, entity, now)
+
+    def _new(self, key: QuotaKey, labels: tuple[str, str], entity: QuotaEntity, now: float) -> _Place:
+        is_named = key in self.quotas.get(entity, {})
+        if not self._free[is_named] and now - self._swept >= SWEEP_SECONDS:
+            self._sweep(now)
+        if self._free[is_named]:
+            self._free[is_named] -= 1
+            place = self._places[key, labels] = _Place(self._span, is_named=is_named)
+            place.last = now
+            return place
+        return self._places.setdefault((key, WITHOUT_PLACE), _Place(self._span, is_named=True))  # one for each quota
+
+    def _sweep(self, now: float) -> None:
+        self._swept = now
+        self._places = {where: place for where, place in self._places.items() if now - place.last < IDLE_SECONDS}
+        for is_named, places in ((True, MAX_NAMED), (False, MAX_OTHERS)):
+            taken = sum(place.is_named is is_named for place in self._places.values())
+            self._free[is_named] = max(0, places - taken)
+
+
+def _label(name: object) -> str:
+    """No part of the entity, as an exporter tells it: Prometheus takes that for a label that is not there."""
+    return name if isinstance(name, str) else ""
