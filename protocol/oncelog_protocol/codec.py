@@ -8,7 +8,6 @@ stays a slice.
 from __future__ import annotations
 
 import struct as struct_module
-import threading
 from collections.abc import Callable, Generator
 from typing import Any, Final, Generic, TypeVar
 
@@ -331,18 +330,13 @@ class MessageCodec(Generic[M]):
 
 
 _codecs: Final[dict[tuple[type, int], MessageCodec[Any]]] = {}
-_compiling: Final = threading.RLock()
-"""A broker has codecs made in a thread. Not two at a time: what is compiled is shared by those that nest it."""
 
 
 def codec(cls: type[M], version: int) -> MessageCodec[M]:
     """The compiled codec, made at its first use. Raises ValueError for a version that the message does not have."""
     found = _codecs.get((cls, version))
     if found is None:
-        with _compiling:
-            found = _codecs.get((cls, version))
-            if found is None:
-                found = _codecs[cls, version] = MessageCodec(cls, version, compiled=True)
+        found = _codecs[cls, version] = MessageCodec(cls, version, compiled=True)
     return found
 
 

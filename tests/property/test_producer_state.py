@@ -44,7 +44,11 @@ class Naive:
                 for known, base in self.batches[-5:]:
                     if known == sequences:
                         is_of_this = self.transaction is not None and base >= self.transaction
-                        return ErrorCode.UNKNOWN_PRODUCER_ID if transactional and not is_of_this else base
+                        return (
+                            ErrorCode.UNKNOWN_PRODUCER_ID
+                            if self.is_strict and transactional and not is_of_this
+                            else base
+                        )
                 last = self.batches[-1][0][-1] if self.batches else -1
                 if first != (last + 1) % SPACE and not self.is_any_next:
                     written = self._written()

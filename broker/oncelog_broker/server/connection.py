@@ -54,10 +54,9 @@ REST_SECONDS: Final = 1.0
 
 
 class FrameHandler(Protocol):
-    """Serves one request; `frame` is without its size. True: not yet, it is to come again after `handle_again`. Raises
-    MalformedMessage for one that cannot be answered."""
+    """Serves one request; `frame` is without its size. Raises MalformedMessage for one that cannot be answered."""
 
-    def __call__(self, connection: BrokerConnection, frame: memoryview, /) -> bool | None: ...
+    def __call__(self, connection: BrokerConnection, frame: memoryview, /) -> None: ...
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -294,10 +293,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                     self._frame_progress.restart(self._frame_since, received.received)
                 return
             self._frame_since = 0.0
-            if handle(self, frame):
-                received.take_back(frame)
-                self._is_put_off = True
-                return
+            handle(self, frame)
             if (
                 received.begin == received.end
                 or self._held_by is not None
@@ -313,10 +309,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Handle no more in this turn of the loop."""
         self._is_put_off = True
         self._loop.call_soon(self._in_next_turn)
-
-    def handle_again(self) -> None:
-        """The request that was not taken can be handled now."""
-        self._in_next_turn()
 
     def _in_next_turn(self) -> None:
         if self._unthrottle is not None:

@@ -30,7 +30,7 @@ from oncelog_broker.server.known_header import PREFIX, KnownHeader
 from oncelog_broker.server.limits import BYTES_BESIDE_METADATA, ELEMENTS_AT_ONCE, MAX_REQUEST_ELEMENTS
 from oncelog_broker.server.metered import MeteredContext
 from oncelog_broker.server.receiving import SIZE
-from oncelog_broker.server.routes import NewRoutes, Route
+from oncelog_broker.server.routes import Route
 from oncelog_broker.server.served import SERVED
 from oncelog_broker.server.throttling import Handler, Throttling
 from oncelog_protocol.api import ApiKey
@@ -52,11 +52,8 @@ ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", 
 class Dispatcher:
     """Serves the requests of all connections of one broker."""
 
-    def __init__(
-        self, services: Services, times: RequestTimes | None = None, *, makes_routes_aside: bool = False
-    ) -> None:
-        """`times`: where it is noted how long requests take. `makes_routes_aside`: whoever asks first for an API waits
-        for its route, and nobody else does; else all do."""
+    def __init__(self, services: Services, times: RequestTimes | None = None) -> None:
+        """`times`: where it is noted how long requests take."""
         self._services = services
         self.throttling: Throttling | None = None
         """Who holds clients to their quotas; None where nobody has one."""
@@ -65,24 +62,19 @@ class Dispatcher:
         self._times = times
         self._monotonic = services.clock.monotonic
         self._routes: dict[int, Route] = {}
-        self._new_routes = NewRoutes(services.tasks, self._add) if makes_routes_aside else None
         self._max_copied = services.config[GROUP_METADATA_MAX_BYTES] + BYTES_BESIDE_METADATA
 
-    def handle(self, connection: BrokerConnection, frame: memoryview) -> bool:
-        """Serve one request; True: not yet, it is to be handed in again when the connection is told (`handle_again`).
-        Raises MalformedMessage for a frame that cannot be answered: the connection is closed."""
+    def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
+        """Serve one request. Raises MalformedMessage for a frame that cannot be answered: the connection is closed."""
         gate = connection.gate
         if gate is not None and not gate.lets_in(connection, frame):
-            return False
+            return
         api_key, version, correlation_id = PREFIX.unpack_from(frame)
         route = self._routes.get(api_key << 16 | version)
         if route is None:
             if api_key == ApiKey.API_VERSIONS and not 0 <= version <= HIGHEST_API_VERSIONS:
                 self._refuse_api_versions(connection, correlation_id)  # from the future (T2)
-                return False
-            if self._new_routes is not None:
-                self._new_routes.wait(connection, api_key, version)
-                return True
+                return
             route = self._route(api_key, version)
         if len(frame) > self._max_copied and not route.reads_frame:
             raise MalformedMessage(f"api key {api_key}: {len(frame)} bytes, and no records among them")
@@ -116,7 +108,6 @@ class Dispatcher:
             context.handled()
         if started and route.times is not None and not isinstance(answer, asyncio.Future):
             route.times.total.append(self._monotonic() - started)
-        return False
 
     def requests(self) -> Iterable[tuple[ApiKey, int, int]]:
         """How many requests have come, by API and version."""
@@ -124,14 +115,13 @@ class Dispatcher:
             yield ApiKey(key >> 16), key & 0xFFFF, route.requests
 
     def _route(self, api_key: int, version: int) -> Route:
-        route = self._routes.get(api_key << 16 | version) or Route(api_key, version)
-        self._add(route)
+        """Made when it is first asked for."""
+        key = api_key << 16 | version
+        route = self._routes.get(key)
+        if route is None:
+            route = self._routes[key] = Route(api_key, version)
+            route.times = None if self._times is None else self._times.of(api_key)
         return route
-
-    def _add(self, route: Route) -> None:
-        """One that is met for the first time."""
-        route.times = None if self._times is None else self._times.of(route.api_key)
-        self._routes[route.api_key << 16 | route.version] = route
 
     def _refuse_api_versions(self, connection: BrokerConnection, correlation_id: int) -> None:
         route = self._route(ApiKey.API_VERSIONS, 0)

@@ -139,10 +139,6 @@ class ReceiveBuffer:
         self.begin = begin + 4 + size
         return self._view[begin + 4 : self.begin]
 
-    def take_back(self, frame: memoryview) -> None:
-        """The last frame was not handled: it is the next one again."""
-        self.begin -= 4 + len(frame)
-
     def lend(self) -> None:
         """The last frame is still read by its request: it stays as it is until nobody has it any more."""
         self._is_lent = True

@@ -1,29 +1,19 @@
-"""The way of requests of one API at one version, and how it is made when the first of them comes.
-
-It can be done in a thread (`NewRoutes`), so that nobody else waits: the connection that asks hands its request in again
-when the route is there; what it sends meanwhile waits behind that. Brokers do not have that done yet.
-"""
+"""The way of requests of one API at one version."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from oncelog_broker.observability.request_times import ApiTimes
 from oncelog_broker.runtime.steps import Steps
-from oncelog_broker.runtime.tasks import Tasks, in_thread
 from oncelog_broker.server.answer_queue import SCATTER_BYTES, coalesce
-from oncelog_broker.server.served import SERVED, Served
+from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
 from oncelog_protocol.codec import MessageCodec, codec
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.messages.headers import RequestHeader
 from oncelog_protocol.wire_writers import Buffer
-
-logger = logging.getLogger(__name__)
 
 PARTS_PER_JOIN: Final = 1000
 """Parts of a large answer that are joined at a time."""
@@ -35,7 +25,6 @@ class Route:
 
     __slots__ = (
         "_encode_steps",
-        "api_key",
         "decode",
         "decode_steps",
         "encode",
@@ -46,13 +35,13 @@ class Route:
         "reads_frame",
         "requests",
         "times",
-        "version",
     )  # fmt: skip
 
     def __init__(self, api_key: int, version: int) -> None:
         """Raises MalformedMessage where it is not served."""
-        served = _served(api_key, version)
-        self.api_key, self.version = api_key, version
+        served = SERVED.get(api_key)
+        if served is None or version not in served.versions:
+            raise MalformedMessage(f"api key {api_key} version {version} is not served")
         self.handler: Callable[..., Any] = served.load()
         self.header: MessageCodec[RequestHeader] = codec(RequestHeader, request_header_version(served.key, version))
         request_codec: MessageCodec[Any] = codec(request_type(served.key), version)
@@ -78,54 +67,3 @@ class Route:
                 parts[joined:] = coalesce(parts[joined:])
                 joined = len(parts) if len(parts[-1]) >= SCATTER_BYTES else len(parts) - 1
             yield None
-
-
-def _served(api_key: int, version: int) -> Served:
-    served = SERVED.get(api_key)
-    if served is None or version not in served.versions:
-        raise MalformedMessage(f"api key {api_key} version {version} is not served")
-    return served
-
-
-class Waiting(Protocol):
-    """A connection."""
-
-    def handle_again(self) -> None:
-        """Hand in the request again that was not taken."""
-
-    def close(self, reason: str) -> None: ...
-
-
-class NewRoutes:
-    """Those that are made just now, one at a time, and who waits for them."""
-
-    def __init__(self, tasks: Tasks, made: Callable[[Route], None]) -> None:
-        """`made` gets each of them."""
-        self._tasks = tasks
-        self._made = made
-        self._waiting: dict[tuple[int, int], dict[Waiting, None]] = {}
-        self._turn = asyncio.Lock()
-
-    def wait(self, connection: Waiting, api_key: int, version: int) -> None:
-        """Have the route made, and the connection told. Raises MalformedMessage where it is not served."""
-        served = _served(api_key, version)
-        waiting = self._waiting.get((api_key, version))
-        if waiting is None:
-            waiting = self._waiting[api_key, version] = {}
-            self._tasks.spawn(f"route of {served.key.name} {version}", self._make(api_key, version))
-        waiting[connection] = None
-
-    async def _make(self, api_key: int, version: int) -> None:
-        made = False
-        try:
-            async with self._turn:
-                self._made(await in_thread(partial(Route, api_key, version)))
-            made = True
-        finally:
-            # Each in its own turn of the loop: there may be thousands.
-            loop = asyncio.get_running_loop()
-            for connection in self._waiting.pop((api_key, version)):
-                if made:
-                    loop.call_soon(connection.handle_again)
-                else:
-                    loop.call_soon(connection.close, "internal error")

@@ -12,6 +12,7 @@ from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.builder import HeaderSequence
 
 MAX_TIMESTAMP: Final = 2**63 - 1
+"""Milliseconds: what the int64 of a batch can say."""
 NO_HEADERS: Final[HeaderSequence] = ()
 ROWS_AT_ONCE: Final = 1024
 """More would be looked at in vain when a batch is full."""

@@ -47,8 +47,6 @@ from oncelog_protocol.records.builder import HeaderSequence
 
 __all__ = ["Producer", "RecordMetadata"]
 
-"""Milliseconds: what the int64 of a batch can say."""
-
 
 class _Route:
     """Where the records of one topic go: a queue for each partition, and the partition for records without a key."""

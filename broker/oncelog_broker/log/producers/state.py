@@ -231,11 +231,11 @@ class ProducerState:
             )
 
     def _out_of_sequence(self, header: HeaderFields, entry: bytes) -> DuplicateBatch:
-        """A batch of the current epoch that is not the next one: a duplicate, or else an error (S8, S9, S12, E34)."""
+        """A batch of the current epoch that is not the next one: a duplicate, or else an error (S8, S9, S12, E33)."""
         delta, producer_id, sequence = header[LAST_OFFSET_DELTA], header[PRODUCER_ID], header[BASE_SEQUENCE]
         wanted = increment_sequence(sequence, delta)
         _, _, last, _, _, _, _, first_offset, known, _ = HEAD.unpack_from(entry)
-        is_transactional = bool(header[ATTRIBUTES] & TRANSACTIONAL_BIT)
+        is_transactional = self._is_strict and header[ATTRIBUTES] & TRANSACTIONAL_BIT
         for known_last, last_offset, last_delta, timestamp in batches(entry):
             if known_last == wanted and last_delta == delta:
                 if is_transactional and not 0 <= first_offset <= last_offset:
@@ -261,7 +261,7 @@ class ProducerState:
 
     def _used_before(self, header: HeaderFields) -> KafkaError:
         """A transaction that has ended had these sequences: whoever sends them now means other records. Kafka takes
-        them for the old ones, and those of the new transaction are lost (E34). A producer that is told
+        them for the old ones, and those of the new transaction are lost (E33). A producer that is told
         UNKNOWN_PRODUCER_ID aborts, and goes on with a new epoch."""
         self.counters.gaps += 1
         return KafkaError(

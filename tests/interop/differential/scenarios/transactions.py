@@ -245,6 +245,24 @@ def first_sequence(side: Side) -> None:
 
 
 @scenario
+def sequences_used_again(side: Side) -> None:
+    """In the next transaction, as if the first batch had never been written (E33)."""
+    create(side, "a")
+    producer = transactional_producer(side, "t")
+    for commit in (False, True):
+        add_partitions(side, producer, {"a": [0]}, version=3)
+        produce(side, "a", batch(2, producer, 0), f"then ended by {commit}", transactional_id="t", version=11)
+        end_transaction(side, producer, commit, "", version=3)
+        await_transaction(side, "t", "CompleteCommit" if commit else "CompleteAbort")
+        await_markers(side, "a", 0)
+        add_partitions(side, producer, {"a": [0]}, version=3)
+        produce(side, "a", batch(2, producer, 0), f"used again after {commit}", transactional_id="t", version=11)
+        end_transaction(side, producer, False, "", version=3)
+        await_transaction(side, "t", "CompleteAbort")
+        producer = transactional_producer(side, "t")
+
+
+@scenario
 def refused_then_next(side: Side) -> None:
     """Sequence 1 comes after sequence 0 was refused because its partition was not added yet."""
     create(side, "a")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog_broker.security.quotas.bucket import Bucket
+from oncelog_broker.security.quotas.bucket import MAX_SECONDS, Bucket
 from oncelog_broker.security.quotas.limits import Limit, limit_for, limit_of_address
 from oncelog_broker.security.quotas.observed import (
     IDLE_SECONDS,
@@ -121,11 +121,12 @@ def test_those_who_share_what_is_left_may_have_other_quotas() -> None:
     uses=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 5)), min_size=1, max_size=30),
 )
 def test_it_waits_as_a_naive_sum_does(rate: float, uses: list[tuple[float, float]]) -> None:
-    """The sum has what is left, a window's worth at most: what is below nothing is waited for."""
+    """The sum has what is left, a window's worth at most: what is below nothing is waited for, as long as a throttle
+    time can be said."""
     now, left, bucket = 0.0, rate * WINDOW, Bucket()
     for amount, pause in uses:
         now += pause
-        left = min(left + pause * rate, rate * WINDOW) - amount
+        left = max(min(left + pause * rate, rate * WINDOW) - amount, -MAX_SECONDS * rate)
         waited = bucket.use(amount, rate, now, WINDOW)
         assert math.isclose(waited, max(0.0, -left / rate), rel_tol=1e-6, abs_tol=1e-6)
 

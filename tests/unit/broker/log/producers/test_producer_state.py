@@ -134,7 +134,7 @@ def test_s9_after_a_marker_of_the_same_epoch_sequences_go_on(log):
 
 @pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT])
 @pytest.mark.parametrize("count", [3, 2])
-def test_e34_sequences_of_a_transaction_that_has_ended_are_no_duplicates_in_the_next(log, kind, count):
+def test_e33_sequences_of_a_transaction_that_has_ended_are_no_duplicates_in_the_next(log, kind, count):
     """A producer that gave up what it had sent, and did not know that it was written, uses its sequences again."""
     log.append(0, 3, transactional=True)
     log.mark(kind)
