@@ -33,11 +33,11 @@ from kazoo.retry import KazooRetry
 from oncelog_broker.metadata import zk_tls
 from oncelog_broker.metadata.store import SessionKey
 from oncelog_broker.metadata.zk_access import OPEN_ACCESS, MakeContext, ZooKeeperAccess
+from oncelog_broker.metadata.zk_wake_ups import WakeUps
 from oncelog_broker.runtime.clock import Clock
 
 MAX_IN_FLIGHT: Final = 100
-"""Requests that kazoo holds at a time. It is woken by one byte per request through a socket pair that holds some 250;
-a further one would stop the event loop."""
+"""Requests that kazoo holds at a time; those that wait here are dropped when who asked has gone."""
 CLOSE_SECONDS: Final = 2
 """How long a close waits for answers, and again for its own, before the connection is dropped."""
 
@@ -123,6 +123,10 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
             f"{host}:{port}: connected, but it begins no session (is it one of an ensemble without a quorum?)"
         )
         return made
+
+    def create_socket_pair(self) -> tuple[WakeUps, WakeUps]:
+        both = WakeUps()
+        return both, both
 
     def select(self, reading: list[Any], *others: Any) -> Any:
         return zk_tls.select(super().select, self._clock.uptime, reading, *others)

@@ -182,11 +182,12 @@ async def test_however_often_sessions_end_one_is_begun(open_zookeeper, times):
 
 
 async def test_what_was_asked_in_one_session_is_never_done_in_the_next(open_zookeeper, zookeeper_proxy):
-    """The session ends behind the connection's back, while writes are on their way to nobody."""
+    """The session ends behind the connection's back, while writes are on their way to nobody: more than a pair of
+    sockets has room for wake-ups (`zk_wake_ups`)."""
     store, other = await open_zookeeper(zookeeper_proxy), await open_zookeeper()
     heard = Heard(store)
     zookeeper_proxy.hold(Direction.REQUESTS)
-    writes = [asyncio.ensure_future(store.create(f"/{n}", ephemeral=True)) for n in range(300)]
+    writes = [asyncio.ensure_future(store.create(f"/{n}", ephemeral=True)) for n in range(1000)]
     await asyncio.sleep(0)
     await other.end_session(store.session_key)
     zookeeper_proxy.cut()
