@@ -46,8 +46,7 @@ async def release():
     while lock.exists():
         await asyncio.sleep(0.01)
     for frame in held:
-        while handle(*frame):
-            await asyncio.sleep(0.01)  # its route is made
+        handle(*frame)
     log.write_text(str(len(held)))
 
 Dispatcher.handle = hold
