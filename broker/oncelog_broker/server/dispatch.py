@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from functools import partial
 from struct import Struct
 from typing import Any, Final
 
@@ -30,9 +29,9 @@ from oncelog_broker.server.known_header import PREFIX, KnownHeader
 from oncelog_broker.server.limits import BYTES_BESIDE_METADATA, ELEMENTS_AT_ONCE, MAX_REQUEST_ELEMENTS
 from oncelog_broker.server.metered import MeteredContext
 from oncelog_broker.server.receiving import SIZE
-from oncelog_broker.server.routes import Route
+from oncelog_broker.server.routes import NewRoute, Route
 from oncelog_broker.server.served import SERVED
-from oncelog_broker.server.throttling import Handler, Throttling
+from oncelog_broker.server.throttling import Throttling
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import MalformedMessage, TooManyElements
 from oncelog_protocol.wire_writers import Buffer
@@ -82,28 +81,22 @@ class Dispatcher:
         position, client_id = PREFIX.size + len(known.tail), known.client_id
         if known.route_header is not route.header or frame[PREFIX.size : position] != known.tail:
             connection.known_header, position, client_id = KnownHeader.read(route.header, frame)
-        services, handler, throttling = self._services, route.handler, self.throttling
+        services, throttling = self._services, self.throttling
         if throttling is None:
             context = RequestContext(services, connection, api_key, version, correlation_id, client_id)
         else:
             context = throttling.context(
                 services, connection, api_key, version, correlation_id, client_id, len(frame) + SIZE.size
             )
-            handler = partial(throttling.serve, handler)
         route.requests += 1
         started = 0.0
         if route.times is not None and route.requests & TIMED_MASK == 1:
             started = self._monotonic()
         try:
-            request = route.decode(frame, position, max_elements=ELEMENTS_AT_ONCE)
-        except TooManyElements:
-            answer = _serve_large(route, handler, frame, position, context)
-        else:
-            answer = handler(request, context)
-        if isinstance(answer, asyncio.Future):
-            self._wait(answer, route, context, started)
-        elif answer is not None:
-            self._respond(answer, route, context)
+            answer = _serve(route, throttling, frame, position, context)
+        except NewRoute:
+            answer = _serve_first(route, throttling, frame, position, context)
+        self._answer(answer, route, context, started)
         if throttling is not None and isinstance(context, MeteredContext):
             context.handled()
         if started and route.times is not None and not isinstance(answer, asyncio.Future):
@@ -126,7 +119,13 @@ class Dispatcher:
     def _refuse_api_versions(self, connection: BrokerConnection, correlation_id: int) -> None:
         route = self._route(ApiKey.API_VERSIONS, 0)
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
-        self._respond(unsupported_version(), route, context)
+        self._answer(then(context.in_slices(route.make()), lambda _: unsupported_version()), route, context)
+
+    def _answer(self, answer: Answer[Any], route: Route, context: RequestContext, started: float = 0.0) -> None:
+        if isinstance(answer, asyncio.Future):
+            self._wait(answer, route, context, started)
+        elif answer is not None:
+            self._respond(answer, route, context)
 
     def _wait(self, answer: asyncio.Future[Any], route: Route, context: RequestContext, started: float) -> None:
         connection, times = context.connection, route.times
@@ -183,12 +182,33 @@ class Dispatcher:
         )
 
 
-def _serve_large(
-    route: Route, handler: Handler, frame: memoryview, position: int, context: RequestContext
+def _serve(
+    route: Route, throttling: Throttling | None, frame: memoryview, position: int, context: RequestContext
 ) -> Answer[Any]:
-    request = context.in_slices(route.decode_steps(frame, position, max_elements=MAX_REQUEST_ELEMENTS))
-    context.reads_frame = isinstance(request, asyncio.Future)
-    return then(request, lambda request: handler(request, context))
+    """What the handler answers. Raises NewRoute before anything is done, MalformedMessage."""
+    try:
+        request = route.decode(frame, position, max_elements=ELEMENTS_AT_ONCE)
+    except TooManyElements:
+        decoded = context.in_slices(route.decode_steps(frame, position, max_elements=MAX_REQUEST_ELEMENTS))
+        context.reads_frame = isinstance(decoded, asyncio.Future)
+        return then(decoded, lambda request: _handle(route, throttling, request, context))
+    return _handle(route, throttling, request, context)
+
+
+def _handle(route: Route, throttling: Throttling | None, request: Any, context: RequestContext) -> Answer[Any]:
+    if throttling is None:
+        answer: Answer[Any] = route.handler(request, context)
+        return answer
+    return throttling.serve(route.handler, request, context)
+
+
+def _serve_first(
+    route: Route, throttling: Throttling | None, frame: memoryview, position: int, context: RequestContext
+) -> Answer[Any]:
+    """As `_serve`, when the route is made."""
+    made = context.in_slices(route.make())
+    context.reads_frame = isinstance(made, asyncio.Future)
+    return then(made, lambda _: _serve(route, throttling, frame, position, context))
 
 
 def _send(body: list[Buffer], route: Route, context: RequestContext, slot: Slot | None) -> None:

@@ -1,0 +1,122 @@
+"""The first request of an API: its handler is imported and its codecs are compiled between the turns of others."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.slices import SLICE_SECONDS, Slices
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.server.answer_queue import Slot
+from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.server.known_header import NO_HEADER
+from oncelog_broker.server.routes import NewRoute, Route
+from oncelog_broker.server.served import Served
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.codec import codec
+from oncelog_protocol.errors import ErrorCode, MalformedMessage
+from oncelog_protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+VERSION = 4
+
+
+class Connection:
+    """Notes what becomes of its requests."""
+
+    def __init__(self) -> None:
+        self.gate = None
+        self.known_header = NO_HEADER
+        self.events: list[str] = []
+        self.has_ended = asyncio.Event()
+
+    def wait_for(self, answer: Any, *, reads_frame: bool, holds_back: bool, is_long_poll: bool) -> Slot:
+        self.events.append(f"waits {reads_frame=} {holds_back=}")
+        return Slot(answer, [])
+
+    def respond(self, parts: list[Any], slot: Slot | None) -> None:
+        self.events.append("answer")
+
+    def finish(self, slot: Slot) -> None:
+        self.events.append("finish")
+        self.has_ended.set()
+
+    def close(self, reason: str) -> None:
+        self.events.append(reason)
+        self.has_ended.set()
+
+
+class Broker:
+    """Takes a whole slice to import a handler."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[list[str]] = []
+        clock = ManualClock()
+
+        def load(_: Served) -> Any:
+            clock.advance_ms(int(SLICE_SECONDS * 1000) + 1)
+            return self.handle
+
+        monkeypatch.setattr(Served, "load", load)
+        services: Any = SimpleNamespace(
+            clock=clock, slices=Slices(clock, Tasks()), config={GROUP_METADATA_MAX_BYTES: 1 << 20}
+        )
+        self.dispatcher = Dispatcher(services)
+
+    def handle(self, request: ListGroupsRequest, _: Any) -> ListGroupsResponse:
+        self.asked.append(request.states_filter)
+        return ListGroupsResponse(error_code=ErrorCode.NONE, groups=[])
+
+    def ask(self, connection: Any, body: bytes) -> None:
+        self.dispatcher.handle(connection, memoryview(body))
+
+
+def asks_for(state: str) -> bytes:
+    header = struct.pack(">hhih3sB", ApiKey.LIST_GROUPS, VERSION, 1, 3, b"raw", 0)
+    return header + codec(ListGroupsRequest, VERSION).encode(ListGroupsRequest(states_filter=[state]))
+
+
+WAITS = "waits reads_frame=True holds_back=True"
+
+
+async def test_whoever_asks_first_waits_and_nobody_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker, first, second = Broker(monkeypatch), Connection(), Connection()
+    broker.ask(first, asks_for("Stable"))
+    assert first.events == [WAITS]
+    assert not broker.asked, "the turn of others comes before the rest"
+    await asyncio.wait_for(first.has_ended.wait(), 30)
+    assert first.events == [WAITS, "answer", "finish"]
+    broker.ask(second, asks_for("Dead"))
+    assert second.events == ["answer"]
+    assert broker.asked == [["Stable"], ["Dead"]]
+
+
+async def test_two_ask_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker, connections = Broker(monkeypatch), [Connection(), Connection()]
+    for connection in connections:
+        broker.ask(connection, asks_for("Stable"))
+    await asyncio.gather(*(asyncio.wait_for(connection.has_ended.wait(), 30) for connection in connections))
+    assert [connection.events for connection in connections] == [[WAITS, "answer", "finish"]] * 2
+    assert broker.asked == [["Stable"], ["Stable"]]
+
+
+async def test_a_first_request_that_cannot_be_read_closes_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker, connection = Broker(monkeypatch), Connection()
+    broker.ask(connection, asks_for("Stable")[:-3])
+    await asyncio.wait_for(connection.has_ended.wait(), 30)
+    assert connection.events[0] == WAITS
+    assert connection.events[1].startswith("malformed request")
+    assert not broker.asked
+
+
+def test_a_route_is_not_used_before_it_is_made() -> None:
+    route = Route(ApiKey.LIST_GROUPS, VERSION)
+    with pytest.raises(NewRoute):
+        route.decode(memoryview(b""), 0)
+    with pytest.raises(MalformedMessage, match="not served"):
+        Route(ApiKey.LIST_GROUPS, 99)
