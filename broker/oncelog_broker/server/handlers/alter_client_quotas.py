@@ -54,17 +54,17 @@ async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext)
         except KafkaError as error:
             _fail(result, error)
     named = Counter(entity for entity, _, _ in wanted)
-    others: OtherNodes = {}
-    if any(isinstance(entity.ip, str) for entity in named):
-        others = await context.services.configs.nodes_of_addresses(pauses.here)
+    others: OtherNodes | None = None
     for entity, changes, result in wanted:
         await pauses.here()
         try:
             if named[entity] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Ignoring duplicate entity: it is named twice.")
             if result.error_code == ErrorCode.NONE:
+                if others is None and isinstance(entity.ip, str):
+                    others = await context.services.configs.nodes_of_addresses(pauses.here)
                 change = partial(_changed, changes=changes)
-                await context.services.configs.alter_quotas(entity, change, request.validate_only, others)
+                await context.services.configs.alter_quotas(entity, change, request.validate_only, others or {})
         except KafkaError as error:
             _fail(result, error)
     if wanted and not request.validate_only:
