@@ -8,16 +8,16 @@ Answered when this broker holds clients to it. Every broker serves it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
 from oncelog_broker.metadata.address_nodes import OtherNodes
 from oncelog_broker.runtime.answers import Answer
-from oncelog_broker.runtime.slices import Pause
+from oncelog_broker.runtime.slices import Pause, with_pauses
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.handlers.create_acls import until_decided_by
+from oncelog_broker.server.named import counted
 from oncelog_broker.server.quota_fields import TYPES, checked_value, entity_of, in_order
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
@@ -53,7 +53,7 @@ async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext)
             wanted.append((entity, await _changes(entity, entry, pauses.here), result))
         except KafkaError as error:
             _fail(result, error)
-    named = Counter(entity for entity, _, _ in wanted)
+    named = await with_pauses(counted(entity for entity, _, _ in wanted), pauses.here)
     others: OtherNodes | None = None
     for entity, changes, result in wanted:
         await pauses.here()
