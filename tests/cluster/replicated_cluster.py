@@ -6,6 +6,7 @@ takes within reason.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +17,12 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from broker_process import BrokerProcess
 from foreign_clients import eventually
+from kazoo.client import KazooClient
 from raw_client import RawClient
 from secured_cluster import SECRETS, settings_of
 
 from oncelog_broker.local_cluster.ports import LOOPBACK, reserved_ports
+from oncelog_broker.metadata import paths
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest
@@ -78,6 +81,7 @@ class ReplicatedCluster:
         """Where each broker listens for the others."""
         self.brokers = {node_id: self._broker(directory, node_id, settings or {}) for node_id in BROKERS}
         self.paused_ids: set[int] = set()
+        self._store: KazooClient | None = None
 
     def _broker(self, directory: Path, node_id: int, settings: dict[str, str]) -> BrokerProcess:
         with reserved_ports(2) as (port, peer_port):
@@ -109,6 +113,10 @@ class ReplicatedCluster:
 
     def __exit__(self, *_: object) -> None:
         """Quickly: what they would still write nobody reads."""
+        if self._store is not None:
+            self._store.stop()
+            self._store.close()
+            self._store = None
         for node_id, broker in self.brokers.items():
             if broker.is_running:
                 self.go_on(node_id)
@@ -261,7 +269,8 @@ class ReplicatedCluster:
         return [topic.name for topic in answer.topics]
 
     def until_whole(self, *topics: str, node_id: int | None = None) -> None:
-        """All replicas of all partitions are in sync, as this broker knows it, or any."""
+        """All replicas of all partitions are in sync: as this broker knows it, or in truth. What a broker knows is some
+        moments old: a replica that is out of sync since then lacks records that are acknowledged."""
         for topic in topics:
             self.until(
                 lambda: self._is_whole(topic, node_id),  # noqa: B023
@@ -269,8 +278,18 @@ class ReplicatedCluster:
             )
 
     def _is_whole(self, topic: str, node_id: int | None) -> bool:
-        parts = self.parts(topic, node_id).values()
-        return bool(parts) and all(part.leader >= 0 and set(part.isr) == set(part.replicas) for part in parts)
+        parts = self.parts(topic, node_id)
+        if not parts or not all(part.leader >= 0 and set(part.isr) == set(part.replicas) for part in parts.values()):
+            return False
+        return node_id is not None or all(self._isr(topic, index) == set(parts[index].replicas) for index in parts)
+
+    def _isr(self, topic: str, index: int) -> set[int]:
+        """Of the partition's state in ZooKeeper, from which all others have it."""
+        if self._store is None:
+            self._store = KazooClient(self.zookeeper, timeout=60)
+            self._store.start(WAIT_SECONDS)
+        content, _ = self._store.retry(self._store.get, paths.partition_state(topic, index))
+        return set(json.loads(content)["isr"])
 
     def until_isr(self, topic: str, isr: set[int], index: int = 0) -> None:
         self.until(lambda: set(self.part(topic, index).isr) == isr, f"the ISR of {topic}-{index} is {isr}")
