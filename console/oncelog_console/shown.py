@@ -55,20 +55,22 @@ class Shown:
     is_cut: bool
 
 
-def bytes_shown(data: bytes | None, limit: int, *, indents: bool = False) -> Shown:
-    """`limit` bytes of `data` as text where that is UTF-8, else as hexadecimal digits; `indents`: JSON in lines."""
+def bytes_shown(data: bytes | None, limit: int, *, indents: bool = False, size: int | None = None) -> Shown:
+    """`limit` bytes of `data` as text where that is UTF-8, else as hexadecimal digits; `indents`: JSON in lines.
+    `size`: of all of it, where `data` is its beginning."""
     if data is None:
         return Shown("null", "null", 0, False)
     if not data:
         return Shown("empty", "", 0, False)
+    size = len(data) if size is None else size
     part = data[:limit]
-    is_cut = len(data) > limit
+    is_cut = size > limit
     text = _as_text(part, is_cut=is_cut)
     if text is None:
-        return Shown("binary", _hex(part, in_lines=indents), len(data), len(data) > min(limit, HEX_BYTES))
-    if indents and not is_cut and len(data) <= MAX_JSON_BYTES and (document := _indented(text)) is not None:
-        return Shown("json", visible(document), len(data), False)
-    return Shown("text", visible(text), len(data), is_cut)
+        return Shown("binary", _hex(part, in_lines=indents), size, size > min(limit, HEX_BYTES))
+    if indents and not is_cut and size <= MAX_JSON_BYTES and (document := _indented(text)) is not None:
+        return Shown("json", visible(document), size, False)
+    return Shown("text", visible(text), size, is_cut)
 
 
 def _as_text(part: bytes, *, is_cut: bool) -> str | None:

@@ -45,6 +45,10 @@ class Asked:
         return self.show == COMMITTED
 
     @property
+    def wanted(self) -> look_at.Wanted:
+        return look_at.Wanted(self.committed_only, self.key.encode(errors="replace") if self.key else None)
+
+    @property
     def query(self) -> dict[str, object]:
         """As the parameters of a link, without the position."""
         return {"topic": self.topic, "partition": self.partition, "show": self.show, "key": self.key or None}
@@ -91,8 +95,7 @@ async def records(request: Request) -> Response:
         except ValueError as error:
             problem, position = str(error), parse_position(NEWEST, 0)
         cursor = await look_at.starts(admin, [TopicPartition(asked.topic, index) for index in indexes], position)
-    wanted = look_at.Wanted(asked.committed_only, asked.key.encode(errors="replace") if asked.key else None)
-    found = await look_at.page(admin, asked.topic, cursor, wanted)
+    found = await look_at.page(admin, asked.topic, cursor, asked.wanted)
     return render(
         request,
         "records.html",
