@@ -20,6 +20,8 @@ HEX_BYTES: Final = 1024
 HEX_LINE: Final = 16
 MAX_JSON_BYTES: Final = 32 * 1024
 """Larger documents are not indented: to parse them costs more than it shows."""
+MAX_JSON_DEPTH: Final = 32
+"""Deeper ones neither: each line of one costs a step for each thing around it, and begins with as many spaces."""
 
 
 def visible(text: str) -> str:
@@ -89,9 +91,25 @@ def _indented(text: str) -> str | None:
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        document = json.loads(text)
+        return json.dumps(document, indent=2, ensure_ascii=False) if _is_flat(document) else None
     except (ValueError, RecursionError):
         return None
+
+
+def _is_flat(document: Any) -> bool:
+    """Whether nothing in it is within more than MAX_JSON_DEPTH others."""
+    level = [document]
+    for _ in range(MAX_JSON_DEPTH + 1):
+        level = [
+            child
+            for each in level
+            if isinstance(each, dict | list)
+            for child in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return True
+    return False
 
 
 def _hex(part: bytes, *, in_lines: bool) -> str:
