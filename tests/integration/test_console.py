@@ -48,7 +48,8 @@ HASTY = dict.fromkeys(PATIENT, 1_000)
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog_console.pages.asking.PAGE_SECONDS", 90.0)
+    for place in ("pages.asking", "link"):
+        monkeypatch.setattr(f"oncelog_console.{place}.PAGE_SECONDS", 90.0)
 
 
 @pytest.fixture(scope="module")
