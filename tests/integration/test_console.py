@@ -25,6 +25,7 @@ from raw_transactions import RawTransactions, is_stable, last_stable_offset
 from warm_commands import COMMAND, run_oncelog_text
 
 from oncelog import Admin, Producer, TopicPartition
+from oncelog.errors import KafkaError
 from oncelog_console import limits
 from oncelog_console.application import application
 from oncelog_console.link import Link
@@ -269,6 +270,23 @@ async def test_a_hanging_transaction_is_found_explained_and_aborted(
     again = await browser.submit(asked)
     assert again.status_code == 502
     assert last_stable_offset(raw, topic) == 4, "nothing was written a second time"
+
+
+async def test_what_was_done_is_told_though_its_effect_is_not(
+    browser: Browser, raw: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung(raw, topic)
+    asked = await browser.page("/transaction/abort", topic=topic, partition=0, offset=2)
+
+    async def untold(*_: Any) -> None:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not now")
+
+    transactions = (await browser.console.link.admin()).transactions
+    with monkeypatch.context() as patched:
+        patched.setattr(type(transactions), "explain", untold)
+        done = await browser.submit(asked)
+    assert (done.status_code, last_stable_offset(raw, topic)) == (303, 4)
+    assert f"in {topic}-0." in await browser.text(done.headers["location"])
 
 
 async def test_what_its_coordinator_holds_is_fenced_and_not_aborted_here_alone(

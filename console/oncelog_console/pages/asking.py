@@ -57,9 +57,10 @@ def change(handler: Callable[[Request, Form], Awaitable[Response]]) -> Handler:
         form = await _form(request)
         if not console.token.is_right(form.get("token", "")):
             raise Refused("this form is of an earlier start of the console: load its page again", 403)
-        done = await handler(request, form)
-        console.shared.forget()
-        return done
+        try:
+            return await handler(request, form)
+        finally:  # what fails may be done
+            console.shared.forget()
 
     return answered
 

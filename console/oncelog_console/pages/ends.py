@@ -8,6 +8,7 @@ from starlette.responses import Response
 from oncelog import TopicPartition
 from oncelog.cli.explain import headline, pinned_facts
 from oncelog.clock import now_ms
+from oncelog.errors import KafkaError
 from oncelog_console.pages.asking import (
     MAX_PARTITION,
     Form,
@@ -61,10 +62,12 @@ async def abort(request: Request, form: Form) -> Response:
             409,
         )
     state = await admin.transactions.abort(where, offset)
-    stable = (await admin.transactions.explain([where]))[where].last_stable_offset
-    whose = f"the transaction of producer {state.producer_id} in {where}"
-    text = f"Aborted {whose}: its last stable offset is {stable} now."
-    return done(request, text, "/transactions")
+    text = f"Aborted the transaction of producer {state.producer_id} in {where}"
+    try:
+        stable = (await admin.transactions.explain([where]))[where].last_stable_offset
+    except KafkaError:  # it is done nevertheless
+        return done(request, f"{text}.", "/transactions")
+    return done(request, f"{text}: its last stable offset is {stable} now.", "/transactions")
 
 
 @page
